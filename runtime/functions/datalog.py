@@ -102,11 +102,15 @@ def substring(text: str, start: int, count: int) -> str:
     return text[start : start + count] if start >= 0 and count > 0 else ""
 
 
-def full_match(pattern: str, text: str) -> bool:
-    """Whether a regular expression of ECMAScript matches all of a text."""
+def full_match(pattern: str, text: str) -> bool | None:
+    """Whether a regular expression of ECMAScript matches all of a text; None if it is no such expression."""
     from kpg.runtime.functions.ecmascript import compiled
 
-    return compiled(pattern).fullmatch(text) is not None
+    try:
+        expression = compiled(pattern)
+    except ValueError:
+        return None
+    return expression.fullmatch(text) is not None
 
 
 def six_places(value: float) -> str:

@@ -200,12 +200,23 @@ class Normalizer:
         function = CONSTRAINTS.get(atom.name.text)
         if function is not None:
             left, right = args if function == "$full_match" else (args[1], args[0])
+            if function == "$full_match" and isinstance(left, Constant):
+                self._check_pattern(left, atom.args[0].span)
             self.out.append(Comparison(function, left, right, atom.span, negated))
             return
         arg_types, _ = self.typing.overloads[id(atom)]
         call = Call(atom.name.text, tuple(map(cast, args, arg_types)), BOOLEAN)
         wanted = Constant(int(not negated), BOOLEAN)
         self.out.append(Comparison("eq", call, wanted, atom.span))
+
+    def _check_pattern(self, pattern: Constant, span: Span) -> None:
+        from kpg.runtime.functions.ecmascript import compiled
+
+        try:
+            compiled(str(pattern.value))
+        except ValueError as error:
+            message = f"no regular expression, so that nothing matches it: {error}"
+            self.diagnostics.warning("pattern", message, span)
 
     def _comparison(self, comparison: ast.Comparison) -> None:
         left = self.expression(comparison.left, in_equality=comparison.operator == "=")

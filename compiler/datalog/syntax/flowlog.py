@@ -12,6 +12,7 @@ from typing import Any, Final, TypeVar
 
 from kpg.compiler.datalog.diagnostics import Diagnostics
 from kpg.compiler.datalog.syntax import ast
+from kpg.compiler.datalog.syntax.flowlog_cycles import by_rounds
 from kpg.compiler.datalog.syntax.flowlog_loops import Block, without_blocks
 from kpg.compiler.datalog.syntax.flowlog_names import spelled
 from kpg.compiler.datalog.syntax.heads import head_aggregate
@@ -55,7 +56,7 @@ def translate(
     statements: Sequence[ast.Statement | Block], diagnostics: Diagnostics
 ) -> tuple[ast.Statement, ...]:
     """FlowLog's statements as ours; what has no equal is noted."""
-    flat = without_blocks(spelled(statements), diagnostics)
+    flat = by_rounds(without_blocks(spelled(statements), diagnostics), diagnostics)
     functions = {one.name.text for one in flat if isinstance(one, ast.Functor)}
     return _scope(flat, {}, {}, functions)
 

@@ -100,7 +100,7 @@ def without_blocks(
         if one.most is None and not one.until and not one.iterative:
             flat += one.clauses
         elif _is_declared(one, flat, diagnostics):
-            flat = _Loop(one, f"@{blocks.index(place)}", flat, diagnostics).written()
+            flat = Loop(one, f"@{blocks.index(place)}", flat, diagnostics).written()
     return flat
 
 
@@ -149,7 +149,7 @@ def _is_declared(block: Block, before: Sequence[ast.Statement], diagnostics: Dia
 
 
 @dataclass(slots=True)
-class _Loop:
+class Loop:
     """A block of relations that are declared ``before`` it; ``was`` ends the names of what they were then."""
 
     block: Block

@@ -19,10 +19,12 @@ from kpg.compiler.datalog.syntax.source import Source
 MOST_ERRORS = 20
 """Statements with errors that are left out before a text is given up: each costs one more parse of it."""
 BOUNDARY = re.compile(
-    r'"(?:[^"\\\n]|\\.)*"|(?P<end>\.(?=\s|$|[^\w."]))|(?P<directive>\.(?:decl|type|number_type|symbol_type|input|output|printsize|'
+    r'"(?:[^"\\]|\\(?:.|\n))*"|(?P<end>\.(?=\s|$|[^\w."]))|(?P<directive>\.(?:decl|type|number_type|symbol_type|input|output|printsize|'
     r"limitsize|comp|init|override|pragma|query|functor|lattice|extern|iterative)\b)|(?P<open>\{)|(?P<close>\})"
 )
-BRACKET = re.compile(r'"(?:[^"\\\n]|\\.)*"|[(\[{}\])]')
+STRING = r'"(?:[^"\\]|\\.)*"'
+BRACKET = re.compile(rf"{STRING}|[(\[{{}}\])]", re.DOTALL)
+LINES = re.compile(STRING, re.DOTALL)
 CLOSED_BY = {"(": ")", "[": "]", "{": "}"}
 SPELLING = {
     "IDENT": "a name",
@@ -105,8 +107,23 @@ def _note(error: UnexpectedInput, text: str, source: Source, diagnostics: Diagno
                 message = "a string does not end"
         case _:
             raise error
+    unended = _goes_on(text, start)
+    if unended is not None:
+        diagnostics.error("syntax", "a string does not end in its line", source.span(unended, unended + 1))
+        return unended, unended + 1
     diagnostics.error("syntax", message, source.span(start, end), hint=_expected(error))
     return start, end
+
+
+def _goes_on(text: str, place: int) -> int | None:
+    """Where a string began that ends, lines later, in that of a fault, of which it may be the cause."""
+    line = text.rfind("\n", 0, place) + 1
+    for found in LINES.finditer(text):
+        if found.start() > place:
+            return None
+        if found.end() > line and "\n" in found[0]:
+            return found.start()
+    return None
 
 
 def _expected(error: UnexpectedInput) -> str | None:

@@ -9,7 +9,7 @@ from kpg.runtime.errors import Span
 from kpg.runtime.records import dataclass
 
 BYTE_ORDER_MARK = "\ufeff"
-SKIPPED = re.compile(r'"(?:[^"\\\n]|\\.)*"|//[^\n]*|/\*.*?\*/|/\*', re.DOTALL)
+SKIPPED = re.compile(r'"(?:[^"\\]|\\.)*"|//[^\n]*|/\*.*?\*/|/\*', re.DOTALL)
 """Strings and comments; a comment that does not end last."""
 
 

@@ -139,3 +139,30 @@ def test_as_makes_nothing_else(target: str, kind: str) -> None:
     text = f".type L = [h: number, t: L] .decl a(x: {kind}) .decl b(x: {target}) b(as(x, {target})) :- a(x)."
     with pytest.raises(kpg.errors.DatalogError, match=f"variable x is {kind} .* and {target}"):
         kpg.connect().datalog(text)
+
+
+def test_a_pattern_that_is_none_matches_nothing_and_is_not_missed_either() -> None:
+    program = kpg.connect().datalog("""
+        .decl s(x: symbol) s("abc"). s("[").
+        .decl yes(x: symbol) .output yes
+        yes(x) :- s(x), match("[", x).
+        .decl no(x: symbol) .output no
+        no(x) :- s(x), !match("[a", x).
+        .decl which(x: symbol, y: symbol) .output which
+        which(x, y) :- s(x), s(y), match(x, y).
+        .decl others(x: symbol, y: symbol) .output others
+        others(x, y) :- s(x), s(y), !match(x, y).
+    """)
+    assert [set(program[name]) for name in ("yes", "no")] == [set(), set()]
+    assert set(program["which"]) == {("abc", "abc")} and set(program["others"]) == {("abc", "[")}
+    assert [one.code for one in program.warnings] == ["pattern", "pattern"]
+
+
+def test_texts_go_over_lines() -> None:
+    text = '.decl s(x: symbol) .output s\ns("a\nb"). s("c // d").\n// "\ns("e\n/* f */").'
+    assert set(kpg.connect().datalog(text)["s"]) == {("a\nb",), ("c // d",), ("e\n/* f */",)}
+
+
+def test_floats_with_an_exponent() -> None:
+    text = ".decl s(x: float) .output s s(1e3). s(2.5e-3). s(1E+2)."
+    assert set(kpg.connect().datalog(text)["s"]) == {(1000.0,), (0.0025,), (100.0,)}

@@ -77,6 +77,37 @@ def test_counts_and_sums_of_nothing_are_zero_where_nothing_groups() -> None:
     assert [set(program[name]) for name in "nmk"] == [{(2, 9)}, {(7,)}, {(2, 1)}]
 
 
+GAME = """
+    .decl move(x: int32, y: int32) move(1, 2). move(2, 3). move(3, 4). move(1, 5). move(5, 6).
+    .decl win(x: int32) .output win
+    win(x) :- move(x, y), !win(y).
+    .decl lost(x: int32) .output lost
+    lost(y) :- move(_, y), !win(y).
+"""
+
+
+def test_recursion_through_negation_is_what_its_rounds_come_to() -> None:
+    program = kpg.connect().datalog(GAME)
+    assert [one.span.source[one.span.start :][:6] for one in program.warnings if one.span] == ["win(y)"]
+    assert set(program["win"]) == {(1,), (3,), (5,)} and set(program["lost"]) == {(2,), (4,), (6,)}
+    program.update("+move(4, 7).")
+    assert set(program["win"]) == {(1,), (2,), (4,), (5,)} and set(program["lost"]) == {(3,), (6,), (7,)}
+    program.update("-move(5, 6). -move(4, 7).")
+    assert set(program["win"]) == {(1,), (3,)}
+    program.update("-move(3, 4).")
+    assert set(program["win"]) == {(1,), (2,)}
+
+
+def test_negations_that_contradict_each_other_have_no_end() -> None:
+    rules = (
+        '.pragma "max-rounds" "50" .decl a(x: int32) a(1). .decl p(x: int32) .output p p(x) :- a(x), !p(x).'
+    )
+    with pytest.raises(kpg.Error, match="had not come to its end after 50 rounds"):
+        kpg.connect().datalog(rules)
+    with pytest.raises(DatalogError, match="cyclic negation"):
+        kpg.connect().datalog(rules.replace("int32", "number"))
+
+
 def test_aggregates_in_components() -> None:
     program = kpg.connect().datalog("""
         .comp Base { .decl e(x: int32, w: int32) .decl s(x: int32, w: int32) S(x, sum(w)) :- E(x, w). }
