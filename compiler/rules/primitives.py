@@ -25,7 +25,7 @@ PRIMITIVES: Final[Mapping[str, str]] = {
     "$lnot": "BIGINT -> BIGINT: 1 for 0, else 0",
     "$ord": "TEXT -> BIGINT: the code of the text in the dictionary",
     "$substr": "TEXT, BIGINT, BIGINT -> TEXT: so many characters from a position, which counts from 0",
-    "$full_match": "TEXT pattern, TEXT -> BOOLEAN: whether ECMAScript's expression matches all of it; NULL if it is none",
+    "$full_match": "TEXT pattern, TEXT -> BOOLEAN: ECMAScript's, of the whole text; NULL: no pattern",
     "$quotient": "DOUBLE, DOUBLE -> DOUBLE: quotient, of 0 too: an infinity or NaN",
     "$six_places": "DOUBLE -> TEXT: with six decimal places",
     "$whole_number": "TEXT -> BIGINT: decimal, 0x or 0b, with a sign; an error for what is none",
