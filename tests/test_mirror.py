@@ -284,6 +284,7 @@ ELSEWHERE: dict[str, str] = {
             "bits",
             "byte_strings",
             "digits",
+            "digits_read",
             "elements",
             "extracts",
             "fields",

@@ -1,5 +1,6 @@
 """``to_char`` of numbers and ``to_number``, by Postgres' template patterns."""
 
+import math
 import re
 from decimal import ROUND_HALF_UP, Decimal
 from functools import lru_cache
@@ -9,8 +10,8 @@ from kpg.runtime.records import dataclass
 from kpg.runtime.values.numeric import EXACT
 
 TOKEN: Final = re.compile(
-    r'(?P<quoted>"(?:[^"\\]|\\.)*"?)|\\(?P<escaped>.)'
-    r"|(?P<sign>FM|EEEE|PR|MI|PL|SG|RN|TH|[09.,DGLSV])|(?P<other>.)",
+    r'"(?P<quoted>(?:[^"\\]|\\.)*)"?|\\(?P<escaped>.)'
+    r"|(?P<sign>FM|EEEE|PR|MI|PL|SG|RN|SP|TH|[09.,BCDGLSV])|(?P<other>.)",
     re.IGNORECASE | re.DOTALL,
 )
 NUMERALS: Final = (
@@ -43,8 +44,8 @@ def template_of(text: str) -> Template:
     for found in TOKEN.finditer(text):
         if found["sign"]:
             parts.append((found["sign"].upper(), found["sign"]))
-        elif found["quoted"]:
-            parts.append(("", re.sub(r"\\(.)", r"\1", found["quoted"].strip('"'))))
+        elif found["quoted"] is not None:
+            parts.append(("", re.sub(r"\\(.)", r"\1", found["quoted"])))
         else:
             parts.append(("", found["escaped"] or found["other"]))
     before = after = shift = 0
@@ -75,8 +76,8 @@ def shown(value: Decimal, text: str) -> str:
     template = template_of(text)
     if "RN" in template.signs:
         return _roman(value, template)
-    if value.is_nan() or value.is_infinite():
-        return ("#" * template.before).rjust(template.before + 1)
+    if not value.is_finite():
+        return _no_number(value, template)
     if "EEEE" in template.signs:
         return _scientific(value, template)
     scaled = value.scaleb(template.shift, EXACT)
@@ -93,6 +94,46 @@ def shown(value: Decimal, text: str) -> str:
         whole = "#" * places
         fraction = "#" * template.after
     return _laid_out(template, whole.rjust(places), fraction, negative)
+
+
+def shown_float(value: float, text: str, most: int) -> str:
+    """A float by a template: no more than so many of its digits are known."""
+    template = template_of(text)
+    if not math.isfinite(value):
+        filled = "#" * template.before + "." + "#" * (template.after or "EEEE" in template.signs)
+        filled += "#" * 4 if "EEEE" in template.signs else ""
+        return ("-" if value < 0 else " ") + (
+            filled if template.after or "EEEE" in template.signs else filled[:-1]
+        )
+    exact = Decimal(value)
+    if "EEEE" in template.signs or "RN" in template.signs:
+        return shown(exact, text)
+    before = len(f"{abs(int(value))}")
+    after = 0 if before >= most else min(template.after, most - before)
+    if after == template.after:
+        return shown(exact, text)
+    if before > template.before:
+        return ("-" if value < 0 else " ") + "#" * template.before + "."
+    rounded = exact.quantize(Decimal(1).scaleb(-after), ROUND_HALF_UP, EXACT)
+    laid = shown(rounded, text)
+    return _cut(laid, template.after - after) if template.fill else laid
+
+
+def _cut(text: str, many: int) -> str:
+    """The text without its last digits, and without a point that ends it then."""
+    places = [place for place, character in enumerate(text) if character.isdigit()][-many:]
+    kept = "".join(character for place, character in enumerate(text) if place not in places)
+    return re.sub(r"(?<=[0-9#])\.(?![0-9])", "", kept)
+
+
+def _no_number(value: Decimal, template: Template) -> str:
+    """NaN and the infinities, as far as there are places for their names."""
+    name, sign = ("NaN", " ") if value.is_nan() else ("Infinity", "-" if value < 0 else " ")
+    if "EEEE" in template.signs:
+        return f"{sign}{'#' * template.before}.{'#' * (template.after + 4)}"
+    if len(name) <= template.before:
+        return (sign.strip() + name).rjust(template.before + 1)
+    return sign + "#" * template.before + ("." + "#" * template.after if template.after else "")
 
 
 def _laid_out(template: Template, whole: str, fraction: str, negative: bool) -> str:
@@ -218,28 +259,3 @@ def _scientific(value: Decimal, template: Template) -> str:
             mantissa, exponent = mantissa / 10, exponent + 1
     text = f"{mantissa:.{template.after}f}e{'-' if exponent < 0 else '+'}{abs(exponent):02d}"
     return text if value < 0 else f" {text}" if template.fill else text
-
-
-def number(text: str, template: str) -> Decimal:
-    """The number that a text means by a template; ValueError if none."""
-    parsed = template_of(template)
-    if "RN" in parsed.signs or "EEEE" in parsed.signs:
-        raise ValueError("this template is for output only")
-    negative = text.strip().startswith(("-", "<")) or text.strip().endswith(("-", ">"))
-    digits: list[str] = []
-    point, before, after = False, 0, 0
-    for character in text:
-        if character.isdigit():
-            if (point and after >= parsed.after) or (not point and before >= parsed.before + parsed.shift):
-                break
-            digits.append(character)
-            before, after = before + (not point), after + point
-        elif character == "." and parsed.signs & {".", "D"} and not point:
-            point = True
-            digits.append(character)
-    if not any(one.isdigit() for one in digits):
-        raise ValueError(f'invalid input syntax for type numeric: "{text.strip() or " "}"')
-    value = Decimal("".join(digits))
-    if parsed.shift:
-        value = value.scaleb(-parsed.shift, EXACT)
-    return -value if negative else value

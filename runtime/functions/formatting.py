@@ -1,9 +1,8 @@
 """``to_char``, ``to_date``, ``to_timestamp`` and ``to_number``."""
 
 from collections.abc import Callable
-from decimal import Decimal
 
-from kpg.runtime.functions import digits, reading, templates
+from kpg.runtime.functions import digits, digits_read, reading, templates
 from kpg.runtime.functions.fields import SECOND
 from kpg.runtime.functions.moments import MOMENTS, SPANS, exact
 from kpg.runtime.functions.registry import Memoized, Overload, Signature, scalar
@@ -41,7 +40,7 @@ def _exact(types: tuple[Type, ...]) -> Signature | None:
 
 
 def _float(types: tuple[Type, ...]) -> Signature | None:
-    return _with_template(types, lambda type_: DOUBLE if type_.is_float else None)
+    return _with_template(types, lambda type_: type_ if type_.is_float else None)
 
 
 def _of_moment(call: Call) -> Callable[[int, str], str | None]:
@@ -55,8 +54,9 @@ def _of_span(value: Interval, template: str) -> str | None:
     return templates.shown(templates.of_interval(value), template) if template else None
 
 
-def _of_float(value: float, template: str) -> str:
-    return digits.shown(Decimal(value), template)
+def _of_float(call: Call) -> Callable[[float, str], str]:
+    most = 6 if call.args[0].type.kind is Kind.REAL else 15
+    return lambda value, template: digits.shown_float(value, template, most)
 
 
 scalar(
@@ -73,7 +73,7 @@ scalar(
     Overload(_moment, Memoized(_of_moment)),
     Overload(_span, Memoized(lambda call: _of_span)),
     Overload(_exact, Memoized(lambda call: digits.shown)),
-    Overload(_float, Memoized(lambda call: _of_float)),
+    Overload(_float, Memoized(_of_float)),
 )
 scalar(
     "to_date",
@@ -100,5 +100,5 @@ scalar(
     "text and a template",
     "The number that a text means by a template.",
     {"to_number('12,454.8-', '99G999D9S')": "-12454.8"},
-    Overload(exact(NUMERIC, TEXT, TEXT), Memoized(lambda call: digits.number)),
+    Overload(exact(NUMERIC, TEXT, TEXT), Memoized(lambda call: digits_read.number)),
 )

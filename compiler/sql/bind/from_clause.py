@@ -92,8 +92,17 @@ def _join(
         on = conjuncts(bind_condition(binding, inner, join.args["on"], "ON"))
     elif kind != "CROSS" and not isinstance(join.this, exp.Lateral):
         binding.wrong("JOIN needs a condition", join, "add ON or USING, or write CROSS JOIN")
-    node = _outer(binding, side, left, right, on, join)
-    return node
+    _note_padded(binding, scope, side, places)
+    return _outer(binding, side, left, right, on, join)
+
+
+def _note_padded(binding: Binding, scope: Scope, side: str, places: tuple[int, int]) -> None:
+    """The rows of these relations may be missing."""
+    start, middle = places
+    if side in ("LEFT", "FULL"):
+        binding.padded.update(known.column.index for known in scope.fields[middle:])
+    if side in ("RIGHT", "FULL"):
+        binding.padded.update(known.column.index for known in scope.fields[start:middle])
 
 
 def _outer(
@@ -137,6 +146,7 @@ def _join_using(
     pairs = list(zip(lefts, rights, strict=True))
     binding.use((*lefts, *rights))
     on = tuple(call(binding, "eq", [left.column, right.column], join) for left, right in pairs)
+    _note_padded(binding, scope, side, places)
     node = _outer(binding, side, sides[0], sides[1], on, join)
     merged: list[Field] = []
     for left, right in pairs:

@@ -231,6 +231,8 @@ class Binding:
     """The columns of the queries of loops, which are used before they are bound."""
     ids: "count[int]" = field(default_factory=count)
     depth: int = 0
+    padded: set[int] = field(default_factory=set)
+    """The columns of the sides of outer joins that NULLs stand in for."""
     inlining: int = 0
     """How many bodies of users' functions what is bound stands in."""
     kept: bool = False

@@ -26,7 +26,8 @@ def bind_whole_row(binding: Binding, scope: Scope, node: exp.Column) -> Scalar |
     binding.use(fields)
     columns = tuple(one.column for one in fields)
     type_ = record([one.type for one in columns], [one.name for one in fields])
-    return Call("$whole_row", columns, type_)
+    padded = any(column.index in binding.padded for column in columns)
+    return Call("$whole_row" if padded else "$row", columns, type_)
 
 
 def _called_as_column(binding: Binding, scope: Scope, node: exp.Column) -> Scalar | None:
