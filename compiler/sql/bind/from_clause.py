@@ -83,7 +83,6 @@ def _join(
     if kind == "CROSS" and (join.args.get("on") or join.args.get("using")):
         binding.wrong("CROSS JOIN takes no condition", join)
     names = _shared_names(scope, join, method, places)
-    node: Node
     if names is not None:
         return _join_using(binding, scope, (left, right), side, names, places, join)
     on: tuple[Scalar, ...] = ()
@@ -98,11 +97,8 @@ def _join(
 
 def _note_padded(binding: Binding, scope: Scope, side: str, places: tuple[int, int]) -> None:
     """The rows of these relations may be missing."""
-    start, middle = places
-    if side in ("LEFT", "FULL"):
-        binding.padded.update(known.column.index for known in scope.fields[middle:])
-    if side in ("RIGHT", "FULL"):
-        binding.padded.update(known.column.index for known in scope.fields[start:middle])
+    sides = (scope.fields[places[1] :], ("LEFT", "FULL")), (scope.fields[slice(*places)], ("RIGHT", "FULL"))
+    binding.padded.update(known.column.index for fields, when in sides if side in when for known in fields)
 
 
 def _outer(
