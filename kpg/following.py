@@ -73,13 +73,18 @@ class Following(Schemas):
                 self._uses[view.name] = self._uses.pop(view.name)
             self._uses[entry.name] = uses
         for name in kept:
-            self.journal.note(done=partial(self._keep_anew, name))
+            self.keep_later(name)
 
     def _move(self, entry: ViewEntry) -> None:
         self.catalog.replace(entry)
         self.followed.add(entry.name)
         if entry.name in self.views:
-            self.journal.note(done=partial(self._keep_anew, entry.name))
+            self.keep_later(entry.name)
+
+    def keep_later(self, name: str) -> None:
+        """Have the commit install a kept view by its present definition: until then it has an old plan."""
+        self.keeping.add(name)
+        self.journal.note(done=partial(self._keep_anew, name))
 
     def _keep_anew(self, name: str) -> None:
         """Install a kept view by its present definition."""

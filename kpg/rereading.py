@@ -1,7 +1,6 @@
 """Views over a table that gets a partition or an heir, or loses one: they read what it has now."""
 
 from dataclasses import replace
-from functools import partial
 
 from kpg.compiler.catalog import TableEntry, ViewEntry
 from kpg.compiler.sql.parse import parse_query
@@ -36,4 +35,4 @@ def reread(engine: Engine, parent: TableEntry) -> None:
         engine.catalog.replace(replace(entry, definition=rel))
         engine._uses[name] = relations_of(rel, query, engine.catalog)
         if name in engine.views:
-            engine.journal.note(done=partial(engine._keep_anew, name))
+            engine.keep_later(name)

@@ -193,11 +193,11 @@ def _view(engine: "Engine", entry: ViewEntry) -> tuple[Any, ...]:
     uses = tuple(sorted(engine.used_by(entry.name)))
     kept: tuple[Any, ...] | None = None
     maintained = engine.views.get(entry.name)
-    if maintained is not None:
+    if entry.name in engine.keeping:
+        kept = ()
+    elif maintained is not None:
         reader = maintained.reader
         kept = (engine.plan_of(entry.name), reader.names, reader.types, reader.order)
-    elif entry.name in engine.keeping:
-        kept = ()
     if entry.of_system:  # its text says what it is
         entry = replace(entry, definition=None)
     return entry, uses, entry.name in engine.followed, kept

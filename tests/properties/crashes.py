@@ -37,7 +37,7 @@ from tests.model.durable import State, check_past, comparable, contents, differe
 from tests.model.steady import steady
 from tests.model.turns import Killed, Turn
 from tests.properties.crash_actions import Action, Side, action, sql
-from tests.properties.crash_themes import themes
+from tests.properties.crash_themes import Theme, themes
 
 START = (
     "create table t (k int primary key, g int not null, v int check (v < 1000))",
@@ -91,6 +91,7 @@ class Life:
     """The state after an epoch."""
     copies: list[Copy] = field(default_factory=list)
     """Backups under way."""
+    chosen: list[Theme] = field(default_factory=list)
     left: list[Child] = field(default_factory=list)
     """Processes that were to write checkpoints for others that are gone."""
 
@@ -105,7 +106,7 @@ class Life:
         sim.turns = self.turns
         sim.look = lambda what: self._look(sim, what, random)
         here = Side(self._opened(sim))
-        chosen = themes(random) if self.themes else []
+        chosen = self.chosen = themes(random) if self.themes else []
         steps: list[Action] = [
             sql(one) for one in (*START, *(one for theme in chosen for one in theme.start))
         ]
@@ -325,9 +326,15 @@ class Life:
             check_past(db, epoch, self.states[at : index + 1], self.seed)
 
     def _go_on(self, db: Database) -> None:
-        """A table's next number is one that no row has had."""
-        if self.random.random() < 0.2 and "u" in db.names():
+        """A table's next number is one that no row has had, and views follow what comes."""
+        chance = self.random.random()
+        if chance < 0.2 and "u" in db.names():
             db.sql("insert into u (name) values ('it goes on')")
+        elif chance < 0.5 and self.chosen:
+            side = Side(db)
+            for _ in range(4):
+                _outcome(self.chosen[int(self.random.integers(len(self.chosen)))].draw(self.random), side)
+            contents(db)
 
 
 def _outcome(step: Action, side: Side) -> Exception | None:
