@@ -1,4 +1,4 @@
-"""What the last commit before a kill has defined is so when the folder is opened: views that follow it, too."""
+"""What the last commit before a kill has defined is so when the folder is opened, and views follow it."""
 
 import pytest
 
