@@ -29,6 +29,7 @@ from kpg.runtime.errors import Error
 from kpg.runtime.records import dataclass
 from kpg.runtime.scalar import Literal
 from kpg.runtime.types import NULL, Type
+from kpg.runtime.values.styles import BINDING
 from kpg.statements import begin
 
 Words = NDArray[np.int64]
@@ -126,6 +127,7 @@ def insert(engine: Engine, rows: Inserting, otherwise: Callable[[], ast.Statemen
 
 def _changes(engine: Engine, rows: Inserting) -> Changes | None:
     """What a statement changes; None if finding that out takes more, or is an error with a place."""
+    BINDING.set(engine.catalog.style)  # another session's statement may have left its own
     try:
         shape = shape_of(engine, rows)
         if shape is None:

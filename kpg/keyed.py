@@ -65,7 +65,7 @@ class Merged:
     """An INSERT ... ON CONFLICT of one row: how the row is made, and the row."""
 
     template: Recipe
-    words: Words
+    words: list[int]
 
 
 def change_some(engine: Engine, statements: Sequence[Keyed | Merged]) -> list[int] | None:
@@ -86,7 +86,7 @@ def _merge_some(engine: Engine, statements: Sequence[Merged]) -> list[int] | Non
 
     update = conflict_of(engine, recipe.merges)
     table = engine.table(recipe.entry.name)
-    words = np.concatenate([one.words for one in statements], axis=1)
+    words = np.ascontiguousarray(np.array([one.words for one in statements], np.int64).T)
     key = list(table.schema.primary_key)
     count = _different(words[key])
     words = np.ascontiguousarray(words[:, :count])

@@ -7,9 +7,6 @@ What such a text says is read once. A value that takes more than a look, and wha
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-import numpy as np
-from numpy.typing import NDArray
-
 from kpg.compiler.catalog import TableEntry
 from kpg.compiler.sql.bulk import placed, written
 from kpg.compiler.sql.change import arbiters
@@ -23,9 +20,8 @@ from kpg.runtime.errors import Error
 from kpg.runtime.plan import Mfp
 from kpg.runtime.records import dataclass
 from kpg.runtime.types import ERROR, NULL, Kind, Type
-from kpg.runtime.values.styles import PLAIN
+from kpg.runtime.values.styles import BINDING, PLAIN
 
-Words = NDArray[np.int64]
 Take = Callable[[Any, Type, Dictionary], int]
 """From a value that is not NULL to its word; Beyond if that takes more."""
 DIGITS: Final = frozenset("0123456789")
@@ -44,18 +40,18 @@ class Recipe:
     values: int
     merges: Insert | None = None
 
-    def row(self, values: Sequence[Any], dictionary: Dictionary) -> Words:
-        """The row, ``int64[w, 1]``; Beyond if there is more to it."""
+    def row(self, values: Sequence[Any], dictionary: Dictionary) -> list[int]:
+        """The words of the row; Beyond if there is more to it."""
         if len(values) != self.values:
             raise Beyond
         words = list(self.first)
         for place, position, type_, take in self.cells:
             value = values[position]
             words[place] = NULL if value is None else take(value, type_, dictionary)
-        return np.array(words, np.int64).reshape(-1, 1)
+        return words
 
 
-def row_of(engine: Engine, text: str, values: Sequence[Any]) -> tuple[Recipe, Words] | None:
+def row_of(engine: Engine, text: str, values: Sequence[Any]) -> tuple[Recipe, list[int]] | None:
     """The row that a text adds, with values for its parameters, and how it is made; None if it does more."""
     path = engine.catalog.outlook
     if engine.catalog.style is not PLAIN or engine.catalog.is_limited or not engine.remembers:
@@ -68,6 +64,7 @@ def row_of(engine: Engine, text: str, values: Sequence[Any]) -> tuple[Recipe, Wo
     recipe = known.recipe
     if recipe is None:
         return None
+    BINDING.set(PLAIN)  # a statement of another session may have left its own
     try:
         return recipe, recipe.row(values, engine.executor.dictionary)
     except (Beyond, Error, ValueError, OverflowError):

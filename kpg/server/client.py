@@ -24,7 +24,7 @@ from kpg.server.connection import Connection, Gone
 from kpg.server.extended import Extended
 from kpg.server.lane import Lane
 from kpg.server.login import Login
-from kpg.server.portal import Portal, shape_of
+from kpg.server.portal import Portal, Prepared, shape_of
 from kpg.server.requests import Request
 from kpg.server.subscribing import Subscribe
 from kpg.server.tags import prepared_by, tag_of
@@ -173,6 +173,7 @@ class Client(Connection):
         self.send(wire.BackendKeyData(process_id=self.number, secret_key=self.secret).to_wire())
         self.send(replies.ready("I"))
         self.phase(Phase.READY)
+        self.server.wires.adopt(self._reader, self._writer.transport)
         self._idle = True
 
     def _show(self) -> None:
@@ -285,6 +286,10 @@ class Client(Connection):
         if notice.severity == "INFO" or rank(notice.severity) >= rank(least):
             self.send(replies.notice(notice))
 
+    def prepared(self, name: str) -> Prepared | None:
+        """The prepared statement of a name."""
+        return self._extended.prepared(name)
+
     def asked(self, request: Request) -> tuple[str, list[Any] | None] | None:
         """The text and the values of a request, if it may be run from these."""
         if request.name is None:
@@ -336,7 +341,7 @@ class Client(Connection):
             text, values = portal.quick
             portal.ran = True
             begun = time.monotonic()
-            flags: dict[str, Any] = {} if joins else {"gathers": gathers(text)}
+            flags: dict[str, Any] = {} if joins else {"adds": gathers(text)}
             portal.outcome = await self.engine(
                 lambda engine: session.answer(engine, text, values, joins=joins), **flags
             )

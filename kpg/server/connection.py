@@ -115,8 +115,9 @@ class Connection:
 
     def write(self, data: bytes) -> None:
         """Send at once."""
-        if not self._writer.is_closing():
-            self._writer.write(data)
+        transport = self._writer.transport
+        if not transport.is_closing():
+            transport.write(data)
 
     def push(self) -> None:
         """Send without waiting; who does not take what is sent is cut off."""

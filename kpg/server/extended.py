@@ -113,6 +113,10 @@ class Extended:
             return None
         return prepared.asked(request.values, spread(request.formats, len(request.values)))
 
+    def prepared(self, name: str) -> Prepared | None:
+        """The prepared statement of a name."""
+        return self._prepared.get(name)
+
     def _named(self, name: str) -> Prepared:
         found = self._prepared.get(name)
         if found is None:

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 from kpg.engine import Engine
 from kpg.passwords import Verifier
 from kpg.server.client import Client
-from kpg.server.lane import Lane
+from kpg.server.lane import Lane, Plug
 from kpg.server.limits import Limits
 from kpg.server.people import People
+from kpg.server.wires import Wires
 from kpg.sessions.hub import Hub
 from kpg.sessions.session import Session
 from kpg.sessions.turns import Ending, Turns
@@ -68,6 +69,7 @@ class Server:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self.turns = Turns(hub)
+        self.wires = Wires(self.turns.hold, self.turns.go)
 
     def call(self, what: Callable[[], object]) -> None:
         """Have the loop of the connections call something, from any thread."""
@@ -78,9 +80,10 @@ class Server:
         """Begin to listen."""
         self.turns.start()
         self._loop = loop = asyncio.get_running_loop()
+        self.wires.start(loop)
 
         def protocol() -> asyncio.StreamReaderProtocol:
-            return asyncio.StreamReaderProtocol(Lane(loop), self._came, loop=loop)  # type: ignore[arg-type]
+            return Plug(Lane(loop), self._came, loop)
 
         return await loop.create_server(protocol, host, port)
 
@@ -97,6 +100,7 @@ class Server:
         for task in list(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        self.wires.stop()
         await self.turns.stop()
 
     def look_after(self, work: Coroutine[Any, Any, None]) -> None:

@@ -3,7 +3,7 @@
 import datetime
 from collections.abc import Callable, Sequence
 from decimal import Decimal
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, Final
 
 from kpg.compiler.sql import statements as ast
@@ -13,6 +13,7 @@ from kpg.result import Result
 from kpg.server import binary
 from kpg.sessions.texts import word_of
 
+Taker = Callable[[bytes], Any]
 TAGS: Final = {"select": "SELECT", "insert": "INSERT 0", "update": "UPDATE", "delete": "DELETE"}
 MOST_TEXTS: Final = 1024
 """So many texts are known to be statements."""
@@ -62,18 +63,39 @@ def parsed(text: str) -> tuple[ast.Statement, int] | None:
     return _known(text) if len(text) <= LONGEST and word_of(text) is not None else None
 
 
+def takers_of(formats: Sequence[int], numbers: Sequence[int]) -> "list[Taker] | None":
+    """What makes Python values of parameters; None if one is of a type that has none that means the same."""
+    found: list[Taker] = []
+    for form, number in zip(formats, numbers, strict=True):
+        take = TAKERS.get(number)
+        if take is None:
+            return None
+        if form:
+            found.append(partial(_binary, take, number))
+        else:
+            found.append(bytes.decode if take is str else partial(_textual, take))
+    return found
+
+
+def _binary(take: Callable[[str], Any], number: int, value: bytes) -> Any:
+    return take(binary.text_of(value, number))
+
+
+def _textual(take: Callable[[str], Any], value: bytes) -> Any:
+    return take(value.decode())
+
+
+def taken(values: Sequence[bytes | None], takers: "Sequence[Taker]") -> list[Any] | None:
+    """Parameters as Python values; None if one is none that means the same in SQL."""
+    try:
+        return [None if value is None else take(value) for value, take in zip(values, takers, strict=True)]
+    except (ValueError, ArithmeticError, KeyError):
+        return None
+
+
 def values_of(
     values: Sequence[bytes | None], formats: Sequence[int], numbers: Sequence[int]
 ) -> list[Any] | None:
     """Parameters as Python values; None if one is of a type that has none that means the same."""
-    found: list[Any] = []
-    for value, form, number in zip(values, formats, numbers, strict=True):
-        take = TAKERS.get(number)
-        if take is None:
-            return None
-        try:
-            text = None if value is None else binary.text_of(value, number) if form else value.decode()
-            found.append(None if text is None else take(text))
-        except (ValueError, ArithmeticError, KeyError):
-            return None
-    return found
+    takers = takers_of(formats, numbers)
+    return None if takers is None else taken(values, takers)

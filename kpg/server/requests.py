@@ -20,6 +20,22 @@ LONGEST: Final = 100_000
 
 
 @dataclass(frozen=True, slots=True)
+class Repeated:
+    """What the requests for a prepared statement have in common: all but their values."""
+
+    head: bytes
+    """From behind the length of Bind up to the number of values."""
+    count: int
+    tail: bytes
+    """What comes behind the values, up to the end of Sync."""
+    results: int
+    """Bytes of the tail that are Bind's."""
+
+
+Values = list[bytes | None]
+
+
+@dataclass(frozen=True, slots=True)
 class Request:
     """A prepared statement's name and values, or, ``name`` being None, the text of a Query."""
 
@@ -33,20 +49,50 @@ class Request:
     described: bool = False
 
 
-def requests(data: bytes) -> list[Request]:
-    """The requests that data begins with: the first starts at 0, each where the one before stops."""
-    found: list[Request] = []
-    place = 0
+def repeated(data: bytes, request: Request) -> Repeated:
+    """What may come again, of a prepared statement's request."""
+    start = request.start + 5
+    names = 1 + len((request.name or "").encode()) + 1
+    head = data[start : start + names + 2 + 2 * len(request.formats) + 2]
+    place = start + len(head) + sum(4 + len(value or b"") for value in request.values)
+    return Repeated(head, len(request.values), data[place : request.stop], 2 + 2 * len(request.results))
+
+
+def again(data: bytes, start: int, known: Repeated) -> tuple[Values, int] | None:
+    """The values of a request that begins at ``start``, and where it stops, if it is known but for these."""
+    place = start + 5
+    if not data.startswith(b"B", start) or not data.startswith(known.head, place):
+        return None
+    place += len(known.head)
+    values: Values = []
     try:
-        while place < len(data):
-            one = _prepared(data, place) if data[place] == BIND else _query(data, place)
-            if one is None:
-                break
-            found.append(one)
-            place = one.stop
+        for _ in range(known.count):
+            (length,) = _length(data, place)
+            place += 4
+            if length < 0:
+                values.append(None)
+            else:
+                values.append(data[place : place + length])
+                place += length
+        if _length(data, start + 1)[0] != place + known.results - start - 1:
+            return None
+    except struct.error:
+        return None
+    return (values, place + len(known.tail)) if data.startswith(known.tail, place) else None
+
+
+def request_at(data: bytes, start: int) -> Request | None:
+    """The request that begins at ``start``, if all of it has come and it is of these kinds."""
+    try:
+        return _prepared(data, start) if data[start] == BIND else _query(data, start)
     except (struct.error, ValueError, IndexError):
-        pass
-    return found
+        return None
+
+
+def name_at(data: bytes, start: int) -> bytes | None:
+    """The name of the prepared statement that a request at ``start`` may be for."""
+    close = data.find(0, start + 6)
+    return data[start + 6 : close] if close > 0 and data.startswith(b"\0", start + 5) else None
 
 
 def _query(data: bytes, start: int) -> Request | None:

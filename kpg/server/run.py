@@ -1,6 +1,7 @@
 """``kpg serve``: one process that serves one database until it is told to stop."""
 
 import asyncio
+import gc
 import logging
 import os
 import signal
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
 PASSWORD: Final = "KPG_PASSWORD"  # the name of an environment variable
 SWITCH: Final = 0.0005
 """Seconds after which the engine's thread lets that of the connections go on; Python has ten times that."""
+MANY: Final = 20_000
+"""New objects after which cycles are looked for: what waits with 64 clients is no garbage."""
 Started = Callable[[str, int, tuple[str, int] | None], object]
 """What is told where clients can come, and where by HTTP."""
 LOCAL: Final = ("127.0.0.1", "::1", "localhost")
@@ -97,6 +100,8 @@ def serve(db: "Database", options: Options, started: Started) -> None:
     """Serve a database until SIGTERM or Ctrl-C; ``started`` is told the address once clients can come."""
     users, tls = users_of(options), tls_of(options)
     sys.setswitchinterval(SWITCH)
+    gc.freeze()
+    gc.set_threshold(MANY, *gc.get_threshold()[1:])
     asyncio.run(_serve(db, options, users, tls, started))
 
 

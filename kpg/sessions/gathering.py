@@ -5,9 +5,11 @@ once. Rows that follow one another into the same table are inserted together. If
 is undone, and each piece is done again alone, so that only the one which is at fault gets the error.
 """
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from kpg.result import Affected
 from kpg.runtime.errors import OperationalError
@@ -44,7 +46,7 @@ class Group:
         done: Done = []
         self.gathering = True
         try:
-            self._do([job for job in jobs if job.promise.set_running_or_notify_cancel()], done)
+            self._do([job for job in jobs if job.begin()], done)
         finally:
             self.gathering = False
         try:
@@ -56,10 +58,10 @@ class Group:
             return
         for job, result in done:
             if isinstance(result, Failed):
-                job.promise.set_exception(result.error)
+                job.fail(result.error)
                 continue
             job.session.token.canceled = False
-            job.promise.set_result(result)
+            job.succeed(result)
         self._deliver()
 
     def _do(self, jobs: list[Job], done: Done) -> None:
@@ -76,10 +78,10 @@ class Group:
         self._all(together, done)
 
     def _ready(self, job: Job) -> "Ready | Keyed | Merged | None":
-        if job.rows is None or job.session.token.canceled:
+        if job.session.token.canceled:
             return None
         try:
-            return job.rows(self._engine)
+            return job.ready(self._engine)
         except Exception:
             # Done as all other work, it will say what is wrong.
             return None
@@ -112,9 +114,9 @@ class Group:
 
             counts = change_some(self._engine, [one for one in what if not isinstance(one, Ready)])
             return None if counts is None else [Affected(count) for count in counts]
-        words = [one.words for one in ready]
-        self._engine.executor.insert(ready[0].table, np.concatenate(words, axis=1))
-        self._engine.close_epochs(ready[0].table, [one.shape[1] for one in words])
+        words, counts = _joined([one.words for one in ready])
+        self._engine.executor.insert(ready[0].table, words)
+        self._engine.close_epochs(ready[0].table, counts)
         return [one.result for one in ready]
 
     def _one(self, job: Job, done: Done) -> None:
@@ -130,7 +132,7 @@ class Group:
         """Everything was rolled back: do each piece again, now with a step of its own."""
         if len(done) == 1:
             _, result = done[0]
-            done[0][0].promise.set_exception(result.error if isinstance(result, Failed) else error)
+            done[0][0].fail(result.error if isinstance(result, Failed) else error)
             return
         for job, _ in done:
             self._hub.do(job)
@@ -141,6 +143,14 @@ class Group:
         except OperationalError:
             # A subscriber's callback failed: its owner is told, not those whose commits are done.
             return
+
+
+def _joined(given: Sequence[NDArray[np.int64] | list[int]]) -> tuple[NDArray[np.int64], list[int]]:
+    """Rows of several statements in one array, and how many each has."""
+    if all(isinstance(one, list) for one in given):
+        return np.ascontiguousarray(np.array(given, np.int64).T), [1] * len(given)
+    parts = [np.array(one, np.int64).reshape(len(one), -1) for one in given]
+    return np.concatenate(parts, axis=1), [part.shape[1] for part in parts]
 
 
 def _kind(what: "Ready | Keyed | Merged") -> object:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from kpg.engine import Engine
 from kpg.runtime.errors import InterfaceError
+from kpg.sessions import jobs
 from kpg.sessions.cancel import Cancellation
 from kpg.sessions.gathering import Group
 from kpg.sessions.jobs import Job
@@ -90,7 +91,7 @@ class Hub:
     def submit(self, session: "Session", work: Callable[[], Given], **how: Any) -> "Future[Given]":
         """Hand in a piece of work; somebody has to call :meth:`work`."""
         future: Future[Given] = Future()
-        self.hand_in(Job(session, work, future, **how))
+        self.hand_in(jobs.Given(session, work, future, **how))
         return future
 
     def hand_in(self, job: Job) -> None:
@@ -113,17 +114,22 @@ class Hub:
         with self._lock:
             self.work()
 
-    def serve_light(self) -> bool:
-        """Do the one piece of work that waits, if it is light and nobody is at work; whether it is done."""
-        if len(self._waiting) != 1 or not self._lock.acquire(blocking=False):
-            return False
+    def serve_light(self) -> int:
+        """Do what waits, if all of it is light and nobody is at work; how much it was.
+
+        Commits of several that wait for the disk are another thread's.
+        """
+        waits = self._waiting
+        count = len(waits)
+        if not 0 < count <= MOST_GATHERED or not self._lock.acquire(blocking=False):
+            return 0
         try:
-            waits = self._waiting
-            light = waits[0].light if len(waits) == 1 and not self._looks and not self._held else None
-            if light is None or not light(self.engine):
-                return False
+            if self._looks or self._held or not all(job.is_light(self.engine) for job in waits):
+                return 0
+            if count > 1 and self.engine.keeper is not None and any(self._gathers(job) for job in waits):
+                return 0
             self.work()
-            return True
+            return count
         finally:
             self._lock.release()
 
@@ -144,7 +150,7 @@ class Hub:
                 continue
             if self._waiting and self._gathers(job):
                 self.group.run([job, *self._others()])
-            elif job.promise.set_running_or_notify_cancel():
+            elif job.begin():
                 self.do(job)
             if self.done is not None:
                 self.done()
@@ -249,10 +255,10 @@ class Hub:
                 result = job.work()
         except BaseException as error:
             self._over(job)
-            job.promise.set_exception(error)
+            job.fail(error)
         else:
             self._over(job)
-            job.promise.set_result(result)
+            job.succeed(result)
 
     def _over(self, job: Job) -> None:
         notices = self.engine.notices
@@ -272,9 +278,7 @@ class Hub:
 
     def _gathers(self, job: Job) -> bool:
         """Whether a piece of work may share its step with others."""
-        if job.gathers is False or job.session.transactions.state is not State.NONE:
-            return False
-        return job.gathers is True or job.gathers(self.engine)
+        return job.session.transactions.state is State.NONE and job.gathers(self.engine)
 
     def _others(self) -> list[Job]:
         """Those after it that can share its step: others wait for that, each session's in its order."""

@@ -18,8 +18,39 @@ class Ready(NamedTuple):
     """Rows that a statement only has to add to a table, and what it gives once they are there."""
 
     table: str
-    words: NDArray[np.int64]
+    words: NDArray[np.int64] | list[int]
+    """``int64[w, n]``, or the words of one row."""
     result: Any
+
+
+class Job(Protocol):
+    """Work of a session, and who waits for it."""
+
+    session: "Session"
+    rolls_back: bool
+    commits: bool
+    """Whether it ends the transaction, whatever comes of it."""
+
+    def work(self) -> Any:
+        """Do it now: the engine is the session's."""
+
+    def gathers(self, engine: "Engine") -> bool:
+        """Whether it is a statement whose commit may wait for others."""
+
+    def ready(self, engine: "Engine") -> "Ready | Keyed | Merged | None":
+        """The rows, if adding these is all that it does, or the plan, if it changes one row by its key."""
+
+    def is_light(self, engine: "Engine") -> bool:
+        """Whether it takes about as long as to have another thread do it."""
+
+    def begin(self) -> bool:
+        """The work begins; False if nobody wants it any more."""
+
+    def succeed(self, result: Any) -> None:
+        """It is done."""
+
+    def fail(self, error: BaseException) -> None:
+        """It has failed."""
 
 
 class Promise(Protocol):
@@ -36,17 +67,42 @@ class Promise(Protocol):
 
 
 @dataclass(slots=True, eq=False)
-class Job:
-    """Work of a session. ``gathers``: it is a statement whose commit may wait for others, if this is so."""
+class Given:
+    """A job that is made of functions. ``adds``: whether it gathers, if that is so in any case."""
 
     session: "Session"
-    work: Callable[[], Any]
+    do: Callable[[], Any]
     promise: Promise
-    gathers: "bool | Callable[[Engine], bool]" = False
+    adds: "bool | Callable[[Engine], bool]" = False
     rows: "Callable[[Engine], Ready | Keyed | Merged | None] | None" = None
-    """The rows, if adding these is all that it does, or the plan, if it changes one row by its key."""
     light: "Callable[[Engine], bool] | None" = None
-    """Whether it takes about as long as to have another thread do it."""
     rolls_back: bool = False
     commits: bool = False
-    """Whether it ends the transaction, whatever comes of it."""
+
+    def work(self) -> Any:
+        """See Job."""
+        return self.do()
+
+    def gathers(self, engine: "Engine") -> bool:
+        """See Job."""
+        return self.adds if isinstance(self.adds, bool) else self.adds(engine)
+
+    def ready(self, engine: "Engine") -> "Ready | Keyed | Merged | None":
+        """See Job."""
+        return None if self.rows is None else self.rows(engine)
+
+    def is_light(self, engine: "Engine") -> bool:
+        """See Job."""
+        return self.light is not None and self.light(engine)
+
+    def begin(self) -> bool:
+        """See Job."""
+        return self.promise.set_running_or_notify_cancel()
+
+    def succeed(self, result: Any) -> None:
+        """See Job."""
+        self.promise.set_result(result)
+
+    def fail(self, error: BaseException) -> None:
+        """See Job."""
+        self.promise.set_exception(error)

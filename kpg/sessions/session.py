@@ -123,7 +123,7 @@ class Session:
         """How the hub may treat the one statement of a text (``texts.py``)."""
         found, light = gathers(text), partial(is_light, text)
         rows = None if found is False else lambda engine: self.rows(engine, text, parameters)
-        return {"gathers": found, "light": light, "rows": rows}
+        return {"adds": found, "light": light, "rows": rows}
 
     def execute(self, statement: ast.Statement) -> Result | None:
         """Run one statement when it is its turn."""
@@ -182,13 +182,20 @@ class Session:
         return None if isinstance(outcome, Maintained) else outcome
 
     def rows(
-        self, engine: "Engine", text: str, parameters: Parameters | None = None
+        self,
+        engine: "Engine",
+        text: str,
+        parameters: Parameters | None = None,
+        one: Result | None = None,
     ) -> "Ready | Keyed | Merged | None":
-        """The rows that a text inserts, if that is all that it does, or the plan by which it changes one."""
+        """The rows that a text inserts, if that is all that it does, or the plan by which it changes one.
+
+        ``one``: what it gives if that is a single row; anew without.
+        """
         catalog = engine.catalog
-        before = catalog.path, catalog.asker
+        before = catalog.path, catalog.asker, catalog.settings
         if self.hub.current is not self:
-            catalog.path, catalog.asker = self.path, self.asker
+            catalog.path, catalog.asker, catalog.settings = self.path, self.asker, self.settings
         try:
             if word_of(text) != "insert":
                 from kpg.keyed import keyed
@@ -197,14 +204,14 @@ class Session:
             if isinstance(parameters, list | tuple):
                 made = row_of(engine, text, parameters)
                 if made is not None and made[0].merges is None:
-                    return Ready(made[0].entry.name, made[1], Affected(1))
+                    return Ready(made[0].entry.name, made[1], one or Affected(1))
                 if made is not None:
                     from kpg.keyed import Merged
 
                     return Merged(*made)
             found = alone(engine, text, parameters)
         finally:
-            catalog.path, catalog.asker = before
+            catalog.path, catalog.asker, catalog.settings = before
         if found is None or found.inserted is None:
             return None
         return Ready(found.table.name, found.inserted, found.result())
@@ -223,7 +230,7 @@ class Session:
 def how(statement: ast.Statement) -> dict[str, bool]:
     """How the hub may treat a statement."""
     return {
-        "gathers": _only_adds(statement),
+        "adds": _only_adds(statement),
         "rolls_back": isinstance(statement, ast.Rollback),
         "commits": isinstance(statement, ast.Commit),
     }

@@ -8,16 +8,18 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Final, NamedTuple
 
 from kpg.sessions.hub import Hub
-from kpg.sessions.jobs import Job
+from kpg.sessions.jobs import Given, Job
 from kpg.sessions.session import Session
 from kpg.transaction import State
 
 LONG: Final = 0.003
+EACH: Final = 0.0002
 REST: Final = 1.0
-"""Seconds that a light piece of work takes which is not light, and for which others are not tried then."""
+"""Seconds that light work takes which is not light, more for each piece, and for which none is tried then."""
 
 
 class Ending(NamedTuple):
@@ -47,11 +49,13 @@ class Told:
 
     def set_result(self, result: Any, /) -> None:
         """It is done."""
-        self._turns.finished(self._callback, Ending(result, None, self._session.transactions.state))
+        ending = Ending(result, None, self._session.transactions.state)
+        self._turns.finished(partial(self._callback, ending))
 
     def set_exception(self, exception: BaseException, /) -> None:
         """It has failed."""
-        self._turns.finished(self._callback, Ending(None, exception, self._session.transactions.state))
+        ending = Ending(None, exception, self._session.transactions.state)
+        self._turns.finished(partial(self._callback, ending))
 
 
 class Turns:
@@ -60,10 +64,10 @@ class Turns:
     def __init__(self, hub: Hub) -> None:
         self.hub = hub
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._finished: deque[tuple[Callback, Ending]] = deque()
+        self._finished: deque[Callable[[], object]] = deque()
         self._wake = threading.Lock()
         self._wake.acquire()
-        self._waking = self._telling = self._stopping = False
+        self._waking = self._telling = self._stopping = self._holding = self._held = False
         self._rests = 0.0
         self._thread = threading.Thread(target=self._work, name="kpg-engine", daemon=True)
 
@@ -81,20 +85,37 @@ class Turns:
 
     def hand_in(self, session: Session, work: Callable[[], Any], callback: Callback, **how: Any) -> None:
         """Have work done when it is the session's turn."""
-        self.hub.hand_in(Job(session, work, Told(self, session, callback), **how))
+        self.take(Given(session, work, Told(self, session, callback), **how))
+
+    def take(self, job: Job) -> None:
+        """Have a job done when it is its session's turn."""
+        self.hub.hand_in(job)
         self.wake()
+
+    def hold(self) -> None:
+        """What is handed in until :meth:`go` is handed over together."""
+        self._holding = True
+
+    def go(self) -> None:
+        """Have done what has been handed in meanwhile."""
+        self._holding = False
+        if self._held:
+            self._held = False
+            self._release()
 
     def wake(self) -> None:
         """Have done what the hub has been given."""
         assert self._loop is not None
-        if not self._waking:
+        if self._holding:
+            self._held = True
+        elif not self._waking:
             # Not before all that has come in this turn of the loop is handed in.
             self._waking = True
             self._loop.call_soon(self._release)
 
-    def finished(self, callback: Callback, ending: Ending) -> None:
-        """Have the loop call a callback soon; on the thread that has the engine."""
-        self._finished.append((callback, ending))
+    def finished(self, tell: Callable[[], object]) -> None:
+        """Have the loop tell of something soon; on the thread that has the engine."""
+        self._finished.append(tell)
 
     def _done(self) -> None:
         if self._finished and not self._telling:
@@ -105,8 +126,7 @@ class Turns:
     def _tell(self) -> None:
         self._telling = False
         while self._finished:
-            callback, ending = self._finished.popleft()
-            callback(ending)
+            self._finished.popleft()()
 
     def _release(self) -> None:
         self._waking = False
@@ -114,7 +134,7 @@ class Turns:
             self._wake.release()
 
     def _here(self) -> bool:
-        """Do what waits on this thread, if it is one light piece of work; whether it is done.
+        """Do what waits on this thread, if it is light; whether it is done.
 
         That spares two changes of threads. While it runs the loop stands still: where that has taken long
         it is not tried for a while.
@@ -127,10 +147,10 @@ class Turns:
             done = self.hub.serve_light()
         finally:
             self._telling = False
-        if time.monotonic() - begun > LONG:
+        if time.monotonic() - begun > LONG + done * EACH:
             self._rests = begun + REST
         self._tell()
-        return done
+        return done > 0
 
     def _work(self) -> None:
         while True:

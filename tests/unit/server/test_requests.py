@@ -3,7 +3,7 @@
 import pytest
 from pygwire import messages as wire
 
-from kpg.server.requests import requests
+from kpg.server.requests import Request, again, repeated, request_at
 
 BIND = wire.Bind(
     portal="",
@@ -15,6 +15,14 @@ BIND = wire.Bind(
 DESCRIBE = wire.Describe(kind="P", name="").to_wire()
 EXECUTE = wire.Execute(portal="", max_rows=0).to_wire()
 SYNC = wire.Sync().to_wire()
+
+
+def requests(data: bytes) -> list[Request]:
+    """The requests that data begins with."""
+    found: list[Request] = []
+    while (one := request_at(data, found[-1].stop if found else 0)) is not None:
+        found.append(one)
+    return found
 
 
 def test_a_prepared_statement_with_values() -> None:
@@ -69,3 +77,26 @@ def test_no_damaged_one_breaks_anything() -> None:
             for one in requests(damaged):
                 assert one.stop <= len(damaged)
                 assert all(value is None or len(value) <= len(damaged) for value in one.values)
+
+
+def test_what_comes_again_is_known_but_for_its_values() -> None:
+    (one,) = requests(BIND + DESCRIBE + EXECUTE + SYNC)
+    known = repeated(BIND + DESCRIBE + EXECUTE + SYNC, one)
+    other = wire.Bind(
+        portal="",
+        statement="s1",
+        param_formats=[0, 1],
+        param_values=[None, b"a longer value"],
+        result_formats=[1],
+    ).to_wire()
+    data = b"before" + other + DESCRIBE + EXECUTE + SYNC + b"after"
+    assert again(data, 6, known) == ([None, b"a longer value"], len(data) - 5)
+    for wrong in (
+        data[:-6],
+        data.replace(b"s1", b"s2"),
+        data.replace(DESCRIBE, b""),
+        data.replace(other, BIND.replace(b"\0\x02\0\0\0\1", b"\0\x02\0\1\0\1")),
+        data.replace(other[:5], b"B\0\0\0\x05"),
+    ):
+        assert again(wrong, 6, known) is None
+    assert all(again(data[:stop], 6, known) is None for stop in range(6, len(data) - 5))

@@ -27,7 +27,7 @@ def handed_in(session: Session, text: str, values: list[Any] | None = None) -> "
     return session.hub.submit(
         session,
         lambda: session.answer(engine, text, values),
-        gathers=True,
+        adds=True,
         rows=lambda engine: session.rows(engine, text, values),
     )
 
@@ -82,7 +82,7 @@ def test_one_that_is_cancelled_does_not_take_its_neighbours_with_it(db: kpg.Data
         times.append(1)
         return one.answer(one.hub.engine, "insert into t values (9, 9)")
 
-    futures = [insert(one, 1, 1), insert(other, 2, 2), db.hub.submit(one, cancel_other, gathers=True)]
+    futures = [insert(one, 1, 1), insert(other, 2, 2), db.hub.submit(one, cancel_other, adds=True)]
     db.hub.serve()
     assert futures[0].exception() is None
     assert isinstance(futures[1].exception(), CanceledError)
@@ -161,3 +161,16 @@ def test_triggers_run_for_rows_that_are_inserted_together(db: kpg.Database) -> N
     db.hub.serve()
     assert [future.exception() for future in futures] == [None] * 3
     assert db.query("select x from log order by x").fetchall() == [(0,), (1,), (2,)]
+
+
+def test_each_reads_moments_in_its_own_style(db: kpg.Database) -> None:
+    db.sql("create table d (id int primary key, day date)")
+    one, other = db.session(), db.session()
+    other.sql("set datestyle = 'ISO, DMY'")
+    futures = []
+    for place, session in enumerate((one, other, one, other)):
+        futures.append(handed_in(session, "insert into d values ($1, $2)", [place, "03/02/2020"]))
+    db.hub.serve()
+    assert [future.result().rowcount for future in futures] == [1] * 4
+    days = one.sql("select day::text from d order by id").fetchall()  # type: ignore[union-attr]
+    assert days == [("2020-03-02",), ("2020-02-03",)] * 2
