@@ -106,11 +106,12 @@ WAYS = (("all-push", "none", "push"), ("all-pull", "none", "pull"), ("decisions"
 def traffic(
     nodes: int, ratio: float, random: np.random.Generator, count: int
 ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Batches of writers and readers, by Zipf, so many writes to a read."""
+    """Batches of writers and readers, by Zipf, so many writes to a read: who writes much is read much."""
     share = ratio / (1 + ratio)
-    rank = random.permutation(nodes)
+    rank = np.random.default_rng(nodes).permutation(nodes)
+    chances = np.cumsum(1 / np.arange(1, nodes + 1))
     for _ in range(count):
-        who = rank[np.minimum(random.zipf(1.3, BATCH) - 1, nodes - 1)]
+        who = rank[np.searchsorted(chances, chances[-1] * random.random(BATCH))]
         writes = round(share * BATCH)
         yield who[:writes], who[writes:]
 

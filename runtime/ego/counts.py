@@ -9,22 +9,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kpg.runtime.dictionary import Dictionary
+from kpg.runtime.ego.answers import Answers
 from kpg.runtime.ego.bags import Bags
 from kpg.runtime.ego.extremes import Written
 from kpg.runtime.ego.overlay import WRITER, Overlay
 from kpg.runtime.ego.reaching import reached
-from kpg.runtime.functions import aggregate_named
 from kpg.runtime.functions.named import shown
-from kpg.runtime.functions.tallies import Tally
 from kpg.runtime.kernels import bags as kernels
-from kpg.runtime.mfp.memo import values_of, word_of
 from kpg.runtime.plan.ego import EgoCall
 from kpg.runtime.types import NULL
 
 Words = NDArray[np.int64]
 WAYS: Final = {"distinct_count": kernels.NUMBER, "distinct_values": kernels.BY_WORD}
-MOST_ANSWERS: Final = 1 << 16
-"""Answers that are remembered by what they are made of."""
 
 
 class Counts:
@@ -36,10 +32,8 @@ class Counts:
     def __init__(self, calls: tuple[EgoCall, ...], few: int, dictionary: Dictionary) -> None:
         (self._call,) = calls
         self._few = few
-        self._dictionary = dictionary
-        self._finish = aggregate_named(self._call.function).algorithm(self._call.argument_types).finish
         self._way = WAYS.get(shown(self._call.function), kernels.BY_COUNT)
-        self._answers: dict[bytes, int] = {}
+        self._answers = Answers(self._call.argument_types[0], few, dictionary)
         self._bags = Bags()
         self._written: list[Written] = []
 
@@ -96,35 +90,17 @@ class Counts:
         known = size == kernels.KNOWN
         words[known] = answer[nodes[known]]
         rest = np.flatnonzero(~known)
-        ends = np.cumsum(size[rest])
-        begins = ends - size[rest]
-        words[rest] = [
-            self._answer(found, begin, end) for begin, end in zip(begins.tolist(), ends.tolist(), strict=True)
-        ]
+        sizes = np.ascontiguousarray(size[rest])
+        total = int(sizes.sum())
+        words[rest] = self._answers.words(found[0, :total], found[1, :total], sizes)
         kept = rest[self._pushed[nodes[rest]] == 1]
         answer[nodes[kept]] = words[kept]
-
-    def _answer(self, found: Words, begin: int, end: int) -> int:
-        """The word of an answer, which is the same for the same words in the same groups."""
-        if begin == end:
-            return NULL
-        key = found[0, begin:end].tobytes() + found[1, begin:end].tobytes()
-        known = self._answers.get(key)
-        if known is None:
-            values = values_of(found[0, begin:end], self._call.argument_types[0], self._dictionary)
-            counts = (end - found[1, begin:end]).tolist()
-            tally = Tally(dict(zip(values, counts, strict=True)), self._few)
-            known = word_of(self._finish(tally), self._call.type, self._dictionary)
-            if len(self._answers) == MOST_ANSWERS:
-                self._answers.clear()
-            self._answers[key] = known
-        return known
 
     def _frequent(self, overlay: Overlay, nodes: Words, room: int) -> tuple[Words, Words, int]:
         bags, edges = self._bags, overlay.inputs
         found, size = np.empty((2, room), np.int64), np.zeros(nodes.shape[0], np.int64)
         done = kernels.frequent(
-            nodes, edges.start, edges.size, edges.items, overlay.pushed, overlay.asked, bags.start, bags.room,
+            nodes, edges.start, edges.size, edges.items, overlay.pushed, bags.start, bags.room,
             bags.live, bags.answer, bags.words, bags.counts, self._few, self._way, found, size,
         )  # fmt: skip
         return found, size[:done], int(done)
@@ -139,4 +115,4 @@ class Counts:
 
     @property
     def bytes(self) -> int:
-        return self._bags.bytes
+        return self._bags.bytes + self._answers.bytes

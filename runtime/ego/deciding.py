@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 
 from kpg.runtime.ego.overlay import PARTIAL, READER, WRITER, Overlay
 from kpg.runtime.kernels import deciding
-from kpg.runtime.kernels.overlays import SAMPLED
 from kpg.runtime.records import dataclass
 
 Words = NDArray[np.int64]
@@ -27,7 +26,7 @@ UNSEEN: Final = 0.1
 CLEARLY: Final = 1.25
 """A label changes where the other one costs less by more than this."""
 
-OFTEN: Final = 8 * SAMPLED
+OFTEN: Final = 32
 """Of fewer writes and reads together it is not said what a node costs."""
 
 
@@ -76,8 +75,13 @@ class Frequencies:
 
 def frequencies(overlay: Overlay, order: Words) -> Frequencies:
     """As observed at writers and readers, each of which is taken to have had a part of the mean besides."""
-    inputs, outputs = overlay.inputs, overlay.outputs
     push, pull = _observed(overlay, WRITER, overlay.arrivals), _observed(overlay, READER, overlay.asked)
+    return _flowing(overlay, order, push, pull)
+
+
+def _flowing(overlay: Overlay, order: Words, push: Floats, pull: Floats) -> Frequencies:
+    """What writers' frequencies add up to below them, and readers' above."""
+    inputs, outputs = overlay.inputs, overlay.outputs
     deciding.add_up(order, inputs.start, inputs.size, inputs.items, push)
     backwards = np.ascontiguousarray(order[::-1])
     deciding.add_up(backwards, outputs.start, outputs.size, outputs.items, pull)
@@ -219,13 +223,12 @@ def adapt(overlay: Overlay, costs: Costs) -> Words:
     Of nodes that were seldom written and read nothing is said.
     """
     inputs, outputs = overlay.inputs, overlay.outputs
-    often = overlay.arrivals + overlay.asked >= OFTEN
-    nodes = np.flatnonzero(often & (overlay.kinds != WRITER) & (inputs.size > 0))
-    size, pushed = inputs.size[nodes], overlay.pushed[nodes]
-    pushing = overlay.arrivals[nodes] * costs.pushing(size)
-    pulling = overlay.asked[nodes] * costs.pulling(size)
-    known = np.maximum(overlay.asked[nodes] - overlay.arrivals[nodes], 0) * (overlay.kinds[nodes] == READER)
-    pulling += costs.answer * known
+    often = _flowing(overlay, overlay.order(), overlay.arrivals.astype(float), overlay.asked.astype(float))
+    enough = often.push + often.pull >= OFTEN
+    nodes = np.flatnonzero(enough & (overlay.kinds != WRITER) & (inputs.size > 0))
+    size, pushed, push, pull = inputs.size[nodes], overlay.pushed[nodes], often.push[nodes], often.pull[nodes]
+    pushing, pulling = push * costs.pushing(size), pull * costs.pulling(size)
+    pulling += costs.answer * np.maximum(pull - push, 0) * (overlay.kinds[nodes] == READER)
     dearer = np.where(pushed == 1, pushing > CLEARLY * pulling, pulling > CLEARLY * pushing)
     nodes = nodes[dearer]
     found = np.empty(nodes.shape[0], np.int64)

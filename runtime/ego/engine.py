@@ -93,12 +93,11 @@ class Engine:
             self.overlay.settle()
 
     def _write(self, rows: Words, diffs: Words) -> None:
-        nodes = self._writers.find(rows[0])
-        if (nodes < 0).any():
+        nodes, missing = self._writers.observe(rows[0], diffs, self.overlay.arrivals)
+        if missing:
             for word in np.unique(rows[0][nodes < 0]).tolist():
                 self._new_writer(word)
             nodes = self._writers.find(rows[0])
-        np.add.at(self.overlay.arrivals, nodes, 1)
         self._seen += nodes.shape[0]
         self.family.write(self.overlay, nodes, rows[1:], diffs)
 
@@ -242,11 +241,11 @@ class Engine:
 
     def read(self, words: Words) -> tuple[NDArray[np.bool_], Words]:
         """Of each node, by its word, whether it has an answer; and the answers' words ``int64[calls, n]``."""
-        nodes = self._readers.find(words)
-        known = nodes >= 0
-        if known.all():
-            self._seen += nodes.shape[0]
+        nodes, missing = self._readers.observe(words, np.ones_like(words), self.overlay.asked)
+        self._seen += nodes.shape[0]
+        if not missing:
             return self.family.read(self.overlay, nodes)
+        known = nodes >= 0
         there, found = self.family.read(self.overlay, np.ascontiguousarray(nodes[known]))
         result = np.zeros((found.shape[0], words.shape[0]), np.int64)
         result[:, known] = found

@@ -60,8 +60,8 @@ class Extremes:
         nodes = np.unique(one.nodes)
         outputs, inputs = overlay.outputs, overlay.inputs
         overlays.push_least(
-            nodes, self._bags.least(nodes), outputs.start, outputs.size, overlay.live, outputs.items,
-            inputs.start, inputs.size, inputs.items, self._best, overlay.arrivals,
+            nodes, self._bags.least(nodes), outputs.start, overlay.live, outputs.items,
+            inputs.start, inputs.size, inputs.items, self._best,
         )  # fmt: skip
 
     def fill(self, overlay: Overlay, order: Words) -> None:
@@ -76,9 +76,7 @@ class Extremes:
     def read(self, overlay: Overlay, nodes: Words) -> tuple[NDArray[np.bool_], Words]:
         found = np.empty(nodes.shape[0], np.int64)
         edges = overlay.inputs
-        overlays.pull_least(
-            nodes, edges.start, edges.size, edges.items, overlay.pushed, self._best, overlay.asked, found
-        )
+        overlays.pull_least(nodes, edges.start, edges.size, edges.items, overlay.pushed, self._best, found)
         there = found != overlays.EMPTY
         return there, np.where(there, found ^ self._flip, NULL).reshape(1, -1)
 

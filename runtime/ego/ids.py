@@ -22,6 +22,14 @@ class Ids:
         kernels.find(self._table, np.ascontiguousarray(words), found)
         return found
 
+    def observe(self, words: Words, diffs: Words, counts: Words) -> tuple[Words, int]:
+        """The node of each word, -1 where there is none, and how many there are not.
+
+        ``counts`` has one more at each node for what comes to it.
+        """
+        found = np.empty(words.shape[0], np.int64)
+        return found, int(kernels.observe(self._table, np.ascontiguousarray(words), diffs, found, counts))
+
     def put(self, words: Words, nodes: Words) -> None:
         """Words that were not known."""
         self._count += words.shape[0]

@@ -106,7 +106,9 @@ class Overlay:
         self.outputs = _turned(inputs)
         self.pushed: Flags = (self.kinds == WRITER).astype(np.uint8)
         self.arrivals: Words = np.zeros(self.count, np.int64)
+        """How often each writer was written."""
         self.asked: Words = np.zeros(self.count, np.int64)
+        """How often each reader was read."""
         self.live: Words = np.zeros(self.count, np.int64)
         """How many of a node's outputs, which come first, are pushed."""
         self._unsettled: set[int] = set()

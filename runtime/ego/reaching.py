@@ -18,13 +18,10 @@ def reached(overlay: Overlay, writers: Words, *, every: bool = False) -> Iterato
     """
     edges = overlay.outputs
     live = edges.size if every else overlay.live
-    arrivals = np.zeros(overlay.room, np.int64) if every else overlay.arrivals
     room, first = 1 << 14, 0
     while first < writers.shape[0]:
         found, origin, sign = (np.empty(room, np.int64) for _ in range(3))
-        count = overlays.reach(
-            writers, first, edges.start, edges.size, live, edges.items, arrivals, found, origin, sign
-        )
+        count = overlays.reach(writers, first, edges.start, live, edges.items, found, origin, sign)
         if count:
             yield found[:count], origin[:count], sign[:count]
             first = int(origin[count - 1]) + 1

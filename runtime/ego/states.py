@@ -106,7 +106,6 @@ class States:
         while waiting:
             node = waiting.pop()
             for item in overlay.outputs.of(node).tolist():
-                overlay.arrivals[item >> 1] += 1
                 if overlay.pushed[item >> 1] and item >> 1 not in below:
                     below[item >> 1] = None
                     waiting.append(item >> 1)
@@ -130,7 +129,6 @@ class States:
         removed: list[int] = []
         while waiting:
             source, sign = waiting.pop()
-            overlay.asked[source] += 1
             if sign < 0:
                 removed.append(source)
             elif not overlay.pushed[source]:
@@ -161,7 +159,6 @@ class States:
         words = np.full((1, nodes.shape[0]), NULL, np.int64)
         there = np.zeros(nodes.shape[0], np.bool_)
         for place, node in enumerate(nodes.tolist()):
-            overlay.asked[node] += 1
             there[place] = self._has_rows(overlay, node)
             if there[place]:
                 words[0, place] = self._word(overlay, node)

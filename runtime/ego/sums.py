@@ -60,12 +60,7 @@ class Sums:
 
     def _push(self, overlay: Overlay, nodes: Words, deltas: Words) -> bool:
         edges = overlay.outputs
-        return bool(
-            overlays.push_sums(
-                nodes, deltas, edges.start, edges.size, overlay.live, edges.items, self._state,
-                overlay.arrivals,
-            )
-        )  # fmt: skip
+        return bool(overlays.push_sums(nodes, deltas, edges.start, overlay.live, edges.items, self._state))
 
     def fill(self, overlay: Overlay, order: Words) -> None:
         edges = overlay.inputs
@@ -79,7 +74,7 @@ class Sums:
         found = np.empty((nodes.shape[0], self._state.shape[1]), np.int64)
         edges = overlay.inputs
         if overlays.pull_sums(
-            nodes, edges.start, edges.size, edges.items, overlay.pushed, self._state, overlay.asked, found
+            nodes, edges.start, edges.size, edges.items, overlay.pushed, self._state, found
         ):
             raise _overflow()
         words = np.empty((len(self._calls), nodes.shape[0]), np.int64)

@@ -10,7 +10,6 @@ places of the pool are taken.
 import numpy as np
 
 from kpg.runtime.kernels import device, kernel
-from kpg.runtime.kernels.overlays import SAMPLED, chosen
 
 FREE = -(2**63) + 1  # the word of a place that never had one; no value has it
 LEAST = 2  # places of a table
@@ -198,7 +197,7 @@ def above(node, at_start, at_size, at_items, pushed, live, stack):
 
 
 @kernel(
-    "int64(int64[::1], int64[::1], int64[::1], int32[::1], uint8[::1], int64[::1], int64[::1], int64[::1],"
+    "int64(int64[::1], int64[::1], int64[::1], int32[::1], uint8[::1], int64[::1], int64[::1],"
     " int64[::1], int64[::1], int64[::1], int64[::1], int64, int64, int64[:, ::1], int64[::1])"
 )
 def frequent(
@@ -207,7 +206,6 @@ def frequent(
     at_size,
     at_items,
     pushed,
-    asked,
     start,
     room,
     live,
@@ -231,16 +229,13 @@ def frequent(
     heap_words = np.empty(1 << 6, np.int64)
     heap_counts = np.empty(1 << 6, np.int64)
     written = 0
-    series = asked[nodes[0]] if nodes.shape[0] else 0
     for i in range(nodes.shape[0]):
         node = nodes[i]
         first, places, table, times = start[node], room[node], words, counts
-        asked[node] += 1
         if pushed[node] and answer[node] != FREE:
             size[i] = KNOWN
             continue
         if pushed[node] == 0:
-            series, counted = chosen(series)
             stack, top, expected = above(node, at_start, at_size, at_items, pushed, live, stack)
             places = 4
             while places < 2 * expected:
@@ -253,8 +248,6 @@ def frequent(
                 heap_counts[at] = 0
             for k in range(top):
                 source = stack[k] >> 1
-                if k > 0 and counted:
-                    asked[source] += SAMPLED
                 if pushed[source] == 0:
                     continue
                 for at in range(start[source], start[source] + room[source]):

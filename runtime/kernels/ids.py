@@ -34,3 +34,17 @@ def find(table, words, nodes):
         nodes[i] = table[place_of(table, words[i]), 1]
         missing += nodes[i] < 0
     return missing
+
+
+@kernel("int64(int64[:, ::1], int64[::1], int64[::1], int64[::1], int64[::1])")
+def observe(table, words, diffs, nodes, counts):
+    """As :func:`find`, and count each node that is found for what comes to it, not for what goes."""
+    missing = 0
+    for i in range(words.shape[0]):
+        node = table[place_of(table, words[i]), 1]
+        nodes[i] = node
+        if node < 0:
+            missing += 1
+        elif diffs[i] > 0:
+            counts[node] += 1
+    return missing

@@ -3,8 +3,6 @@
 A node's edges are a stretch of ``items``: ``start[node]`` and ``size[node]``. An item is a node and a sign,
 ``2 * node + 1`` if what it brings is taken away. ``pushed[node]`` is 1 where the partial aggregate is kept;
 whatever feeds such a node is kept, too. Of the nodes that a node feeds the first ``live[node]`` are kept.
-``arrivals`` and ``asked`` count what came to a node from above, and who asked it from below, whether it is
-kept or not, of a sample.
 """
 
 import numpy as np
@@ -14,7 +12,6 @@ from kpg.runtime.kernels import device, inlined, kernel
 EMPTY = 2**63 - 1  # the word of an extreme of nothing: after all others
 ROOM = 1 << 10  # of a stack, at first
 NULL = -(2**63)
-SAMPLED = 16  # one of so many writes and reads is counted where it comes by, as so many
 
 
 @device
@@ -81,13 +78,6 @@ def arrange(start, size, items, waiting, order):
     return count
 
 
-@device
-def chosen(state):
-    """The next number of a simple series, and whether it is one of every ``SAMPLED``."""
-    state = np.uint64(state) * np.uint64(6364136223846793005) + np.uint64(1442695040888963407)
-    return np.int64(state), (state >> np.uint64(40)) % np.uint64(SAMPLED) == 0
-
-
 @kernel(
     "int64(int64[::1], int64[:, ::1], int64[::1], int64[::1], uint8[::1], int32[::1], int64[::1],"
     " int64[:, ::1])"
@@ -140,32 +130,24 @@ def settle(nodes, start, size, items, pushed, live):
         live[node] = first - start[node]
 
 
-@kernel(
-    "int64(int64[::1], int64[:, ::1], int64[::1], int64[::1], int64[::1], int32[::1], int64[:, ::1],"
-    " int64[::1])"
-)
-def push_sums(nodes, deltas, start, size, live, items, state, arrivals):
+@kernel("int64(int64[::1], int64[:, ::1], int64[::1], int64[::1], int32[::1], int64[:, ::1])")
+def push_sums(nodes, deltas, start, live, items, state):
     """Add what writers' sums change by to them and to all that is pushed below; whether one overflows."""
     stack = np.empty(ROOM, np.int64)
     overflow = 0
-    series = arrivals[nodes[0]]
     for i in range(nodes.shape[0]):
         overflow |= add_row(state, nodes[i], deltas, i, 0)
-        series, counted = chosen(series)
         stack[0] = 2 * nodes[i]
         top = 1
         while top > 0:
             top -= 1
             node = stack[top] >> 1
             sign = stack[top] & 1
-            if counted:
-                for at in range(start[node], start[node] + size[node]):
-                    arrivals[items[at] >> 1] += SAMPLED
             for at in range(start[node], start[node] + live[node]):
                 target = items[at] >> 1
                 negative = (items[at] & 1) ^ sign
                 overflow |= add_row(state, target, deltas, i, negative)
-                if live[target] > 0 or (counted and size[target] > 0):
+                if live[target] > 0:
                     if top == stack.shape[0]:
                         stack = larger(stack)
                     stack[top] = 2 * target + negative
@@ -173,22 +155,16 @@ def push_sums(nodes, deltas, start, size, live, items, state, arrivals):
     return overflow
 
 
-@kernel(
-    "int64(int64[::1], int64[::1], int64[::1], int32[::1], uint8[::1], int64[:, ::1], int64[::1],"
-    " int64[:, ::1])"
-)
-def pull_sums(nodes, start, size, items, pushed, state, asked, out):
+@kernel("int64(int64[::1], int64[::1], int64[::1], int32[::1], uint8[::1], int64[:, ::1], int64[:, ::1])")
+def pull_sums(nodes, start, size, items, pushed, state, out):
     """The sums of nodes: kept ones as they are, others of what feeds them; whether one overflows."""
     stack = np.empty(ROOM, np.int64)
     overflow = 0
-    series = asked[nodes[0]] if nodes.shape[0] else 0
     for i in range(nodes.shape[0]):
         out[i] = 0
-        asked[nodes[i]] += 1
         if pushed[nodes[i]]:
             overflow |= add_row(out, i, state, nodes[i], 0)
             continue
-        series, counted = chosen(series)
         stack[0] = 2 * nodes[i]
         top = 1
         while top > 0:
@@ -199,8 +175,6 @@ def pull_sums(nodes, start, size, items, pushed, state, asked, out):
                 stack = larger(stack)
             for at in range(start[node], start[node] + size[node]):
                 source = items[at] >> 1
-                if counted:
-                    asked[source] += SAMPLED
                 if pushed[source]:
                     overflow |= add_row(out, i, state, source, (items[at] & 1) ^ sign)
                 else:
@@ -234,21 +208,19 @@ def least(node, start, size, items, best):
 
 
 @kernel(
-    "void(int64[::1], int64[::1], int64[::1], int64[::1], int64[::1], int32[::1], int64[::1], int64[::1],"
-    " int32[::1], int64[::1], int64[::1])"
+    "void(int64[::1], int64[::1], int64[::1], int64[::1], int32[::1], int64[::1], int64[::1], int32[::1],"
+    " int64[::1])"
 )
-def push_least(nodes, words, start, size, live, items, in_start, in_size, in_items, best, arrivals):
+def push_least(nodes, words, start, live, items, in_start, in_size, in_items, best):
     """Have writers' least words be these, and those of all that is pushed below what they are then.
 
     A node hears that an input was one word, and looks what it is now: so it does not matter in which order
     it hears of them, nor how often.
     """
     stack = np.empty((2, ROOM), np.int64)
-    series = arrivals[nodes[0]] if nodes.shape[0] else 0
     for i in range(nodes.shape[0]):
         if best[nodes[i]] == words[i]:
             continue
-        series, counted = chosen(series)
         stack[0, 0] = nodes[i]
         stack[1, 0] = best[nodes[i]]
         best[nodes[i]] = words[i]
@@ -257,9 +229,6 @@ def push_least(nodes, words, start, size, live, items, in_start, in_size, in_ite
             top -= 1
             node = stack[0, top]
             old = stack[1, top]
-            if counted:
-                for at in range(start[node], start[node] + size[node]):
-                    arrivals[items[at] >> 1] += SAMPLED
             for at in range(start[node], start[node] + live[node]):
                 target = items[at] >> 1
                 before = best[target]
@@ -267,7 +236,7 @@ def push_least(nodes, words, start, size, live, items, in_start, in_size, in_ite
                     best[target] = best[node]
                 elif old == before and best[node] > before:
                     best[target] = least(target, in_start, in_size, in_items, best)
-                if best[target] != before and size[target] > 0:
+                if best[target] != before and live[target] > 0:
                     if top == stack.shape[1]:
                         grown = np.empty((2, 2 * top), np.int64)
                         grown[:, :top] = stack
@@ -277,19 +246,14 @@ def push_least(nodes, words, start, size, live, items, in_start, in_size, in_ite
                     top += 1
 
 
-@kernel(
-    "void(int64[::1], int64[::1], int64[::1], int32[::1], uint8[::1], int64[::1], int64[::1], int64[::1])"
-)
-def pull_least(nodes, start, size, items, pushed, best, asked, out):
+@kernel("void(int64[::1], int64[::1], int64[::1], int32[::1], uint8[::1], int64[::1], int64[::1])")
+def pull_least(nodes, start, size, items, pushed, best, out):
     """The least words of nodes."""
     stack = np.empty(ROOM, np.int64)
-    series = asked[nodes[0]] if nodes.shape[0] else 0
     for i in range(nodes.shape[0]):
-        asked[nodes[i]] += 1
         if pushed[nodes[i]]:
             out[i] = best[nodes[i]]
             continue
-        series, counted = chosen(series)
         found = EMPTY
         stack[0] = nodes[i]
         top = 1
@@ -300,8 +264,6 @@ def pull_least(nodes, start, size, items, pushed, best, asked, out):
                 stack = larger(stack)
             for at in range(start[node], start[node] + size[node]):
                 source = items[at] >> 1
-                if counted:
-                    asked[source] += SAMPLED
                 if pushed[source]:
                     found = min(found, best[source])
                 else:
@@ -319,11 +281,8 @@ def fill_least(order, start, size, items, pushed, best):
             best[node] = least(node, start, size, items, best)
 
 
-@kernel(
-    "int64(int64[::1], int64, int64[::1], int64[::1], int64[::1], int32[::1], int64[::1], int64[::1],"
-    " int64[::1], int64[::1])"
-)
-def reach(nodes, first, start, size, live, items, arrivals, found, origin, sign):
+@kernel("int64(int64[::1], int64, int64[::1], int64[::1], int32[::1], int64[::1], int64[::1], int64[::1])")
+def reach(nodes, first, start, live, items, found, origin, sign):
     """The kept nodes that the writers ``nodes[first:]`` reach, these themselves too, a sign for each path.
 
     What one writer reaches is there whole, so some may have no room. Returns how many entries there are; of
@@ -331,9 +290,7 @@ def reach(nodes, first, start, size, live, items, arrivals, found, origin, sign)
     """
     stack = np.empty(ROOM, np.int64)
     count = 0
-    series = arrivals[nodes[first]]
     for i in range(first, nodes.shape[0]):
-        series, counted = chosen(series)
         begun = count
         stack[0] = 2 * nodes[i]
         top = 1
@@ -349,9 +306,6 @@ def reach(nodes, first, start, size, live, items, arrivals, found, origin, sign)
             count += 1
             while top + live[node] > stack.shape[0]:
                 stack = larger(stack)
-            if counted:
-                for at in range(start[node], start[node] + size[node]):
-                    arrivals[items[at] >> 1] += SAMPLED
             for at in range(start[node], start[node] + live[node]):
                 stack[top] = items[at] ^ negative
                 top += 1

@@ -106,9 +106,9 @@ def test_frequencies_flow_both_ways() -> None:
 def test_what_was_observed_flips_the_frontier() -> None:
     size = np.array([0, 0, 2], np.int64)
     overlay = Overlay(2, 1, Edges(np.zeros(3, np.int64), size, np.array([0, 2], np.int32)), 2)
-    overlay.arrivals[2], overlay.asked[2] = 100, 500
+    overlay.arrivals[0], overlay.asked[2] = 100, 500
     assert deciding.adapt(overlay, COSTS).tolist() == [2]  # it would be told 100 times, and is asked 500
     overlay.pushed[2] = 1
     assert deciding.adapt(overlay, COSTS).tolist() == []
-    overlay.arrivals[2] = 10000
+    overlay.arrivals[1] = 10000
     assert deciding.adapt(overlay, COSTS).tolist() == [2]

@@ -22,6 +22,7 @@ ELSEWHERE = {
             *(f"bicliques.{name}" for name in ("drop_odd", "mine", "shingles")),
             "covering.cover_all",
             "ids.find",
+            "ids.observe",
             "ids.put",
             *(f"deciding.{name}" for name in ("add_up", "frontier", "greedy", "prune")),
             *(
