@@ -17,7 +17,7 @@ from kpg.compiler.sql.change import lower_returning, nothing
 from kpg.compiler.sql.given import given_insert, insert_places
 from kpg.engine import Engine
 from kpg.modify import checked, distinct
-from kpg.numbering import numbered_insert, numbered_update, settle_numbers
+from kpg.numbering import numbered_insert, numbered_update, settling
 from kpg.planning import Planned, bind, constant_words, plan, plan_bound
 from kpg.reading import Decoded, expand, permutation
 from kpg.result import Affected, Result
@@ -107,6 +107,10 @@ def prepared(engine: Engine, statement: ast.Change) -> Changes:
         from kpg.compiler.sql.alternatives import with_conflict
 
         statement = with_conflict(statement, engine.catalog)
+    if isinstance(statement, ast.Update | ast.Delete) and statement.cursor:
+        from kpg.positioned import positioned
+
+        return positioned(engine, statement)
     if engine.catalog.others:
         from kpg.beside import prepared_beside
 
@@ -158,9 +162,7 @@ def given_words(engine: Engine, table: Table, statement: ast.Insert) -> tuple[as
     """
     catalog = engine.reading_catalog
     numbered = numbered_insert(engine, given_insert(statement, catalog))
-    words = engine.computed(lambda: _given_rows(engine, table, numbered, catalog))
-    settle_numbers(engine)
-    return numbered, words
+    return numbered, settling(engine, lambda: _given_rows(engine, table, numbered, catalog))
 
 
 def _given_rows(engine: Engine, table: Table, statement: ast.Insert, catalog: Catalog) -> Words:
@@ -185,9 +187,7 @@ def found_rows(engine: Engine, statement: ast.Delete | ast.Update) -> tuple[Plan
         return planned, engine.run(planned)[0]
 
     asked = numbered_update(engine, statement) if isinstance(statement, ast.Update) else statement
-    result = engine.computed(found)
-    settle_numbers(engine)
-    return result
+    return settling(engine, found)
 
 
 def _with_defaults(engine: Engine, statement: ast.Insert, entry: TableEntry, words: Words) -> Words:

@@ -1,18 +1,26 @@
 """Cursors: the rows of a query as they were when it was declared, and a place among them."""
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, assert_never
 
+import numpy as np
+from numpy.typing import NDArray
+
+from kpg.compiler.catalog import TableEntry
 from kpg.compiler.sql import session as ast
 from kpg.compiler.sql.statements import Select
 from kpg.engine import Engine
+from kpg.reading import Decoded
 from kpg.result import Affected, Result, Row
-from kpg.runtime.errors import ProgrammingError
+from kpg.runtime.errors import Error, ProgrammingError
 from kpg.runtime.records import dataclass
 from kpg.runtime.types import Type
 from kpg.transaction import State
 
 if TYPE_CHECKING:
     import pyarrow
+
+Words = NDArray[np.int64]
 
 
 @dataclass(slots=True)
@@ -24,6 +32,13 @@ class Cursor:
     transaction: int | None
     scrolls: bool
     place: int = 0
+    whole: Words | None = None
+    """The rows of the one table that it selects from, by columns."""
+    table: str = ""
+    depth: int = 0
+    """How many savepoints there were."""
+    text: str = ""
+    moment: int = 0
 
 
 class Picked:
@@ -75,30 +90,87 @@ def forget(engine: Engine, number: int) -> None:
 def shape_of(engine: Engine, name: str) -> tuple[tuple[str, ...], tuple[Type, ...]] | None:
     """The columns of a session's cursor; None if there is none of that name."""
     cursor = engine.cursors.get(key_of(engine, name))
-    if cursor is None or not _is_open(engine, cursor):
+    if cursor is None or not is_open(engine, cursor):
         return None
     return tuple(cursor.rows.columns), tuple(cursor.rows.types)
 
 
 def _declare(engine: Engine, statement: ast.Declare) -> None:
-    from kpg.statements import select
-
     if engine.transactions.state is State.NONE and not statement.holds:
         raise ProgrammingError(
-            "DECLARE needs a transaction",
+            "DECLARE CURSOR can only be used in transaction blocks",
             span=statement.span,
             hint="write BEGIN before it, or DECLARE ... WITH HOLD",
         )
     name = key_of(engine, statement.name)
-    if name in engine.cursors and _is_open(engine, engine.cursors[name]):
-        raise ProgrammingError(f'cursor "{statement.name}" already exists', span=statement.span)
+    if name in engine.cursors and is_open(engine, engine.cursors[name]):
+        error = ProgrammingError(f'cursor "{statement.name}" already exists', span=statement.span)
+        error.sqlstate = "42P03"
+        raise error
     assert isinstance(statement.query, Select)
-    rows = select(engine, statement.query)
-    transaction = None if statement.holds else engine.transactions.begun
-    engine.cursors[name] = Cursor(name[1], rows, transaction, statement.scrolls)
+    cursor = opened(engine, statement.name, statement.query)
+    cursor.transaction = None if statement.holds else engine.transactions.begun
+    cursor.scrolls = statement.scrolls
+    place = statement.span
+    cursor.text = place.source[place.start : place.end]
 
 
-def _is_open(engine: Engine, cursor: Cursor) -> bool:
+def opened(engine: Engine, name: str, query: Select) -> Cursor:
+    """A cursor of the present transaction."""
+    found = _with_rows(engine, query)
+    if found is None:
+        from kpg.statements import select
+
+        cursor = Cursor(name.lower(), select(engine, query), None, True)
+    else:
+        result, entry = found
+        words = engine.procedures.evaluator.words(result)
+        width = words.shape[0] - len(entry.schema.columns)
+        names, types = tuple(result.columns[:width]), tuple(result.types[:width])
+        contents = Decoded(names, types, np.ascontiguousarray(words[:width]), engine.executor.dictionary)
+        cursor = Cursor(name.lower(), Result(names, types, contents), None, True)
+        cursor.whole, cursor.table = words[width:].copy(), entry.name
+    cursor.transaction, cursor.depth = engine.transactions.begun, engine.transactions.depth
+    cursor.moment = engine.catalog.moment
+    engine.cursors[key_of(engine, name)] = cursor
+    return cursor
+
+
+def _with_rows(engine: Engine, query: Select) -> tuple[Result, TableEntry] | None:
+    """The rows of a query, and behind each that of its one table; None if it is not so simple."""
+    from kpg.compiler.sql.positioned import with_row
+    from kpg.statements import select
+
+    made = with_row(query.query, engine.reading_catalog) if query.then is None else None
+    if made is None or engine.catalog.is_limited:
+        return None
+    try:
+        return select(engine, replace(query, query=made[0])), made[1]
+    except Error:
+        return None
+
+
+def returned_to(engine: Engine) -> None:
+    """Close the cursors that were declared behind the savepoint that is the last again."""
+    depth = engine.transactions.depth
+    for key, cursor in list(engine.cursors.items()):
+        if key[0] == engine.catalog.asker.number and cursor.transaction is not None and cursor.depth >= depth:
+            del engine.cursors[key]
+
+
+def listed(engine: Engine) -> list[tuple[int | str | None, ...]]:
+    """What pg_cursors has of the session's cursors."""
+    mine = (
+        one
+        for key, one in engine.cursors.items()
+        if key[0] == engine.catalog.asker.number and is_open(engine, one)
+    )
+    return [
+        (one.name, one.text, int(one.transaction is None), 0, int(one.scrolls), one.moment) for one in mine
+    ]
+
+
+def is_open(engine: Engine, cursor: Cursor) -> bool:
     transactions = engine.transactions
     inside = transactions.state is not State.NONE and transactions.begun == cursor.transaction
     return cursor.transaction is None or inside
@@ -106,7 +178,7 @@ def _is_open(engine: Engine, cursor: Cursor) -> bool:
 
 def _cursor(engine: Engine, statement: ast.Fetch | ast.Close) -> Cursor:
     cursor = engine.cursors.get(key_of(engine, statement.name))
-    if cursor is None or not _is_open(engine, cursor):
+    if cursor is None or not is_open(engine, cursor):
         raise ProgrammingError(f'cursor "{statement.name}" does not exist', span=statement.span)
     return cursor
 
@@ -115,9 +187,11 @@ def _fetch(cursor: Cursor, statement: ast.Fetch) -> Result:
     at = cursor.place
     found = fetched(cursor, statement.direction, statement.count)
     if not cursor.scrolls and cursor.place < at:
-        raise ProgrammingError(
-            f'cursor "{cursor.name}" goes forward only', span=statement.span, hint="declare it with SCROLL"
+        error = ProgrammingError(
+            "cursor can only scan forward", span=statement.span, hint="declare it with SCROLL"
         )
+        error.sqlstate = "55000"
+        raise error
     return found
 
 

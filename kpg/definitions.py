@@ -127,6 +127,9 @@ def _alter_sequence(engine: Engine, statement: ast.AlterSequence) -> None:
     elif at is None:
         # A sequence that was never asked goes on with the start that it had.
         engine.sequences.restart(old.name, old.start)
+    elif new.increment != old.increment:
+        engine.sequences.stepped(old, new)
+        engine.journal.note(undo=partial(engine.sequences.stepped, new, old))
 
 
 def rename_sequence(engine: Engine, old: Sequence, name: str) -> None:

@@ -30,6 +30,7 @@ from kpg.runtime.interrupts import DeferredInterrupt
 from kpg.runtime.local import local_executor
 from kpg.runtime.plan import Plan
 from kpg.runtime.records import dataclass
+from kpg.session_rows import session_rows
 from kpg.table import Table
 from kpg.transaction import Transactions
 from kpg.view import Maintained
@@ -102,6 +103,7 @@ class Engine(Kept):
         self.waiting_goals = {}
         """Those that were there before the database was opened, and nobody has prepared again yet."""
         self.cursors: dict[tuple[int, str], Cursor] = {}
+        self.catalog.consulted.session = partial(session_rows, self)
         self.remembered = Remembered()
         self.keeping, self.followed, self.notices, self.at_commit = set(), set(), [], {}
         self.attached: set[str] = set()

@@ -1,5 +1,8 @@
 """Values for columns that a statement gives none: numbers of sequences, and what SET DEFAULT sets."""
 
+from collections import Counter
+from collections.abc import Iterator
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -25,9 +28,16 @@ def filled(executor: Executor, sequences: Sequences, found: dict[int, Default], 
     """Rows with numbers of sequences in the columns that have such a DEFAULT."""
     if found:
         words = words.copy()
+    taken = _taken(sequences, found, words.shape[1])
     for place, default in found.items():
-        words[place] = _values(executor, sequences, default, words.shape[1])
+        words[place] = _computed(executor, default, taken, words.shape[1])
     return words
+
+
+def _taken(sequences: Sequences, found: dict[int, Default], rows: int) -> dict[str, Iterator[Words]]:
+    """The numbers that the rows take, row by row: for each sequence those of one call after another."""
+    uses = Counter(name for default in found.values() for name in default.sequences if name)
+    return {name: iter(sequences.take(name, rows * each).reshape(-1, each).T) for name, each in uses.items()}
 
 
 def default_words(
@@ -40,11 +50,12 @@ def default_words(
 ) -> Words:
     """The DEFAULTs of some columns ``int64[places, rows]``."""
     found = defaults(entry, places, catalog)
-    return np.array([_values(executor, sequences, found[place], rows) for place in places], np.int64)
+    taken = _taken(sequences, found, rows)
+    return np.array([_computed(executor, found[place], taken, rows) for place in places], np.int64)
 
 
-def _values(executor: Executor, sequences: Sequences, default: Default, rows: int) -> Words:
-    numbers = [sequences.take(name, rows) if name else np.arange(rows) for name in default.sequences]
+def _computed(executor: Executor, default: Default, taken: dict[str, Iterator[Words]], rows: int) -> Words:
+    numbers = [next(taken[name]) if name else np.arange(rows) for name in default.sequences]
     if isinstance(default.scalar, Column):
         return numbers[default.scalar.index]
     inputs = np.array(numbers or [np.zeros(rows, np.int64)], np.int64)

@@ -1,9 +1,12 @@
 """Values that are others each time, by chance or of sequences, put into statements before they run."""
 
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
+from typing import TypeVar
 
 from kpg.compiler.sql import statements as ast
+from kpg.compiler.sql.given import with_sequences
 from kpg.compiler.sql.volatile import (
     MENTIONS,
     Tree,
@@ -16,11 +19,21 @@ from kpg.compiler.sql.volatile import (
 from kpg.engine import Engine
 from kpg.runtime.errors import NotSupportedError
 
+T = TypeVar("T")
+
 
 def settle_numbers(engine: Engine) -> None:
     """What a statement has given rows of sequences is taken, if there are any."""
     if "sequences" in vars(engine):
         engine.sequences.settle()
+
+
+def settling(engine: Engine, compute: Callable[[], T]) -> T:
+    """What a statement computes; the numbers that it has given rows are taken, if it fails too."""
+    try:
+        return engine.computed(compute)
+    finally:
+        settle_numbers(engine)
 
 
 def evaluated(engine: Engine, statement: ast.Select) -> ast.Select:
@@ -52,8 +65,10 @@ def numbered_insert(engine: Engine, statement: ast.Insert) -> ast.Insert:
 
 def numbered_update(engine: Engine, statement: ast.Update) -> ast.Update:
     """The statement with what takes a number for each row in the place of nextval."""
-    place = statement.span
-    if not MENTIONS.search(place.source, place.start, place.end):
+    entry = engine.catalog.table(statement.table)
+    if any(rule.sequence for rule in entry.constraints.rules):
+        statement = replace(statement, assignments=with_sequences(statement.assignments, entry))
+    elif not MENTIONS.search(statement.span.source, statement.span.start, statement.span.end):
         return statement
     found = assigned_for_rows(statement.assignments, partial(numbered_rows, engine))
     return replace(statement, assignments=found)

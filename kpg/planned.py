@@ -168,6 +168,8 @@ def _made(engine: Engine, asked: Asked, pins: tuple[int, ...]) -> Template | Non
             return None
     if not isinstance(marked, ast.Select | ast.Update | ast.Delete) or type(written) is not type(marked):
         return None
+    if isinstance(marked, ast.Update | ast.Delete) and marked.cursor:
+        return None
     if isinstance(marked, ast.Select) and marked != ast.Select(marked.query, marked.span):
         return None  # AS OF, and whatever else is not in the plan
     if not isinstance(marked, ast.Select) and not changes_alone(engine, marked.table):

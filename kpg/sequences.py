@@ -12,12 +12,20 @@ from kpg.runtime.errors import DataError, InterfaceError, ProgrammingError
 Words = NDArray[np.int64]
 
 
+class Coming(dict[str, int]):
+    """The next numbers of sequences; those that are ``fresh`` were set, and nothing was given before them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.fresh: set[str] = set()
+
+
 class Sequences:
     """The next numbers of sequences, by name, and which numbers this session was given last."""
 
     def __init__(self, catalog: Callable[[], Catalog]) -> None:
         self._catalog = catalog
-        self.next: dict[str, int] = {}
+        self.next = Coming()
         catalog().numbers = lambda: self.next
         self._given: dict[str, int] = {}
         self._drawn: list[tuple[int, str, int]] = []
@@ -25,7 +33,10 @@ class Sequences:
 
     def follow(self, other: "Sequences") -> None:
         """Go on as those of another database do that has the same sequences."""
-        self.next, self._given, self._last = dict(other.next), dict(other._given), other._last
+        self.next.clear()
+        self.next.update(other.next)
+        self.next.fresh = set(other.next.fresh)
+        self._given, self._last = dict(other._given), other._last
 
     def pass_by(self, other: "Sequences") -> None:
         """Go on behind what another database has given of the same sequences, where it has come further."""
@@ -43,6 +54,18 @@ class Sequences:
     def restart(self, name: str, value: int | None = None) -> None:
         """Have a sequence go on with a value, its first one without."""
         self.next[name] = self._numbers(name).start if value is None else value
+        self.next.fresh.add(name)
+
+    def stepped(self, old: Numbers, new: Numbers) -> None:
+        """A sequence has another increment: what comes next follows the number that was given last by it."""
+        coming = self.next.get(old.name)
+        if coming is not None and coming != old.start and old.name not in self.next.fresh:
+            self.next[old.name] = coming - old.increment + new.increment
+
+    def unask(self) -> None:
+        """Forget which numbers this session was given."""
+        self._given.clear()
+        self._last = ""
 
     def rename(self, old: str, new: str) -> None:
         """A sequence has another name."""
@@ -61,36 +84,45 @@ class Sequences:
         if count and not numbers.least <= last <= numbers.most:
             return self._around(numbers, first, count)
         if count:
-            self.next[numbers.name] = last + numbers.increment
-            self._given[numbers.name] = last
+            self._went(numbers, last)
             self._last = numbers.name
         return first + numbers.increment * np.arange(count, dtype=np.int64)
 
     def _around(self, numbers: Numbers, value: int, count: int) -> Words:
         """The next numbers of a sequence that reaches its end."""
-        found = []
+        found: list[int] = []
         for _ in range(count):
             if not numbers.least <= value <= numbers.most:
                 if not numbers.cycle:
-                    end = "MAXVALUE" if numbers.increment > 0 else "MINVALUE"
+                    if found:
+                        self._went(numbers, found[-1])
+                    end = "maximum" if numbers.increment > 0 else "minimum"
                     limit = numbers.most if numbers.increment > 0 else numbers.least
-                    raise DataError(f"sequence {numbers.name} has reached its {end} {limit}")
+                    name = numbers.name.rpartition(".")[2]
+                    error = DataError(f'nextval: reached {end} value of sequence "{name}" ({limit})')
+                    error.sqlstate = "2200H"
+                    raise error
                 value = numbers.least if numbers.increment > 0 else numbers.most
             found.append(value)
             value += numbers.increment
-        self.next[numbers.name] = value
-        self._given[numbers.name] = found[-1]
+        self._went(numbers, found[-1])
         self._last = numbers.name
         return np.array(found, np.int64)
 
-    def begin(self, name: str, each: int) -> tuple[int, int, int]:
-        """A statement takes so many numbers for each row of a query: who counts, the first, the step."""
+    def _went(self, numbers: Numbers, last: int) -> None:
+        """A number was given, and none behind it."""
+        self.next[numbers.name] = last + numbers.increment
+        self.next.fresh.discard(numbers.name)
+        self._given[numbers.name] = last
+
+    def begin(self, name: str, each: int) -> tuple[int, int, Numbers]:
+        """A statement takes so many numbers for each row of a query: who counts, the first, the sequence."""
         from kpg.runtime.functions.chance import DRAWN
 
         numbers = self._numbers(name)
         token = DRAWN.begin()
         self._drawn.append((token, name, each))
-        return token, self.next.get(numbers.name, numbers.start), numbers.increment
+        return token, self.next.get(numbers.name, numbers.start), numbers
 
     def settle(self) -> None:
         """What such a statement has computed is taken; DataError if there are not as many numbers."""
@@ -110,11 +142,18 @@ class Sequences:
             case "currval", 1:
                 name = self._numbers(args[0]).name
                 if name not in self._given:
-                    raise InterfaceError(f"currval of sequence {name} before the first nextval")
+                    plain = name.rpartition(".")[2]
+                    error = InterfaceError(
+                        f'currval of sequence "{plain}" is not yet defined in this session'
+                    )
+                    error.sqlstate = "55000"
+                    raise error
                 return self._given[name]
             case "lastval", 0:
                 if not self._last or self._last not in self._given:
-                    raise InterfaceError("lastval before the first nextval")
+                    error = InterfaceError("lastval is not yet defined in this session")
+                    error.sqlstate = "55000"
+                    raise error
                 return self._given[self._last]
             case "setval", 2 | 3:
                 return self._set(args)
@@ -128,9 +167,13 @@ class Sequences:
             raise ProgrammingError(f"setval takes a number, not {args[1]}")
         value = int(text)
         if not numbers.least <= value <= numbers.most:
-            raise DataError(f"{value} is out of bounds for sequence {numbers.name}")
+            bounds = f'sequence "{numbers.name.rpartition(".")[2]}" ({numbers.least}..{numbers.most})'
+            error = DataError(f"setval: value {value} is out of bounds for {bounds}")
+            error.sqlstate = "22003"
+            raise error
         called = len(args) < 3 or args[2].lower().strip("'") in ("true", "t")
-        self.next[numbers.name] = value + numbers.increment if called else value
         if called:
-            self._given[numbers.name] = value
+            self._went(numbers, value)
+        else:
+            self.restart(numbers.name, value)
         return value

@@ -7,10 +7,11 @@ from kpg.compiler.catalog import PUBLIC, Asker, did_you_mean
 from kpg.compiler.rights import Rights
 from kpg.compiler.sql import session as ast
 from kpg.compiler.sql.parse import parse
+from kpg.compiler.sql.statements import Select
 from kpg.engine import Engine
 from kpg.notices import warn
 from kpg.result import Result, listing
-from kpg.runtime.errors import NotSupportedError, ProgrammingError
+from kpg.runtime.errors import NotSupportedError, ProgrammingError, Span
 from kpg.runtime.types import TEXT
 from kpg.runtime.values.styles import NAMES
 from kpg.transaction import State
@@ -107,10 +108,12 @@ SETTINGS: Final = {
 FIXED: Final = {
     "client_encoding": ("utf8", "utf-8", "unicode", "sql_ascii"),
     "standard_conforming_strings": ("on", "true", "1"),
-    "default_transaction_read_only": ("off", "false", "0"),
-    "transaction_read_only": ("off", "false", "0"),
 }
 """Settings that would change answers: those values that say what is so anyhow."""
+NAMED: Final = frozenset(
+    {"synchronous_commit", "constraint_exclusion", "debug_parallel_query", "is_superuser"}
+)
+"""Settings that have other values than on and off."""
 UNCHANGEABLE: Final = frozenset({"server_version", "server_version_num", "server_encoding", "is_superuser"})
 ROLES: Final = frozenset({"role", "is_superuser", "session_authorization"})
 Run = Callable[[Engine, Any], "Result | Maintained | None"]
@@ -124,6 +127,10 @@ def run_session(engine: Engine, statement: ast.AnySession, execute: Run) -> "Res
                 engine.transactions.savepoint(name)
         case ast.Savepoint(kind="RETURN", name=name):
             engine.transactions.rollback_to(name)
+            if engine.cursors:
+                from kpg.cursors import returned_to
+
+                returned_to(engine)
         case ast.Savepoint(name=name):
             with engine.transactions.undoing():
                 engine.transactions.release(name)
@@ -166,20 +173,16 @@ def _setting(engine: Engine, statement: ast.AnySession) -> Result | None:
             return listing({"name": (TEXT, names), "setting": (TEXT, values)})
         case ast.Show(name=name):
             if name not in SETTINGS and name not in engine.settings:
-                raise ProgrammingError(
-                    f'unknown setting "{name}"', span=statement.span, hint=did_you_mean(name, SETTINGS)
-                )
+                raise _unknown(name, statement.span)
             return listing({name: (TEXT, [shown(engine, name)])})
         case ast.Accepted():
-            for relation in statement.relations:
-                engine.catalog.get(relation, statement.span)
-                if statement.what == "REFRESH" and engine.catalog.is_limited:
-                    from kpg.permitted import refuse_refresh
+            from kpg.accepting import accept
 
-                    refuse_refresh(engine.catalog, relation, statement.span)
-            if statement.what == "CHECKPOINT" and engine.keeper is not None:
-                engine.refuse_in_transaction("CHECKPOINT")
-                engine.keeper.checkpoint()
+            accept(engine, statement)
+        case ast.SetTransaction():
+            from kpg.readonly import set_modes
+
+            set_modes(engine, statement)
         case ast.Notify(channel=channel, payload=payload):
             engine.transactions.box(engine.channels).notify(channel, payload, engine.transactions.depth)
         case ast.Listen(channel=channel, begins=True):
@@ -217,19 +220,35 @@ def shown(engine: Engine, name: str) -> str:
     """What SHOW shows of a setting."""
     if name in ROLES:
         return of_asker(engine.catalog.asker, engine.catalog.rights)[name]
+    if name == "transaction_read_only":
+        return "on" if engine.transactions.read_only else "off"
     return engine.settings.get(name, SETTINGS.get(name, ""))
+
+
+def _unknown(name: str, span: Span) -> ProgrammingError:
+    message = f'unrecognized configuration parameter "{name}"'
+    error = ProgrammingError(message, span=span, hint=did_you_mean(name, SETTINGS))
+    error.sqlstate = "42704"
+    return error
 
 
 def _set(engine: Engine, statement: ast.Set) -> None:
     name = statement.name
     if not name:
+        own = {one: "" for one in engine.settings if "." in one}
         engine.settings.clear()
+        engine.settings.update(own)
         engine.catalog.path = (PUBLIC,)
+        engine.transactions.reads_only(default=False)
         return
     if name not in SETTINGS and "." not in name:
-        raise ProgrammingError(
-            f'unknown setting "{name}"', span=statement.span, hint=did_you_mean(name, SETTINGS)
-        )
+        raise _unknown(name, statement.span)
+    if statement.local and engine.transactions.state is State.NONE:
+        warn(engine, "SET LOCAL can only be used in transaction blocks", "25P01")
+        return
+    if name in ("default_transaction_read_only", "transaction_read_only"):
+        _set_reading(engine, name, statement)
+        return
     if name in ("role", "session_authorization"):
         from kpg.roles import set_role
 
@@ -249,7 +268,9 @@ def _set(engine: Engine, statement: ast.Set) -> None:
     if name == "search_path":
         _set_path(engine, statement)
     value = _given_value(engine, statement)
-    if value is None:
+    if value is None and "." in name:
+        engine.settings[name] = ""
+    elif value is None:
         engine.settings.pop(name, None)
     else:
         engine.settings[name] = value
@@ -266,11 +287,34 @@ def _given_value(engine: Engine, statement: ast.Set) -> str | None:
         value = meant(name, value, shown(engine, name), statement.span)
         if value == SETTINGS[name]:
             return None
+    if SETTINGS.get(name) in ("on", "off") and name not in (*NAMED, *FIXED):
+        return _switched(name, value, statement.span)
     if name in FIXED and value.lower() not in FIXED[name]:
         raise NotSupportedError(
             f"{name} = {value} is not supported", span=statement.span, hint=f"it is {SETTINGS[name]}"
         )
     return value
+
+
+def _set_reading(engine: Engine, name: str, statement: ast.Set) -> None:
+    from kpg.readonly import set_default
+
+    value = _switched(name, ", ".join(statement.values) or "off", statement.span)
+    if name == "default_transaction_read_only":
+        set_default(engine, value)
+    elif not engine.transactions.idle:
+        engine.transactions.read_only = value == "on"
+
+
+def _switched(name: str, value: str, span: Span) -> str:
+    """``on`` or ``off``, by whatever word."""
+    word = value.lower()
+    for found, words in (("on", ("on", "true", "yes", "1")), ("off", ("off", "false", "no", "0"))):
+        if word in words or (word and word != "o" and any(one.startswith(word) for one in words)):
+            return found
+    error = ProgrammingError(f'parameter "{name}" requires a Boolean value', span=span)
+    error.sqlstate = "22023"
+    raise error
 
 
 def settle(engine: Engine, undo: Callable[[], object], local: str) -> None:
@@ -315,6 +359,15 @@ def _prepare(engine: Engine, statement: ast.Prepare) -> None:
     engine.prepared[statement.name.lower()] = statement
 
 
+def check_query(text: str, span: Span) -> None:
+    """ProgrammingError unless a prepared statement is a query."""
+    (parsed,) = parse(text)
+    if not isinstance(parsed, Select):
+        error = ProgrammingError("prepared statement is not a SELECT", span=span)
+        error.sqlstate = "42809"
+        raise error
+
+
 def _execute(engine: Engine, statement: ast.Execute, execute: Run) -> "Result | Maintained | None":
     from kpg.compiler.sql.ddl.session import with_values
 
@@ -324,6 +377,9 @@ def _execute(engine: Engine, statement: ast.Execute, execute: Run) -> "Result | 
             raise ProgrammingError(
                 f'prepared statement "{statement.name}" does not exist', span=statement.span
             )
-        (parsed,) = parse(found.text)
+        before, behind = statement.around
+        if before and before.split()[0].lower() == "create":
+            check_query(found.text, statement.span)
+        (parsed,) = parse(f"{before}{found.text}{behind}" if before else found.text)
         bound = with_values(parsed, statement.values, found.types)
     return execute(engine, bound)

@@ -18,7 +18,7 @@ from kpg.compiler.sql.definitions import AnyDefinition
 from kpg.compiler.sql.session import Session
 from kpg.engine import Engine
 from kpg.notices import warn
-from kpg.numbering import evaluated, settle_numbers
+from kpg.numbering import evaluated, settling
 from kpg.owning import owning
 from kpg.planning import Planned, bind, explain, plan_bound, plan_view
 from kpg.reading import expand
@@ -70,9 +70,20 @@ def begin(engine: Engine) -> None:
 
 def _execute(engine: Engine, statement: ast.Statement) -> Outcome:
     begin(engine)
+    if engine.transactions.read_only and isinstance(statement, Changing | Defining):
+        from kpg.readonly import into_temporary
+
+        with into_temporary(engine, statement):
+            return _run(engine, statement)
+    return _run(engine, statement)
+
+
+def _run(engine: Engine, statement: ast.Statement) -> Outcome:
     match statement:
         case ast.Begin():
             engine.transactions.open(partial(warn, engine))
+            if statement.read_only is not None:
+                engine.transactions.read_only = statement.read_only
         case ast.Commit():
             engine.transactions.end(partial(warn, engine), commit=True, chain=statement.chain)
         case ast.Rollback():
@@ -204,9 +215,7 @@ def select(engine: Engine, statement: ast.Select) -> Result:
 
 
 def _select(engine: Engine, statement: ast.Select) -> Result:
-    found = engine.computed(lambda: _selected(engine, statement))
-    settle_numbers(engine)
-    return found
+    return settling(engine, lambda: _selected(engine, statement))
 
 
 def _selected(engine: Engine, statement: ast.Select) -> Result:
@@ -271,8 +280,7 @@ def _create_table_as(engine: Engine, statement: ast.CreateTableAs) -> Outcome:
         nothing = np.empty((len(planned.types), 0), np.int64)
         return planned, expand(*engine.run(planned)) if statement.data else nothing
 
-    planned, rows = engine.computed(asked)
-    settle_numbers(engine)
+    planned, rows = settling(engine, asked)
     schema = Schema(tuple(replace(column, nullable=True) for column in planned.schema.columns))
     _make_room(engine, statement, name)
     engine.create_table(name, schema)

@@ -38,6 +38,15 @@ class Stepper(Protocol):
         """Throw away what has changed since a savepoint."""
 
 
+def _needing(what: str) -> InterfaceError:
+    """The error of what stands in transactions only."""
+    error = InterfaceError(
+        f"{what} can only be used in transaction blocks", hint="start a transaction with BEGIN"
+    )
+    error.sqlstate = "25P01"
+    return error
+
+
 class State(enum.Enum):
     """Where a transaction stands."""
 
@@ -61,6 +70,9 @@ class Transactions:
         """What is to be said at the commit; None as long as nobody has said or listened to anything."""
         self.implicit = False
         """Whether the open transaction is one only because its statements came together."""
+        self.read_only = False
+        """Whether changes are refused."""
+        self._reads_only = False
         self._local: list[Callable[[], object]] = []
         self._undoing = Undoing(self)
         self._reading = Statement(self, changes=False)
@@ -98,6 +110,7 @@ class Transactions:
             )
         self.state = State.OPEN
         self.begun += 1
+        self.read_only = self._reads_only
         self._points.clear()
 
     def commit(self) -> None:
@@ -148,8 +161,15 @@ class Transactions:
 
     def end_local(self) -> None:
         """Take back what was so for the transaction only."""
+        self.read_only = self._reads_only
         while self._local:
             self._local.pop()()
+
+    def reads_only(self, *, default: bool) -> None:
+        """Whether transactions to come are READ ONLY if they do not say."""
+        self._reads_only = default
+        if self.state is State.NONE:
+            self.read_only = default
 
     def open(self, warn: "Callable[[str, str], object]") -> None:
         """BEGIN: what has come together with it so far is a part of the transaction."""
@@ -165,8 +185,9 @@ class Transactions:
         With ``chain`` another one begins.
         """
         alone = self.implicit or self.state is State.NONE
+        reads = self.read_only
         if chain and alone:
-            raise InterfaceError("AND CHAIN needs a transaction", hint="start one with BEGIN")
+            raise _needing(f"{'COMMIT' if commit else 'ROLLBACK'} AND CHAIN")
         if alone:
             warn("there is no transaction in progress", "25P01")
         if self.state is State.OPEN and commit:
@@ -175,6 +196,7 @@ class Transactions:
             self.rollback()
         if chain:
             self.begin()
+            self.read_only = reads
 
     def box(self, channels: "Channels") -> "Mailbox":
         """The end of all channels of those whose transactions these are."""
@@ -198,7 +220,7 @@ class Transactions:
         """Remember the present state of the transaction."""
         self.check()
         if self.state is State.NONE:
-            raise InterfaceError("SAVEPOINT needs a transaction", hint="start one with BEGIN")
+            raise _needing("SAVEPOINT")
         self._points.append((name.lower(), self._engine.savepoint()))
 
     def rollback_to(self, name: str) -> None:
@@ -213,14 +235,14 @@ class Transactions:
     def release(self, name: str) -> None:
         """Forget a savepoint and those after it."""
         self.check()
-        place = self._point(name)
+        place = self._point(name, "RELEASE SAVEPOINT")
         del self._points[place:]
         if self.mailbox:
             self.mailbox.release(place)
 
-    def _point(self, name: str) -> int:
+    def _point(self, name: str, what: str = "ROLLBACK TO SAVEPOINT") -> int:
         if self.state is State.NONE:
-            raise InterfaceError("a savepoint needs a transaction", hint="start one with BEGIN")
+            raise _needing(what)
         for place in range(len(self._points) - 1, -1, -1):
             if self._points[place][0] == name.lower():
                 return place
@@ -318,6 +340,11 @@ class Statement:
 
     def __enter__(self) -> None:
         self._transactions.check()
+        if self._changes and self._transactions.read_only:
+            self._transactions.fail()
+            error = InterfaceError("cannot change anything in a read-only transaction")
+            error.sqlstate = "25006"
+            raise error
 
     def __exit__(self, kind: object, error: object, trace: object) -> None:
         transactions = self._transactions

@@ -325,7 +325,7 @@ def target_of(
         names = statement.through.names
         columns, node = _seen(binding, statement.through, columns, node)
     fields = [Field(statement.alias, name, column) for name, column in zip(names, columns, strict=False)]
-    if MENTIONS.search(binding.source):
+    if MENTIONS.search(binding.source) or any(rule.sequence for rule in entry.constraints.rules):
         from kpg.compiler.sql.bind.chance import numbered_by
 
         fields.append(numbered_by(Column(scan.ids[-1], ROWID)))

@@ -16,6 +16,8 @@ from kpg.runtime.errors import NotSupportedError, ProgrammingError, Span
 from kpg.runtime.types import Schema
 
 CHANCE: Final = re.compile(r"random\s*\(|gen_random_uuid", re.IGNORECASE)
+NUMBERED: Final = "numbered"
+"""What DEFAULT stood for, in the place of one."""
 CONSTANTS: Final = (exp.Literal, exp.Null, exp.Boolean)
 Assignments = tuple[tuple[exp.Identifier, exp.Expr], ...]
 
@@ -49,16 +51,28 @@ def given_insert(statement: ast.Insert, catalog: Catalog) -> ast.Insert:
         statement = _cut(replace(statement, query=replace(statement.query, query=node)), node, places, entry)
         return _numbered(statement, node, entry)
     statement = _cut(statement, node, places, entry)
+    if statement.overriding == "USER":
+        statement = _without_numbered(statement, entry)
     for place in insert_places(statement, entry.schema):
         rule = entry.constraints.rule(place)
-        if rule.identity == "ALWAYS" and statement.overriding == "USER":
-            raise NotSupportedError(
-                "OVERRIDING USER VALUE with a query is not supported",
-                span=statement.span,
-                hint="leave the column out",
-            )
         _check_given(rule, entry.schema.names[place], statement.overriding, statement.span)
     return statement
+
+
+def _without_numbered(statement: ast.Insert, entry: TableEntry) -> ast.Insert:
+    """A query's rows without what it gives identity columns, which they number themselves."""
+    places = insert_places(statement, entry.schema)
+    names = [f"column{place}" for place in places]
+    kept = [place for place in places if not entry.constraints.rule(place).identity]
+    if len(kept) == len(places) or not kept:
+        return statement
+    alias = exp.TableAlias(
+        this=exp.to_identifier("given"), columns=[exp.to_identifier(name) for name in names]
+    )
+    rows = exp.Subquery(this=statement.query.query.copy(), alias=alias)
+    query = exp.select(*(exp.column(f"column{place}") for place in kept)).from_(rows, copy=False)
+    columns = tuple(entry.schema.names[place] for place in kept)
+    return replace(statement, columns=columns, query=replace(statement.query, query=query))
 
 
 def _is_plain(node: exp.Expr) -> bool:
@@ -166,12 +180,26 @@ def given_assignments(assignments: Assignments, entry: TableEntry, source: str) 
             value = _default(rule)
             if has_calls(value):
                 raise NotSupportedError(
-                    f'SET of "{target.name}" to a number of its sequence is not supported',
+                    f'SET of "{target.name}" to a number of its sequence is not supported here',
                     span=span_of(target, source),
                 )
-        elif rule is not None:
+        elif rule is not None and not value.meta.get(NUMBERED):
             span = span_of(target, source) or Span(source, 0, len(source))
             _check_given(rule, target.name, "", span)
+        found.append((target, value))
+    return tuple(found)
+
+
+def with_sequences(assignments: Assignments, entry: TableEntry) -> Assignments:
+    """What SET gives to columns, with calls of nextval for each DEFAULT that is one."""
+    known = [name.lower() for name in entry.schema.names]
+    found: list[tuple[exp.Identifier, exp.Expr]] = []
+    for target, value in assignments:
+        name = target.name.lower()
+        rule = entry.constraints.rule(known.index(name)) if name in known else Rule()
+        if rule.default and is_default(value) and has_calls(number := _default(rule)):
+            value = exp.Paren(this=number)
+            value.meta[NUMBERED] = True
         found.append((target, value))
     return tuple(found)
 

@@ -166,6 +166,14 @@ def _statement(tokens: list[Token], text: str) -> ast.Statement:
             given, tokens = overriding(tokens)
             inserted = _convert(_tree(tokens, text), text, span)
             return replace(inserted, overriding=given) if isinstance(inserted, ast.Insert) else inserted
+        case ["update" | "delete", *_] if "current" in words:
+            from kpg.compiler.sql.positioned import without_cursor
+
+            tokens, cursor = without_cursor(tokens)
+            changed = _convert(_tree(tokens, text), text, span)
+            if cursor and isinstance(changed, ast.Update | ast.Delete):
+                return replace(changed, cursor=cursor)
+            return changed
         case _:
             return _convert(_tree(tokens, text), text, span)
 
@@ -213,7 +221,7 @@ def _verify(tokens: list[Token], text: str, span: Span) -> ast.VerifyView:
     return ast.VerifyView(rest[0].text, span)
 
 
-def _explain(tokens: list[Token], text: str, span: Span) -> ast.Explain:
+def _explain(tokens: list[Token], text: str, span: Span) -> ast.Statement:
     rest, analyze = _after_options(tokens[1:])
     stage = "physical"
     if rest and rest[0].text.lower() in STAGES:
@@ -221,6 +229,12 @@ def _explain(tokens: list[Token], text: str, span: Span) -> ast.Explain:
         rest = rest[1:]
     if not rest:
         raise ProgrammingError("EXPLAIN needs a query", span=span)
+    if rest[0].text.lower() == "execute":
+        from kpg.compiler.sql.ddl.session import executed
+
+        reader = Reader(tokens, text)
+        reader.skip(len(tokens) - len(rest))
+        return executed(reader)
     statement = _statement(rest, text)
     if isinstance(statement, ast.Explained):
         return ast.Explain(stage, statement, span, analyze)

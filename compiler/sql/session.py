@@ -70,12 +70,26 @@ class Show(Session):
 
 
 @dataclass(frozen=True, slots=True)
+class SetTransaction(Session):
+    """SET TRANSACTION, or SET SESSION CHARACTERISTICS; no ``level`` and None where it does not say."""
+
+    level: str
+    read_only: bool | None
+    session: bool
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
 class Accepted(Session):
-    """What has little to do here, such as VACUUM: the relations it names have to be there."""
+    """What has little to do here, such as VACUUM: the relations it names have to be there.
+
+    ``part`` of DISCARD is what is discarded.
+    """
 
     what: str
     relations: tuple[str, ...]
     span: Span
+    part: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +127,8 @@ class Execute(Session):
     name: str
     values: tuple[str, ...]
     span: Span
+    around: tuple[str, str] = ("", "")
+    """What stands before and behind it, of CREATE TABLE AS or EXPLAIN."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,6 +192,7 @@ AnySession = (
     | SetRole
     | SetPosition
     | Show
+    | SetTransaction
     | Accepted
     | Notify
     | Listen

@@ -173,6 +173,8 @@ class Delete:
     through: Through | None = None
     alone: bool = False
     """Whether ONLY stands before the table: without those that inherit it."""
+    cursor: str = ""
+    """That of WHERE CURRENT OF."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,6 +193,7 @@ class Update:
     alone: bool = False
     whole: str = ""
     """The partitioned table that was named, if this is the part for one of its partitions."""
+    cursor: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -284,9 +287,10 @@ class ExplainRow:
 
 @dataclass(frozen=True, slots=True)
 class Begin:
-    """BEGIN or START TRANSACTION."""
+    """BEGIN or START TRANSACTION; ``read_only`` is None if it does not say."""
 
     span: Span
+    read_only: bool | None = None
 
 
 @dataclass(frozen=True, slots=True)

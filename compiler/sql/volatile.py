@@ -15,6 +15,7 @@ from typing import ClassVar, Final
 from sqlglot import exp, parse_one
 
 from kpg.compiler.catalog import Catalog
+from kpg.compiler.constraints import Sequence as Numbers
 from kpg.compiler.permitted import need_any
 from kpg.runtime.errors import DataError, NotSupportedError, ProgrammingError
 
@@ -27,11 +28,13 @@ NEEDED: Final = {NEXTVAL: "Uw", "currval": "Ur", "setval": "w"}
 """Privileges of which one is needed."""
 MENTIONS: Final = re.compile(r"random|setseed|timeofday|pg_sleep|val\s*\(", re.IGNORECASE)
 """A text without these has none of the calls: trees of many constants are not searched."""
+LONG: Final = 2**40
+"""No query has as many rows."""
 Evaluate = Callable[[str, Sequence[str]], int]
 Assignments = tuple[tuple[exp.Identifier, exp.Expr], ...]
 Tree = exp.Expr
-Begin = Callable[[str, int], tuple[int, int, int]]
-"""For a sequence and how many of its numbers a row takes: who counts the rows, the first number, the step."""
+Begin = Callable[[str, int], tuple[int, int, Numbers]]
+"""For a sequence and how many numbers a row takes: who counts the rows, the first number, the sequence."""
 
 
 class Drawn(exp.Expression):
@@ -153,9 +156,26 @@ def sequence_of(node: exp.Anonymous, catalog: Catalog) -> str:
     arg = node.expressions[0] if node.expressions else None
     while isinstance(arg, exp.Cast):
         arg = arg.this
+    if isinstance(arg, exp.Anonymous) and str(arg.this).lower() == "pg_get_serial_sequence":
+        return _serial(arg, catalog)
     if not isinstance(arg, exp.Literal) or not arg.is_string:
         raise NotSupportedError(f"{node.this} of anything but a sequence's name in quotes is not supported")
     return catalog.sequence(arg.name).name
+
+
+def _serial(node: exp.Anonymous, catalog: Catalog) -> str:
+    """The sequence of a column, of which a call gives table and name in quotes."""
+    parts = [part.name for part in node.expressions if isinstance(part, exp.Literal) and part.is_string]
+    if len(parts) != len(("table", "column")):
+        raise NotSupportedError("pg_get_serial_sequence of anything but names in quotes is not supported")
+    entry = catalog.table(parts[0].replace('"', ""))
+    known = [name.lower() for name in entry.schema.names]
+    if parts[1].lower() not in known:
+        raise ProgrammingError(f'column "{parts[1]}" of relation "{entry.name}" does not exist')
+    sequence = entry.constraints.rule(known.index(parts[1].lower())).sequence
+    if not sequence:
+        raise ProgrammingError(f'column "{parts[1]}" of "{entry.name}" has no sequence')
+    return sequence
 
 
 def has_calls(tree: exp.Expr) -> bool:
@@ -174,6 +194,8 @@ def replaced(tree: exp.Expr, catalog: Catalog, evaluate: Evaluate) -> exp.Expr:
         sequence = () if name == "lastval" else (sequence_of(node, catalog),)
         if sequence and catalog.is_limited:
             need_any(catalog, ("SEQUENCE", sequence[0].lower()), NEEDED[name])
+        if any(isinstance(part, exp.Null) for part in node.expressions[1:]):
+            return exp.Cast(this=exp.Null(), to=exp.DataType.build("BIGINT"))
         found = evaluate(name, (*sequence, *args))
         literal: exp.Expr = exp.Literal.number(str(abs(found)))
         literal = exp.Neg(this=literal) if found < 0 else literal
@@ -210,15 +232,30 @@ def for_rows(tree: exp.Expr, catalog: Catalog, begin: Begin) -> exp.Expr:
     for name, found in calls.items():
         if catalog.is_limited:
             need_any(catalog, ("SEQUENCE", name.lower()), NEEDED[NEXTVAL])
-        token, first, step = begin(name, len(found))
+        token, first, sequence = begin(name, len(found))
         for place, node in enumerate(found):
-            row = f"{len(found)} * :row + {place}"
-            value = parse_one(f"CAST({first} + ({row}) * {step} AS BIGINT)", dialect="postgres")
+            row = f"({len(found)} * :row + {place})"
+            value = parse_one(f"CAST({_number_of(row, first, sequence)} AS BIGINT)", dialect="postgres")
             for mark in value.find_all(exp.Placeholder):
                 mark.replace(Drawn(this=exp.Literal.number(token)))
             alias = isinstance(node.parent, exp.Select) and node.arg_key == "expressions"
             node.replace(exp.alias_(value, NEXTVAL) if alias else value)
     return tree
+
+
+def _number_of(row: str, first: int, sequence: Numbers) -> str:
+    """The number that a row takes of a sequence, as text: if it cycles, from its other end on."""
+    step = sequence.increment
+    ahead, whole = sequence.most - first, sequence.most - sequence.least
+    start = sequence.least
+    if step < 0:
+        ahead, start = first - sequence.least, sequence.most
+    before, around = ahead // abs(step) + 1, whole // abs(step) + 1
+    plain = f"{first} + {row} * {step}"
+    if not sequence.cycle or before > LONG:
+        return plain
+    again = f"{start} + (({row} - {before}) % {around}) * {step}"
+    return f"CASE WHEN {row} < {before} THEN {plain} ELSE {again} END"
 
 
 def assigned_for_rows(assignments: Assignments, numbered: Callable[[exp.Expr], exp.Expr]) -> Assignments:

@@ -252,12 +252,20 @@ PRESET: Final = {
 """Settings that say what is so, as programs look for them."""
 
 
-def _settings(_catalog: Catalog) -> Iterator[Row]:
+def _settings(catalog: Catalog) -> Iterator[Row]:
     for name, value in PRESET.items():
         yield name, value, "Preset Options"
-    yield "client_encoding", "UTF8", "Client Connection Defaults"
-    yield "standard_conforming_strings", "on", "Version and Platform Compatibility"
-    yield "TimeZone", "UTC", "Client Connection Defaults"
+    for setting, shown in catalog.consulted.session("settings"):
+        if setting not in PRESET:
+            yield setting, shown, "Client Connection Defaults"
+
+
+def _cursors(catalog: Catalog) -> Iterator[Row]:
+    yield from catalog.consulted.session("cursors")
+
+
+def _prepared(catalog: Catalog) -> Iterator[Row]:
+    yield from catalog.consulted.session("prepared")
 
 
 def _activity(catalog: Catalog) -> Iterator[Row]:
@@ -328,6 +336,10 @@ POSTGRES: Final = {
     "pg_enum": System(columns("oid:o enumtypid:o enumsortorder:i enumlabel"), _enums),
     "pg_settings": System(columns("name setting category"), _settings),
     "pg_database": System(columns("oid:o datname datdba:o encoding:i datcollate"), relations.database),
+    "pg_cursors": System(
+        columns("name statement is_holdable:b is_binary:b is_scrollable:b creation_time"), _cursors
+    ),
+    "pg_prepared_statements": System(columns("name statement parameter_types from_sql:b"), _prepared),
     "pg_stat_activity": System(
         columns("datid:o datname pid:i usesysid:o usename application_name state query backend_type"),
         _activity,
@@ -353,7 +365,7 @@ POSTGRES: Final = {
     "pg_sequences": System(
         columns(
             "schemaname sequencename sequenceowner data_type start_value:l min_value:l max_value:l "
-            "increment_by:l cycle:b"
+            "increment_by:l cycle:b cache_size:l last_value:l"
         ),
         relations.pg_sequences,
     ),

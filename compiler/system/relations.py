@@ -306,7 +306,12 @@ def pg_sequences(catalog: Catalog) -> Iterator[Row]:
     for one in catalog.sequences.values():
         schema, name = split(catalog, one.name)
         owner = catalog.rights.owner(("SEQUENCE", one.name.lower()))
-        yield schema, name, owner, one.type, one.start, one.least, one.most, one.increment, int(one.cycle)
+        numbers = catalog.numbers()
+        coming = numbers.get(one.name, one.start)
+        fresh = coming == one.start or one.name in getattr(numbers, "fresh", ())
+        last = None if fresh else coming - one.increment
+        bounds = one.start, one.least, one.most, one.increment
+        yield (schema, name, owner, one.type, *bounds, int(one.cycle), 1, last)
 
 
 def nothing(_catalog: Catalog) -> Iterator[Row]:

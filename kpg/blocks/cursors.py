@@ -1,17 +1,19 @@
 """Cursors of bodies, which are those of the session, and the elements of arrays."""
 
-from typing import assert_never
+from typing import TYPE_CHECKING, assert_never
 
 import numpy as np
 from numpy.typing import NDArray
 
 from kpg.blocks import assigning
-from kpg.blocks.evaluating import Evaluator, Given
+from kpg.blocks.evaluating import Evaluator
 from kpg.blocks.frame import Frame, Value, Variable, plain_of, word_of
 from kpg.compiler.sql.blocks import tree as ast
-from kpg.result import Result
 from kpg.runtime.errors import DataError, ProgrammingError
 from kpg.runtime.types import NULL, TEXT, Kind, Type, array
+
+if TYPE_CHECKING:
+    from kpg.cursors import Cursor
 
 Cursors = ast.OpenCursor | ast.FetchCursor | ast.CloseCursor
 
@@ -44,37 +46,50 @@ def _variable(frame: Frame, name: str) -> Variable:
     return found
 
 
+def _is_open(evaluator: Evaluator, name: str) -> bool:
+    from kpg.cursors import is_open
+
+    cursor = evaluator.engine.cursors.get(_key(evaluator, name))
+    return cursor is not None and is_open(evaluator.engine, cursor)
+
+
 def _portal(evaluator: Evaluator, frame: Frame, name: str) -> str:
     variable = _variable(frame, name)
     word = variable.value.word
-    portal = "" if word == NULL else evaluator.dictionary.get(word).lower()
-    if _key(evaluator, portal) not in evaluator.engine.cursors:
+    if word == NULL:
+        error = DataError(f'cursor variable "{name}" is null')
+        error.sqlstate = "22004"
+        raise error
+    portal = evaluator.dictionary.get(word).lower()
+    if not _is_open(evaluator, portal):
         raise ProgrammingError(f'cursor "{portal or name}" does not exist')
     return portal
 
 
 def _open(evaluator: Evaluator, frame: Frame, statement: ast.OpenCursor) -> None:
-    from kpg.cursors import Cursor
-
-    variable = _variable(frame, statement.cursor)
+    name = _named(evaluator, _variable(frame, statement.cursor))
     if statement.query is None:
-        rows = _declared(evaluator, frame, statement.cursor, statement.arguments)
+        _declared(evaluator, frame, name, statement.cursor, statement.arguments)
     else:
-        rows = evaluator.result(frame, statement.query)
+        evaluator.opened(frame, name, statement.query)
+
+
+def _named(evaluator: Evaluator, variable: Variable) -> str:
+    """The name of a cursor that is to be opened by a variable."""
     if variable.value.word == NULL:
-        evaluator.opened += 1
-        name = f"<unnamed portal {evaluator.opened}>"
-        variable.value = evaluator.of_text(name)
+        evaluator.portals += 1
+        variable.value = evaluator.of_text(f"<unnamed portal {evaluator.portals}>")
     name = evaluator.dictionary.get(variable.value.word)
-    if _key(evaluator, name) in evaluator.engine.cursors:
-        raise ProgrammingError(f'cursor "{name}" already in use')
-    begun = evaluator.engine.transactions.begun
-    evaluator.engine.cursors[_key(evaluator, name)] = Cursor(name.lower(), rows, begun, True)
+    if _is_open(evaluator, name):
+        error = ProgrammingError(f'cursor "{name}" already in use')
+        error.sqlstate = "42P03"
+        raise error
+    return name
 
 
 def _declared(
-    evaluator: Evaluator, frame: Frame, name: str, arguments: tuple[tuple[str, str], ...]
-) -> Result:
+    evaluator: Evaluator, frame: Frame, portal: str, name: str, arguments: tuple[tuple[str, str], ...]
+) -> "Cursor":
     cursor = frame.cursors.get(name.lower())
     if cursor is None:
         raise ProgrammingError(f'cursor "{name}" has no query', hint="write OPEN ... FOR")
@@ -91,13 +106,13 @@ def _declared(
             variable = assigning.made(evaluator, frame, argument, type_text)
             assigning.put(evaluator, variable, (), value)
             frame.declare(argument, variable)
-        return evaluator.result(frame, ast.Dynamic(cursor.default))
+        return evaluator.opened(frame, portal, ast.Dynamic(cursor.default))
     finally:
         frame.leave_to(depth)
 
 
-def declared_rows(evaluator: Evaluator, frame: Frame, query: ast.Dynamic) -> Given | None:
-    """The rows of FOR ... IN cursor; None if it is no cursor."""
+def of_loop(evaluator: Evaluator, frame: Frame, query: ast.Dynamic) -> "Cursor | None":
+    """The cursor of FOR ... IN cursor, which is open then; None if it is no cursor."""
     from kpg.compiler.sql.blocks.cursor import Cursor as Words
     from kpg.compiler.sql.blocks.simple import arguments
 
@@ -108,7 +123,13 @@ def declared_rows(evaluator: Evaluator, frame: Frame, query: ast.Dynamic) -> Giv
         return None
     words = Words(query.text)
     words.place = 1
-    return evaluator.given(_declared(evaluator, frame, name, arguments(words)))
+    portal = _named(evaluator, _variable(frame, name))
+    return _declared(evaluator, frame, portal, name, arguments(words))
+
+
+def closed(evaluator: Evaluator, cursor: "Cursor") -> None:
+    """The loop over a cursor is over."""
+    evaluator.engine.cursors.pop(_key(evaluator, cursor.name), None)
 
 
 def _fetch(evaluator: Evaluator, frame: Frame, statement: ast.FetchCursor) -> int:
@@ -177,4 +198,4 @@ def elements(evaluator: Evaluator, value: Value, slices: int) -> list[Value]:
     return [Value(whole, word_of(part, whole, evaluator.dictionary)) for part in parts]
 
 
-__all__ = ["TEXT", "column", "declared_rows", "elements", "run"]
+__all__ = ["TEXT", "closed", "column", "elements", "of_loop", "run"]

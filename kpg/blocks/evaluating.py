@@ -2,12 +2,12 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from kpg.blocks.frame import Frame, Record, Value, row_words, word_of
+from kpg.blocks.frame import Frame, Record, Value, Variable, row_words, word_of
 from kpg.compiler.sql import statements as ast
 from kpg.compiler.sql import variables
 from kpg.compiler.sql.blocks.tree import Dynamic
@@ -22,6 +22,9 @@ from kpg.runtime.records import dataclass
 from kpg.runtime.scalar import Call, Column, Scalar
 from kpg.runtime.types import BOOLEAN, INTEGER, NULL, TEXT, Kind, Type
 from kpg.runtime.values import codec_of
+
+if TYPE_CHECKING:
+    from kpg.cursors import Cursor
 
 Words = NDArray[np.int64]
 Known = tuple[Mfp, Type] | None
@@ -51,7 +54,7 @@ class Evaluator:
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
         self.dictionary = engine.executor.dictionary
-        self.opened = 0
+        self.portals = 0
         """How many cursors without a name have been opened."""
         self._compiled: dict[object, Known] = {}
         self._version = -1
@@ -137,9 +140,15 @@ class Evaluator:
 
         if self.engine.executor.stepping:
             raise ProgrammingError("a function that a view calls cannot run statements")
-        return execute(self.engine, self._parsed(frame, statement))
+        parsed = self.parsed(frame, statement)
+        if isinstance(parsed, ast.Update | ast.Delete) and parsed.cursor:
+            variable = frame.find(parsed.cursor.lower())
+            if isinstance(variable, Variable) and variable.type.is_text and variable.value.word != NULL:
+                parsed = replace(parsed, cursor=self.dictionary.get(variable.value.word))
+        return execute(self.engine, parsed)
 
-    def _parsed(self, frame: Frame, statement: Dynamic) -> ast.Statement:
+    def parsed(self, frame: Frame, statement: Dynamic) -> ast.Statement:
+        """A statement with the values of variables."""
         if statement.using is None:
             return variables.statement_of(statement.text, self._finder(frame), self._fielder(frame))
         text = self.value(frame, statement.text, TEXT)
@@ -151,19 +160,22 @@ class Evaluator:
         }
         return variables.statement_of(self.dictionary.get(text.word), given.get, lambda name: None)
 
-    def result(self, frame: Frame, query: Dynamic) -> Result:
-        """As :meth:`rows`, for what keeps them."""
-        from kpg.result import listing
+    def opened(self, frame: Frame, name: str, query: Dynamic) -> "Cursor":
+        """A cursor of a query."""
+        from kpg.cursors import opened
 
-        found = self._outcome(frame, query)
-        return found if isinstance(found, Result) else listing({})
+        parsed = self.parsed(frame, query)
+        if not isinstance(parsed, ast.Select):
+            raise ProgrammingError("cannot open a cursor of anything but a query")
+        return opened(self.engine, name, parsed)
 
     def given(self, result: Result) -> Given:
         """A result's rows."""
-        words = self._words(result)
+        words = self.words(result)
         return Given(tuple(result.columns), tuple(result.types), words, words.shape[1])
 
-    def _words(self, result: Result) -> Words:
+    def words(self, result: Result) -> Words:
+        """A result's rows as words, by columns."""
         contents = result.contents
         if isinstance(contents, Decoded):
             return contents.words[: len(result.columns)]

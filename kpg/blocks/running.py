@@ -1,7 +1,7 @@
 """A body of PL/pgSQL as it runs: its statements one after the other."""
 
 from collections.abc import Callable, Iterable
-from typing import Final, assert_never
+from typing import TYPE_CHECKING, Final, assert_never
 
 from kpg.blocks import assigning, cursors, raising
 from kpg.blocks.conditions import fits
@@ -19,6 +19,9 @@ from kpg.runtime.errors import (
 from kpg.runtime.records import dataclass
 from kpg.runtime.types import BIGINT, BOOLEAN, INTEGER, TEXT
 from kpg.transaction import State
+
+if TYPE_CHECKING:
+    from kpg.cursors import Cursor
 
 TRUE: Final = 1
 
@@ -268,16 +271,21 @@ class Running:
         return left
 
     def _rows(self, statement: ast.ForRows) -> Leaving | None:
-        given = cursors.declared_rows(self.evaluator, self.frame, statement.query)
-        if given is None:
-            given = self.evaluator.rows(self.frame, statement.query)
-        return self._over(statement, given)
+        cursor = cursors.of_loop(self.evaluator, self.frame, statement.query)
+        if cursor is None:
+            return self._over(statement, self.evaluator.rows(self.frame, statement.query))
+        try:
+            return self._over(statement, self.evaluator.given(cursor.rows), cursor)
+        finally:
+            cursors.closed(self.evaluator, cursor)
 
-    def _over(self, statement: ast.ForRows, given: Given) -> Leaving | None:
+    def _over(self, statement: ast.ForRows, given: Given, cursor: "Cursor | None" = None) -> Leaving | None:
         count = given.words.shape[1]
 
         def turns() -> Iterable[object]:
             for place in range(count):
+                if cursor is not None:
+                    cursor.place = place + 1
                 assigning.fill(self.evaluator, self.frame, statement.targets, given, place)
                 yield None
 

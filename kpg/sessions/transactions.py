@@ -64,6 +64,7 @@ class SessionTransactions(Transactions):
         self._points.clear()
         self.state = State.NONE
         self.implicit = False
+        self.read_only = self._reads_only
         if self._engine.transactions is self:  # type: ignore[attr-defined]
             self.end_local()
         if self.mailbox:

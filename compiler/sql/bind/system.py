@@ -48,8 +48,9 @@ def sequence_row(binding: Binding, sequence: Numbers) -> Rows:
     """What Postgres has in the relation that a sequence is: its last number, and whether it was given."""
     need_any(binding.catalog, ("SEQUENCE", sequence.name.lower()), "r")
     binding.catalog.consulted.times += 1
-    coming = binding.catalog.numbers().get(sequence.name, sequence.start)
-    called = coming != sequence.start
+    numbers = binding.catalog.numbers()
+    coming = numbers.get(sequence.name, sequence.start)
+    called = coming != sequence.start and sequence.name not in getattr(numbers, "fresh", ())
     values = (coming - sequence.increment if called else coming, 0, int(called))
     types = (BIGINT, BIGINT, BOOLEAN)
     row = tuple(Literal(value, type_) for value, type_ in zip(values, types, strict=True))

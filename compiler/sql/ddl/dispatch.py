@@ -8,7 +8,7 @@ from kpg.compiler.sql import statements
 from kpg.compiler.sql.ddl.reader import Reader
 from kpg.compiler.sql.ddl.sequences import alter_sequence, create_sequence
 from kpg.compiler.sql.ddl.tables import create_table
-from kpg.compiler.sql.session import Accepted
+from kpg.compiler.sql.session import Accepted, Execute
 from kpg.runtime.types import Kind, Type
 
 MODIFIERS: Final = (
@@ -84,7 +84,9 @@ def create(reader: Reader) -> statements.Statement | None:
     temporary, or_replace = bool(words & {"TEMP", "TEMPORARY"}), "REPLACE" in words
     if reader.take("TABLE"):
         made = create_table(reader, temporary=temporary)
-        return replace(made, or_replace=True) if or_replace else made
+        if or_replace and not isinstance(made, Execute):
+            return replace(made, or_replace=True)
+        return made
     if reader.take("VIEW"):
         from kpg.compiler.sql.ddl.views import create_view
 

@@ -78,6 +78,9 @@ def settled(old: Sequence, given: Options, span: Span | None, *, new: bool) -> S
 
     kind: Any = options.get("type", old.type)
     increment: Any = options.get("increment", old.increment)
+    cache: Any = options.get("cache", 1)
+    if cache < 1:
+        raise wrong(f"CACHE ({cache}) must be greater than zero")
     if not increment:
         raise wrong("INCREMENT must not be zero")
     most = MOST[kind]

@@ -1,5 +1,6 @@
 """Transactions in parts, settings, prepared statements, and what has nothing to do here."""
 
+from dataclasses import replace
 from typing import Final, TypeVar
 
 from sqlglot import exp
@@ -94,9 +95,8 @@ def transaction(reader: Reader) -> statements.Statement | None:
     span = reader.span
     if reader.take("BEGIN") or reader.take("START", "TRANSACTION"):
         _noise(reader)
-        while any(reader.take(*mode.split()) for mode in MODES):
-            reader.take(",")
-        found: statements.Statement = statements.Begin(span)
+        _, read_only = _modes(reader)
+        found: statements.Statement = statements.Begin(span, read_only)
     elif reader.take("SAVEPOINT"):
         found = ast.Savepoint("SAVE", reader.name(), span)
     elif reader.take("RELEASE"):
@@ -118,6 +118,18 @@ def transaction(reader: Reader) -> statements.Statement | None:
         return None
     reader.end()
     return found
+
+
+def _modes(reader: Reader) -> tuple[str, bool | None]:
+    """Modes of a transaction: the level of its isolation, and whether it is READ ONLY."""
+    level, read_only = "", None
+    while (mode := next((one for one in MODES if reader.take(*one.split())), "")) != "":
+        reader.take(",")
+        if mode.startswith("READ"):
+            read_only = mode == "READ ONLY"
+        elif mode.startswith("ISOLATION"):
+            level = mode.removeprefix("ISOLATION LEVEL ").lower()
+    return level, read_only
 
 
 def _noise(reader: Reader) -> None:
@@ -156,11 +168,13 @@ def setting(reader: Reader) -> statements.Statement | None:
         reader.end()
         return ast.Show(name, span)
     reader.need("SET")
-    if reader.take("TRANSACTION") or reader.take("SESSION", "CHARACTERISTICS", "AS", "TRANSACTION"):
+    session = reader.take("SESSION", "CHARACTERISTICS", "AS", "TRANSACTION")
+    if session or reader.take("TRANSACTION"):
         if reader.at("SNAPSHOT"):
             reader.refuse("SET TRANSACTION SNAPSHOT")
-        reader.skip(len(reader.rest()))
-        return ast.Accepted("SET TRANSACTION", (), span)
+        level, read_only = _modes(reader)
+        reader.end()
+        return ast.SetTransaction(level, read_only, session, span)
     if reader.take("POSITION"):
         return _position(reader, span)
     whole = reader.take("SESSION", "AUTHORIZATION")
@@ -174,7 +188,7 @@ def setting(reader: Reader) -> statements.Statement | None:
 def _set(reader: Reader, span: Span, *, local: bool) -> ast.Set:
     """A setting and its values."""
     name = _setting_name(reader)
-    plain = name in ("timezone", "schema") and not (reader.at("=") or reader.at("TO"))
+    plain = name in ("timezone", "schema", "client_encoding") and not (reader.at("=") or reader.at("TO"))
     if not plain and not reader.take("="):
         reader.need("TO")
     values = []
@@ -246,6 +260,11 @@ def accepted(reader: Reader) -> statements.Statement:
     """VACUUM and its like."""
     what = reader.choice(*ACCEPTED)
     relations: tuple[str, ...] = ()
+    part = ""
+    if what == "DISCARD":
+        part = reader.choice("ALL", "PLANS", "SEQUENCES", "TEMPORARY", "TEMP").replace("TEMPORARY", "TEMP")
+    if what == "REINDEX":
+        part, relations = _reindexed(reader)
     if what == "REFRESH":
         reader.need("MATERIALIZED", "VIEW")
         reader.take("CONCURRENTLY")
@@ -270,13 +289,30 @@ def accepted(reader: Reader) -> statements.Statement:
                     break
                 found.append(reader.relation())
             relations = tuple(found)
-    if what not in ("ANALYZE", "ANALYSE", "VACUUM", "REFRESH"):
+    if what in ("LOCK", "CLUSTER", "CHECKPOINT"):
         reader.skip(len(reader.rest()))
     reader.end()
-    return ast.Accepted(what, relations, reader.span)
+    return ast.Accepted(what, relations, reader.span, part)
 
 
-def prepared(reader: Reader) -> statements.Statement | None:
+def _reindexed(reader: Reader) -> tuple[str, tuple[str, ...]]:
+    """What REINDEX is about."""
+    if reader.at("("):
+        reader.skip_enclosed()
+    part = reader.choice("TABLE", "INDEX", "SCHEMA", "DATABASE", "SYSTEM")
+    reader.take("CONCURRENTLY")
+    return part, () if reader.done else (reader.relation(),)
+
+
+def executed(reader: Reader) -> ast.Execute:
+    """EXECUTE within another statement: what stands around it is kept as text."""
+    before = reader.text[reader.span.start : reader.here().start]
+    found = prepared(reader, wholly=False)
+    assert isinstance(found, ast.Execute)
+    return replace(found, around=(before, found.around[1]))
+
+
+def prepared(reader: Reader, *, wholly: bool = True) -> statements.Statement | None:
     """PREPARE, EXECUTE and DEALLOCATE; None for another statement."""
     span = reader.span
     if reader.take("PREPARE"):
@@ -307,8 +343,13 @@ def prepared(reader: Reader) -> statements.Statement | None:
                 if not reader.take(","):
                     break
             reader.need(")")
-        reader.end()
-        return ast.Execute(name, tuple(values), span)
+        behind = ""
+        if wholly:
+            reader.end()
+        elif not reader.done:
+            behind = " " + reader.text[reader.here().start : span.end]
+            reader.skip(len(reader.rest()))
+        return ast.Execute(name, tuple(values), span, ("", behind))
     if reader.take("DEALLOCATE"):
         reader.take("PREPARE")
         name = "" if reader.take("ALL") else reader.name()

@@ -10,6 +10,7 @@ from kpg.compiler.sql.ddl.constraints import column_constraint, table_constraint
 from kpg.compiler.sql.ddl.reader import Reader
 from kpg.compiler.sql.ddl.sequences import created, options
 from kpg.compiler.sql.definitions import Options
+from kpg.compiler.sql.session import Execute
 from kpg.runtime import types as t
 from kpg.runtime.types import ColumnDef, Schema, Type
 
@@ -181,7 +182,7 @@ class _Column:
         self.nullable = False
 
 
-def create_table(reader: Reader, *, temporary: bool) -> ast.CreateTable | ast.CreateTableAs:
+def create_table(reader: Reader, *, temporary: bool) -> ast.CreateTable | ast.CreateTableAs | Execute:
     """What follows CREATE TABLE."""
     exists = reader.take("IF", "NOT", "EXISTS")
     name = reader.relation()
@@ -291,7 +292,7 @@ def _names_only(reader: Reader) -> bool:
     return False
 
 
-def _create_as(reader: Reader, name: str, exists: bool, temporary: bool) -> ast.CreateTableAs:
+def _create_as(reader: Reader, name: str, exists: bool, temporary: bool) -> ast.CreateTableAs | Execute:
     columns = reader.names() if reader.at("(") else ()
     on_commit = _options(reader)
     reader.need("AS")
@@ -302,7 +303,9 @@ def _create_as(reader: Reader, name: str, exists: bool, temporary: bool) -> ast.
     elif tokens[-2:] == ["WITH", "DATA"]:
         stop = len(tokens) - 2
     if reader.at("EXECUTE"):
-        reader.refuse("CREATE TABLE AS EXECUTE")
+        from kpg.compiler.sql.ddl.session import executed
+
+        return executed(reader)
     tree, span = reader.query(stop)
     return ast.CreateTableAs(
         name, columns, ast.Select(tree, span), exists, reader.span, data, temporary, on_commit

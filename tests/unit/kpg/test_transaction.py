@@ -182,7 +182,7 @@ def test_a_view_of_a_view_sees_the_transactions_own_changes() -> None:
 
 
 def test_savepoints(transactions: Transactions, worker: FakeWorker) -> None:
-    with pytest.raises(InterfaceError, match="SAVEPOINT needs a transaction"):
+    with pytest.raises(InterfaceError, match="SAVEPOINT can only be used in transaction blocks"):
         transactions.savepoint("a")
     transactions.begin()
     transactions.savepoint("a")
