@@ -78,8 +78,7 @@ class Consulted:
     """How often statements have asked for what may be another at any time: the time, or what there is."""
 
     times: int = 0
-    session: Callable[[str], Iterable[tuple[int | str | None, ...]]] = lambda what: ()
-    """What the session has of a kind: cursors, prepared statements, settings."""
+    session: Callable[[str], Iterable[tuple[int | str | None, ...]]] = lambda _kind: ()
 
 
 def _refill(known: dict[K, V], other: Mapping[K, V]) -> None:

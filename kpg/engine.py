@@ -30,7 +30,6 @@ from kpg.runtime.interrupts import DeferredInterrupt
 from kpg.runtime.local import local_executor
 from kpg.runtime.plan import Plan
 from kpg.runtime.records import dataclass
-from kpg.session_rows import session_rows
 from kpg.table import Table
 from kpg.transaction import Transactions
 from kpg.view import Maintained
@@ -92,18 +91,17 @@ class Engine(Kept):
         self.clock = Clock(self)
         self.journal = Journal(self.catalog, self._uses)
         self._aside = count()
-        self._indexes = {}
+        self._indexes, self.functions_given = {}, {}
         self.changed: dict[str, int] | None = None
         """The epoch of the last change of each table; None while nobody has to know (see sessions)."""
         self._closing: set[str] = set()
-        self.functions_given = {}
         self.prepared: dict[str, object] = {}
         self.goals: dict[str, int] = {}
         """The goals that are kept in a folder, by text, and how many have prepared each."""
         self.waiting_goals = {}
         """Those that were there before the database was opened, and nobody has prepared again yet."""
         self.cursors: dict[tuple[int, str], Cursor] = {}
-        self.catalog.consulted.session = partial(session_rows, self)
+        self.catalog.consulted.session = self._session_rows
         self.remembered = Remembered()
         self.keeping, self.followed, self.notices, self.at_commit = set(), set(), [], {}
         self.attached: set[str] = set()
@@ -112,12 +110,11 @@ class Engine(Kept):
         """What else is to be there when it is opened again, by name; values are replaced as a whole."""
         if workers is not None:
             workers.extras = self.extras
-        self.keeper = None
+        self.keeper, self.closed = None, False
         self.given_anew: frozenset[str] = frozenset()
         """Names of users' functions that are given whenever the database is opened."""
         self.seen: int | None = None
         """The epoch that queries see, with pending changes, if that is not the present one."""
-        self.closed = False
         self.steps: Steps | None = None
         """What the last steps took, if somebody wants to know."""
         self.past: Past | None = None
@@ -126,6 +123,11 @@ class Engine(Kept):
             from kpg import past
 
             self.past = past.Past(self, past.retention_of(history))
+
+    def _session_rows(self, what: str) -> "Iterable[tuple[int | str | None, ...]]":
+        from kpg.session_rows import session_rows
+
+        return session_rows(self, what)
 
     @property
     def interrupt(self) -> DeferredInterrupt:

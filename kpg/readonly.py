@@ -16,13 +16,9 @@ TRUE: Final = ("on", "true", "yes", "1", "t", "y")
 
 def verb_of(statement: object) -> str:
     """What a statement is called: ``CREATE TABLE`` for ``CreateTable``."""
-    match statement:
-        case statements.Drop(kind=kind):
-            return f"DROP {kind}"
-        case statements.CreateTableAs():
-            return "CREATE TABLE AS"
-        case _:
-            return re.sub(r"(?<=[a-z])(?=[A-Z])", " ", type(statement).__name__).upper()
+    if isinstance(statement, statements.Drop):
+        return f"DROP {statement.kind}"
+    return re.sub(r"(?<=[a-z])(?=[A-Z])", " ", type(statement).__name__).upper()
 
 
 def refused(engine: Engine, statement: object) -> None:

@@ -235,11 +235,7 @@ def _unknown(name: str, span: Span) -> ProgrammingError:
 def _set(engine: Engine, statement: ast.Set) -> None:
     name = statement.name
     if not name:
-        own = {one: "" for one in engine.settings if "." in one}
-        engine.settings.clear()
-        engine.settings.update(own)
-        engine.catalog.path = (PUBLIC,)
-        engine.transactions.reads_only(default=False)
+        _reset_all(engine)
         return
     if name not in SETTINGS and "." not in name:
         raise _unknown(name, statement.span)
@@ -274,6 +270,14 @@ def _set(engine: Engine, statement: ast.Set) -> None:
         engine.settings.pop(name, None)
     else:
         engine.settings[name] = value
+
+
+def _reset_all(engine: Engine) -> None:
+    own = {one: "" for one in engine.settings if "." in one}
+    engine.settings.clear()
+    engine.settings.update(own)
+    engine.catalog.path = (PUBLIC,)
+    engine.transactions.reads_only(default=False)
 
 
 def _given_value(engine: Engine, statement: ast.Set) -> str | None:

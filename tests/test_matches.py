@@ -24,7 +24,7 @@ OPEN = {
     ("kpg.runtime.plan.columns", "_of"): "the others are told apart by column_types",
     ("kpg.runtime.render.identity", "_add"): "any other node is named by all of its fields",
     ("kpg.runtime.render.level", "_build"): "the others are told apart by build",
-    ("kpg.statements", "_execute"): "the others are told apart by _other",
+    ("kpg.statements", "_run"): "the others are told apart by _other",
 }
 """Matches that end otherwise, by module and function, and why."""
 

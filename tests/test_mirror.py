@@ -71,7 +71,6 @@ ELSEWHERE: dict[str, str] = {
     "kpg/accepting.py": "oracle/sql/statements_sessions.sql",
     "kpg/readonly.py": "oracle/sql/statements_sessions.sql",
     "kpg/positioned.py": "oracle/sql/cursors_positioned.sql",
-    "compiler/sql/positioned.py": "oracle/sql/cursors_positioned.sql",
     "kpg/aggregates.py": "oracle/sql/aggregates_of_users.sql",
     "kpg/blocks/actions.py": "oracle/sql/triggers_rowwise.sql",
     "kpg/blocks/rowwise.py": "oracle/sql/triggers_rowwise.sql",

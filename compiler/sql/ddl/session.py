@@ -319,21 +319,12 @@ def prepared(reader: Reader, *, wholly: bool = True) -> statements.Statement | N
         if reader.at("TRANSACTION"):
             reader.refuse("a prepared transaction")
         name = reader.name()
-        types: list[str] = []
-        if reader.take("("):
-            while not reader.at(")"):
-                start = reader.place
-                reader.type()
-                last = reader.tokens[reader.place - 1]
-                types.append(reader.text[reader.tokens[start].start : last.end + 1])
-                if not reader.take(","):
-                    break
-            reader.need(")")
+        types = _declared(reader)
         reader.need("AS")
         tokens = reader.rest()
         if not tokens:
             reader.unexpected("a statement")
-        return ast.Prepare(name, tuple(types), reader.text[tokens[0].start : span.end], span)
+        return ast.Prepare(name, types, reader.text[tokens[0].start : span.end], span)
     if reader.take("EXECUTE"):
         name = reader.name()
         values: list[str] = []
@@ -356,6 +347,21 @@ def prepared(reader: Reader, *, wholly: bool = True) -> statements.Statement | N
         reader.end()
         return ast.Deallocate(name, span)
     return None
+
+
+def _declared(reader: Reader) -> tuple[str, ...]:
+    """The types of a prepared statement's parameters, as texts."""
+    types: list[str] = []
+    if reader.take("("):
+        while not reader.at(")"):
+            start = reader.place
+            reader.type()
+            last = reader.tokens[reader.place - 1]
+            types.append(reader.text[reader.tokens[start].start : last.end + 1])
+            if not reader.take(","):
+                break
+        reader.need(")")
+    return tuple(types)
 
 
 def with_values(statement: Part, values: tuple[str, ...], types: tuple[str, ...]) -> Part:

@@ -114,7 +114,6 @@ alter table gen add column d int generated always as (a + 100) stored;
 alter table gen drop column a;
 alter table gen drop column a cascade;
 /* once */ select * from gen;
-/* once */ select sequencename, start_value, min_value, max_value, increment_by, cycle, cache_size, last_value from pg_sequences where schemaname='public' order by 1;
 drop sequence t_id_seq;
 drop sequence t_id_seq cascade;
 insert into t (v) values ('f');
