@@ -16,7 +16,7 @@ from kpg.runtime.dataflow.step import Step
 from kpg.runtime.dictionary import Dictionary
 from kpg.runtime.handles import ArrangementInfo, Installation, OperatorInfo
 from kpg.runtime.inputs import Inputs
-from kpg.runtime.installed import Capture, Installed, connected, operator_info
+from kpg.runtime.installed import Capture, Installed, arrangement_info, connected, operator_info
 from kpg.runtime.interrupts import DeferredInterrupt
 from kpg.runtime.mfp import CompiledMfp
 from kpg.runtime.operators.arrange import Arrange
@@ -57,6 +57,7 @@ class Access:
     _interrupt: DeferredInterrupt
     _compiled: dict[Mfp, CompiledMfp]
     _closed: list[Closed]
+    _touched: dict[Table, None]
     _position: int
     _small_steps: SmallSteps
     own = True
@@ -78,6 +79,10 @@ class Access:
         """A position after all operators there are; the rest matters to many workers."""
         self._position += 1
         return self._position
+
+    def _new_table(self, name: str, schema: Schema, number: int) -> Table:
+        """An empty table."""
+        return Table(name, schema, self.dictionary, self._interrupt, self._touched)
 
     def rename_table(self, old: str, new: str) -> None:
         """Have a table be another name's."""
@@ -383,12 +388,7 @@ class Access:
     def arrangements(self) -> list[ArrangementInfo]:
         """Every index there is, in order of making."""
         found = {op for op in self._all_operators() if isinstance(op, Arrange)}
-        return [
-            ArrangementInfo(
-                op.place.description, op.rows, op.bytes, op.spine.batches, tuple(sorted(op.owners))
-            )
-            for op in sorted(found)
-        ]
+        return [arrangement_info(operator) for operator in sorted(found)]
 
     def operators(self) -> list[OperatorInfo]:
         """Every operator there is, with its work so far: a profile."""

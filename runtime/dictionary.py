@@ -6,7 +6,7 @@ string and is never reused, also when the transaction that brought the string is
 
 from collections.abc import Hashable, Sequence
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 from weakref import WeakValueDictionary
 
 import numpy as np
@@ -45,6 +45,9 @@ class Dictionary:
 
     ``memos`` is where expressions share the tables of functions that they have computed for codes.
     """
+
+    lazy: ClassVar[bool] = True
+    """Whether what it takes on may be put in place when it is first needed."""
 
     def __init__(self) -> None:
         self.arena: Bytes = np.empty(1 << 12, dtype=np.uint8)
@@ -120,6 +123,12 @@ class Dictionary:
         codes = self._intern(np.array(data), np.array(bounds), NO_NULLS)
         if codes.shape[0] and int(codes[-1]) != self._count - 1:
             raise InternalError("a string that should be new is known")
+
+    def adopt(self, count: int, arena: Bytes, offsets: Words, slots: Words) -> None:
+        """Be what another one was, of ``count`` strings; this one has had none."""
+        self.arena, self.offsets, self._slots = arena, offsets, slots
+        self._count = count
+        replaced()
 
     def intern_parts(self, bounds: Words, data: Bytes) -> Words:
         """The codes of strings ``data[bounds[i]:bounds[i + 1]]``."""

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from kpg.runtime.dataflow.operator import Operator, Place
 from kpg.runtime.dataflow.scope import LoopScope
 from kpg.runtime.errors import InternalError
-from kpg.runtime.handles import OperatorInfo, OverlayInfo, Stats
+from kpg.runtime.handles import ArrangementInfo, OperatorInfo, OverlayInfo, Stats
 from kpg.runtime.operators.arrange import Arrange
 from kpg.runtime.operators.input import Sink
 from kpg.runtime.operators.linear import Late
@@ -285,4 +285,12 @@ def operator_info(operator: Operator) -> OperatorInfo:
         isinstance(operator, Arrange),
         within[-1] + 1 if within else 0,
         counters.step_seconds if operator.scheduled is operator.step else 0.0,
+    )
+
+
+def arrangement_info(arrange: Arrange) -> ArrangementInfo:
+    """What an index tells of itself."""
+    owners = tuple(sorted(arrange.owners))
+    return ArrangementInfo(
+        arrange.place.description, arrange.rows, arrange.bytes, arrange.spine.batches, owners
     )

@@ -83,8 +83,8 @@ class Worker(Access):
 
         It is empty, but for what is saved of the table of that number.
         """
-        table = Table(name, schema, self.dictionary, self._interrupt, self._touched)
         number = self.tables_made + 1 if number is None else number
+        table = self._new_table(name, schema, number)
         self.tables_made = max(self.tables_made, number)
         if self.saved is not None:
             self.saved.fill(table, number, past=self.remembering)

@@ -76,6 +76,7 @@ class Table:
         dictionary: Dictionary,
         interrupt: DeferredInterrupt | None = None,
         touched: "dict[Table, None] | None" = None,
+        groups: RowGroups | None = None,
     ) -> None:
         if not schema.columns:
             raise ProgrammingError(f"table {name} has no columns", hint="give it at least one column")
@@ -85,7 +86,7 @@ class Table:
         self._interrupt = interrupt or DeferredInterrupt()
         self.touched = {} if touched is None else touched
         """The tables among which it puts itself when there may be changes to drain."""
-        self.groups = RowGroups(len(schema.columns))
+        self.groups = RowGroups(len(schema.columns)) if groups is None else groups
         self.count = 0
         self.dead = 0
         self.reclaimed = 0

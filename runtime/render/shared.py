@@ -45,7 +45,7 @@ def exchange(node: plan.Exchange, site: Site, built: Built) -> Operator:
 
 
 def _sending(node: plan.Exchange, site: Site, source: Operator, company: Company) -> Sending:
-    texts = tuple(place for place, type_ in enumerate(site.types) if type_.is_interned)
+    texts = company.texts(site.types)
     interned = node.by is not None and site.types[node.by].is_interned
     place = site.over(source, apart=True)
     operator = Sending(place, company=company, node=node, interned=interned, texts=texts)

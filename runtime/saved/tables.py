@@ -15,7 +15,6 @@ from kpg.runtime.saved.dormant import lull, state_of
 from kpg.runtime.saved.form import Read, State, changing, fixed, growing
 from kpg.runtime.saved.pasts import capture_table_past
 from kpg.runtime.saved.rowgroups import capture_groups, restore_groups
-from kpg.runtime.versions import replaced
 
 
 def capture_table(table: Table) -> State:
@@ -144,11 +143,13 @@ def capture_dictionary(dictionary: Dictionary) -> State:
 
 def restore_dictionary(dictionary: Dictionary, state: Any, read: Read) -> None:
     """Have a new dictionary take on strings and codes, once they are needed."""
+    if not dictionary.lazy:
+        _fill_dictionary(dictionary, state, read)
+        return
     dictionary._count = state["count"]
     lull(dictionary, state, lambda one, found: _fill_dictionary(one, found, read), ("_count", "memos"))
 
 
 def _fill_dictionary(dictionary: Dictionary, state: Any, read: Read) -> None:
-    dictionary.arena, dictionary.offsets = read(state["arena"]), read(state["offsets"])
-    dictionary._slots = read(state["slots"])
-    replaced()
+    arena, offsets, slots = (read(state[name]) for name in ("arena", "offsets", "slots"))
+    dictionary.adopt(state["count"], arena, offsets, slots)

@@ -10,7 +10,7 @@ one may begin with it.
 from typing import Final, NamedTuple, Protocol
 
 from kpg.runtime.dataflow.operator import Operator
-from kpg.runtime.dictionary import Dictionary
+from kpg.runtime.plan import Types
 from kpg.runtime.sharing.owners import Owners
 from kpg.runtime.sharing.strings import Strings
 from kpg.runtime.trace.updates import Updates
@@ -63,11 +63,11 @@ class Peers(Protocol):
 class Company:
     """One worker among ``count``."""
 
-    def __init__(self, index: int, count: int, dictionary: Dictionary, peers: Peers) -> None:
+    def __init__(self, index: int, count: int, strings: Strings, peers: Peers) -> None:
         self.index = index
         self.count = count
-        self.strings = Strings(dictionary, count + 1)
-        self.owners = Owners(dictionary, count)
+        self.strings = strings
+        self.owners = Owners(strings.dictionary, count, apart=strings.apart)
         self.meeting: dict[int, Operator] = {}
         """The exchanges, and the loops with some in them, by position."""
         self.peers = peers
@@ -80,6 +80,12 @@ class Company:
         self.meetings = 0
         self.failing = 0
         """The order of the operator that has failed."""
+
+    def texts(self, types: Types) -> tuple[int, ...]:
+        """The columns whose words are others elsewhere."""
+        if not self.strings.apart:
+            return ()
+        return tuple(place for place, type_ in enumerate(types) if type_.is_interned)
 
     def begin(self, *, over: bool) -> None:
         """A step begins."""

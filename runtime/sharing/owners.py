@@ -13,8 +13,10 @@ Words = NDArray[np.int64]
 class Owners:
     """The owners of words among ``count`` workers; those of texts are found once."""
 
-    def __init__(self, dictionary: Dictionary, count: int) -> None:
+    def __init__(self, dictionary: Dictionary, count: int, *, apart: bool) -> None:
+        """``apart``: codes are a worker's own, so that whose a text is, is told by what it is."""
         self.count = count
+        self._apart = apart
         self._dictionary = dictionary
         self._texts: Words = np.empty(0, np.int64)
 
@@ -22,7 +24,7 @@ class Owners:
         """The number of each word's worker."""
         out = np.empty(words.shape[0], np.int64)
         words = np.ascontiguousarray(words)
-        if not interned:
+        if not (interned and self._apart):
             kernels.owners(words, self.count, out)
             return out
         self._extend()

@@ -5,7 +5,7 @@ where most strings come from, or ``OWN`` and its number among those that the sen
 receiver has for each sender an array from these numbers to its own codes.
 """
 
-from typing import Final
+from typing import ClassVar, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -49,6 +49,9 @@ class Strings:
         """The codes of the strings that this worker has made."""
         self._theirs: list[Words] = [np.empty(0, np.int64) for _ in range(peers)]
         self._sent = [0] * peers
+
+    apart: ClassVar[bool] = True
+    """Whether a code means another string elsewhere."""
 
     def learn(self, delta: Delta) -> None:
         """Take strings that the coordinator has come to know."""
@@ -108,18 +111,41 @@ class Strings:
         return out
 
 
+class OneForAll(Strings):
+    """Workers that have one dictionary: a code is the same everywhere, and nobody need be told of any."""
+
+    apart = False
+
+    def learn(self, delta: Delta) -> None:
+        """Nothing is sent."""
+
+    def from_coordinator(self, words: Words) -> Words:
+        return words
+
+    def outgoing(self, words: Words) -> Words:
+        return words
+
+    def delta(self, peer: int) -> Delta:
+        return NOTHING
+
+    def incoming(self, peer: int, words: Words) -> Words:
+        return words
+
+
 class Told:
     """The coordinator's side: what it has told its workers, and what they have told it."""
 
-    def __init__(self, dictionary: Dictionary, workers: int) -> None:
+    def __init__(self, dictionary: Dictionary, workers: int, *, apart: bool = True) -> None:
+        """``apart``: they have dictionaries of their own."""
         self.dictionary = dictionary
+        self._apart = apart
         self._told = 0
         self._theirs: list[Words] = [np.empty(0, np.int64) for _ in range(workers)]
 
     def delta(self) -> Delta:
         """What all workers are to learn before anything else."""
         first, count = self._told, len(self.dictionary)
-        if count == first:
+        if count == first or not self._apart:
             return NOTHING
         self._told = count
         bounds, data = self.dictionary.parts(np.arange(first, count))

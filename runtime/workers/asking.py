@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from kpg.runtime.handles import ArrangementInfo, OperatorInfo, Work
 from kpg.runtime.interrupts import DeferredInterrupt
+from kpg.runtime.sharing.memory import NO_NEWS
 from kpg.runtime.sharing.strings import Told
 from kpg.runtime.trace.updates import Updates
 from kpg.runtime.workers.messages import (
@@ -70,17 +71,23 @@ class Asking:
         if self._ended:
             return []
         self._be_there()
-        command = Command(method, args, self._told.delta())
+        memory = self.crew.memory
+        news = NO_NEWS if memory is None else memory.news()
+        command = Command(method, args, self._told.delta(), news.shown)
         try:
             replies, stopped = self.crew.call(command, self._interrupt.check)
         except UnsendableError:
             self._told.untold(command.learn)
+            if memory is not None:
+                memory.unsaid(news)
             raise
         except MemberGoneError as gone:
             self._gone = gone
             if method not in READS:
                 raise
             return self.replies(method, *args)
+        if memory is not None:
+            memory.heard(news)
         for worker, reply in enumerate(replies):
             self._told.hear(worker, reply.delta)
         if stopped is not None:

@@ -13,14 +13,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kpg.runtime.data.epochs import drain_all
+from kpg.runtime.data.table import Table
 from kpg.runtime.dataflow.step import Step
 from kpg.runtime.errors import InternalError, NotSupportedError, ProgrammingError
 from kpg.runtime.handles import Installation
 from kpg.runtime.installed import Installed
 from kpg.runtime.interrupts import DeferredInterrupt
 from kpg.runtime.operators.input import Input
-from kpg.runtime.plan import Columns, Import, Plan, Source, user
+from kpg.runtime.plan import Columns, Import, Plan, Source, Types, user
+from kpg.runtime.sharing.rows import CommonGroups
 from kpg.runtime.sharing.strings import Told
+from kpg.runtime.sharing.texts import CommonDictionary
 from kpg.runtime.trace.updates import Updates
 from kpg.runtime.types import Schema
 from kpg.runtime.worker import Worker
@@ -30,6 +33,7 @@ from kpg.runtime.workers.messages import (
     Crew,
     Reply,
     UnsendableError,
+    shortened,
     texts_of,
 )
 from kpg.runtime.workers.remote import Remote
@@ -58,9 +62,11 @@ class Coordinator(Asking, Worker):
     def __init__(self, crew: Crew, place: Place, merge_effort: int, interrupt: DeferredInterrupt) -> None:
         Worker.__init__(self, merge_effort, interrupt)
         self.crew = crew
+        if crew.memory is not None:
+            self.dictionary = CommonDictionary(crew.memory)
         self.remote: dict[str, Remote] = {}
         self._place = place
-        self._told = Told(self.dictionary, crew.count)
+        self._told = self._nobody_told()
         self._ended = False
         self._input_texts: dict[str, tuple[int, ...]] = {}
         self._positions = 0
@@ -80,7 +86,7 @@ class Coordinator(Asking, Worker):
             raise gone
         self.crew.again()
         self._gone = None
-        self._told = Told(self.dictionary, self.crew.count)
+        self._told = self._nobody_told()
         self._positions = 0
         try:
             self.inform("start_at", self.epoch)
@@ -97,10 +103,24 @@ class Coordinator(Asking, Worker):
             self._gone = gone
             raise
 
+    def _nobody_told(self) -> Told:
+        return Told(self.dictionary, self.crew.count, apart=self.crew.memory is None)
+
+    def texts_of(self, types: Types) -> tuple[int, ...]:
+        """The columns whose words are others at members."""
+        return () if self.crew.memory is not None else texts_of(types)
+
     def _tell_table(self, name: str) -> None:
         """Have members have a table, with the rows of the last commit."""
-        self.inform("table", name, _unchecked(self.tables[name].schema), self.table_number(name))
-        rowids = self.tables[name].live_at(self._savepoints[name])
+        table, point = self.tables[name], self._savepoints[name]
+        self.inform("table", name, _unchecked(table.schema), self.table_number(name))
+        if isinstance(table.groups, CommonGroups):
+            table.groups.tell_all()
+            if point.count:
+                hidden, _ = table.changed_since(point)
+                self.inform("stand", name, point.count, table.live_at(point).shape[0], hidden)
+            return
+        rowids = table.live_at(point)
         for start in range(0, rowids.shape[0], AT_ONCE):
             some = rowids[start : start + AT_ONCE]
             self.inform("fill", name, some, self.tables[name].read(some))
@@ -123,10 +143,20 @@ class Coordinator(Asking, Worker):
         self._tell_table(name)
         return table
 
+    def _new_table(self, name: str, schema: Schema, number: int) -> Table:
+        memory = self.crew.memory
+        if memory is None:
+            return super()._new_table(name, schema, number)
+        groups = CommonGroups(len(schema.columns), memory, number)
+        return Table(name, schema, self.dictionary, self._interrupt, self._touched, groups)
+
     def drop_table(self, name: str) -> None:
         """Forget a table that nothing installed reads."""
+        groups = self.tables[name].groups
         super().drop_table(name)
         self.inform("drop_table", name)
+        if isinstance(groups, CommonGroups):
+            groups.give_up()
 
     def rename_table(self, old: str, new: str) -> None:
         """Have a table be another name's."""
@@ -147,9 +177,9 @@ class Coordinator(Asking, Worker):
         made, held = self._place(name, plan)
         for node in made.nodes:
             if isinstance(node, user.Input):
-                self._input_texts[node.identity] = texts_of(node.types)
+                self._input_texts[node.identity] = self.texts_of(node.types)
         types = Columns(made.nodes).types[made.output]
-        remote = self.remote[name] = Remote(self, name, made, texts_of(types), len(types), held)
+        remote = self.remote[name] = Remote(self, name, made, self.texts_of(types), len(types), held)
         try:
             with self._interrupt:
                 self._put(remote)
@@ -294,7 +324,7 @@ class Coordinator(Asking, Worker):
         return found
 
     def _changes(self) -> list[Changed]:
-        """What is closed, in words."""
+        """What is closed, in words where members do not see them."""
         found = []
         for closed in self._closed:
             table = self.tables[closed.table]
@@ -302,7 +332,9 @@ class Coordinator(Asking, Worker):
             came = [change.rowids for change in closed.changes if change.diff > 0]
             rowids = np.sort(np.concatenate(came)) if came else np.empty(0, np.int64)
             deleted = np.concatenate(gone) if gone else np.empty(0, np.int64)
-            found.append(Changed(closed.epoch, closed.table, deleted, rowids, table.read(rowids)))
+            words = table.read(rowids) if self.crew.memory is None else None
+            after = table.count, table.rows
+            found.append(Changed(closed.epoch, closed.table, deleted, shortened(rowids), words, after))
         return found
 
     def _news(self, replies: list[Reply]) -> None:

@@ -11,8 +11,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from kpg.runtime.data.again import replay
-from kpg.runtime.data.table import Closed
 from kpg.runtime.dataflow.operator import Below, Operator, Place
 from kpg.runtime.dataflow.scope import Scope
 from kpg.runtime.dataflow.step import Step
@@ -31,10 +29,12 @@ from kpg.runtime.operators.together import levels
 from kpg.runtime.plan import Plan
 from kpg.runtime.render import Rendered
 from kpg.runtime.sharing.company import LEVEL, Company, PeerFailedError, Peers, StoppedError, level_of
+from kpg.runtime.sharing.memory import Memory
+from kpg.runtime.sharing.strings import OneForAll, Strings
 from kpg.runtime.trace.updates import Updates
-from kpg.runtime.types import Schema
 from kpg.runtime.worker import Worker
-from kpg.runtime.workers.messages import STEPS, Changed, Command, Reply, texts_of
+from kpg.runtime.workers.holding import Holding
+from kpg.runtime.workers.messages import STEPS, Changed, Command, Reply
 
 if TYPE_CHECKING:
     from kpg.runtime.chain.chain import Chain
@@ -43,14 +43,16 @@ if TYPE_CHECKING:
 Words = NDArray[np.int64]
 
 
-class Member(Worker):
+class Member(Holding):
     """Number ``index`` of ``count``."""
 
-    sharing: Company
-
-    def __init__(self, index: int, count: int, peers: Peers, merge_effort: int) -> None:
-        super().__init__(merge_effort)
-        self.sharing = Company(index, count, self.dictionary, peers)
+    def __init__(
+        self, index: int, count: int, peers: Peers, merge_effort: int, memory: Memory | None
+    ) -> None:
+        """``memory`` is what it has in common with the coordinator and all others."""
+        super().__init__(merge_effort, memory)
+        strings = Strings if memory is None else OneForAll
+        self.sharing = Company(index, count, strings(self.dictionary, count + 1), peers)
         self._texts: dict[str, tuple[int, ...]] = {}
         self._changed = False
         self._rendered: Rendered | None = None
@@ -60,7 +62,7 @@ class Member(Worker):
         company = self.sharing
         before = company.meetings
         try:
-            company.strings.learn(command.learn)
+            self._learn(command)
             value = getattr(self, command.method)(*command.args)
             return Reply(value, company.strings.delta(company.count))
         except PeerFailedError as error:
@@ -74,7 +76,7 @@ class Member(Worker):
 
     def obey(self, command: Command) -> None:
         """Do what nobody waits for."""
-        self.sharing.strings.learn(command.learn)
+        self._learn(command)
         getattr(self, command.method)(*command.args)
 
     def stop_when(self, watch: Watch) -> None:
@@ -160,17 +162,6 @@ class Member(Worker):
 
     # What a coordinator asks
 
-    def table(self, name: str, schema: Schema, number: int) -> None:
-        """There is a table."""
-        self.create_table(name, schema, number)
-
-    def fill(self, name: str, rowids: Words, words: Words) -> None:
-        """Rows that a table has had for long, in words of the coordinator."""
-        table = self.tables[name]
-        replay(table, np.empty(0, np.int64), rowids, self._in_own(words, texts_of(table.schema.types)))
-        table.drain()
-        self._settle((name,))
-
     def put(self, name: str, plan: Plan, position: int) -> tuple[Stats, int, int]:
         """Install a plan, which is made for many workers; what it cost, its place, and the last position."""
         self._position = max(self._position, position)
@@ -182,7 +173,7 @@ class Member(Worker):
             raise
         assert installed.found is not None and self._rendered is not None
         types = self._rendered.identities.types[plan.output]
-        self._texts[name], self._rendered = texts_of(types), None
+        self._texts[name], self._rendered = self.sharing.texts(types), None
         return installed.stats, installed.place, self._position
 
     def drop(self, name: str) -> int:
@@ -229,22 +220,6 @@ class Member(Worker):
         assert view.capture is not None
         texts = self._texts[view.name]
         return [self._common(one, texts) for one in view.capture.read(view.capture.uncommitted)]
-
-    def _redo(self, changes: list[Changed]) -> None:
-        for one in changes:
-            table = self.tables[one.table]
-            words = self._in_own(one.words, texts_of(table.schema.types))
-            replay(table, one.gone, one.rowids, words)
-            self._closed.append(Closed(one.epoch, one.table, table.drain()))
-
-    def _in_own(self, words: Words, texts: tuple[int, ...]) -> Words:
-        """The coordinator's words as own ones."""
-        if not texts:
-            return words
-        words = words.copy()
-        for column in texts:
-            words[column] = self.sharing.strings.from_coordinator(words[column])
-        return words
 
     def _share(self, updates: Updates, texts: tuple[int, ...]) -> Updates:
         """This worker's rows of an input, which are parted by their first column."""
@@ -352,7 +327,8 @@ class Member(Worker):
         operators = set(self._all_operators())
         sent = sum(one.sent for one in operators if isinstance(one, Sending))
         rows, size = sum(one.rows for one in operators), sum(one.bytes for one in operators)
-        size += sum(table.bytes for table in self.tables.values()) + self.dictionary.bytes
+        if self._memory is None:
+            size += sum(table.bytes for table in self.tables.values()) + self.dictionary.bytes
         return Work(rows, size, time.process_time(), sent, self.sharing.meetings)
 
     def forget(self, identity: str) -> None:

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from kpg.runtime.errors import InterfaceError, OperationalError
 from kpg.runtime.plan import Types
+from kpg.runtime.sharing.memory import Memory, Shown
 from kpg.runtime.sharing.strings import Delta
 from kpg.runtime.trace.updates import Updates
 from kpg.runtime.workers.wire import packed
@@ -25,11 +26,12 @@ TOLD: Final = frozenset({"settle"})
 
 
 class Command(NamedTuple):
-    """A method of a member, and strings to learn before it is called."""
+    """A method of a member, and what to learn before it is called: strings, and where tables' rows are."""
 
     method: str
     args: tuple[object, ...]
     learn: Delta
+    shown: tuple[Shown, ...] = ()
 
 
 class Reply(NamedTuple):
@@ -45,13 +47,17 @@ class Reply(NamedTuple):
 
 
 class Changed(NamedTuple):
-    """What an epoch changed in a table: rowids that went, rowids that came, and their words."""
+    """What an epoch changed in a table: rowids that went, rowids that came, and their words.
+
+    ``after`` is how many rowids and rows it has then. Where members see the rows there are no ``words``.
+    """
 
     epoch: int
     table: str
     gone: Words
-    rowids: Words
-    words: Words
+    rowids: Words | tuple[int, int]
+    words: Words | None
+    after: tuple[int, int]
 
 
 class MemberGoneError(OperationalError):
@@ -67,6 +73,10 @@ class Crew(Protocol):
 
     @property
     def count(self) -> int: ...
+
+    @property
+    def memory(self) -> Memory | None:
+        """What its members have in common with this process; None if everything is sent to them."""
 
     def call(self, command: Command, poll: Callable[[], None]) -> tuple[list[Reply], BaseException | None]:
         """Have all members do something, and wait for what they answer.
@@ -95,6 +105,14 @@ def sent(command: Command) -> list[memoryview]:
             hint="views of several workers call Python's functions that a module has, not those within "
             "others, nor functions in PL/pgSQL",
         ) from None
+
+
+def shortened(rowids: Words) -> Words | tuple[int, int]:
+    """Ascending rowids, as the first one and the end if they follow each other."""
+    count = rowids.shape[0]
+    if count and int(rowids[-1]) - int(rowids[0]) == count - 1:
+        return int(rowids[0]), int(rowids[-1]) + 1
+    return rowids
 
 
 def texts_of(types: Types) -> tuple[int, ...]:

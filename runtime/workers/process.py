@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from kpg.runtime.errors import InternalError
 from kpg.runtime.sharing.company import Met, Parcel, PeerFailedError, Phase, StoppedError
+from kpg.runtime.sharing.memory import Memory
 from kpg.runtime.trace.updates import Updates
 from kpg.runtime.workers.member import Member
 from kpg.runtime.workers.messages import TOLD, Command, Reply
@@ -99,13 +100,13 @@ def sendable(reply: Reply) -> Reply:
 def main() -> None:
     """Serve until the coordinator hangs up or dies."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    index, count, effort, parent, *numbers = map(int, sys.argv[1:])
+    index, count, effort, parent, file, lock, *numbers = map(int, sys.argv[1:])
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:
         return
     ends = [socket.socket(fileno=number) for number in numbers]
     lines = Lines(index, ends[1:])
-    member = lines.member = Member(index, count, lines, effort)
+    member = lines.member = Member(index, count, lines, effort, Memory((file, lock)))
     wish = Wish()
     member.stop_when(wish)
     while True:

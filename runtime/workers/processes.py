@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from kpg.runtime.errors import InterfaceError
+from kpg.runtime.sharing.memory import Memory
 from kpg.runtime.workers.messages import STEPS, Command, MemberGoneError, Reply, sent
 from kpg.runtime.workers.wire import GoneError, exchange, pair
 
@@ -27,6 +28,7 @@ class Processes:
             raise InterfaceError(f"there cannot be {count} workers", hint=f"1 to {MOST}, as many as cores")
         self.count = count
         self._merge_effort = merge_effort
+        self._memory = Memory()
         self._start_all()
 
     def _start_all(self) -> None:
@@ -60,17 +62,22 @@ class Processes:
             str(self.count),
             str(self._merge_effort),
             str(os.getpid()),
-            *map(str, numbers),
+            *map(str, (*self._memory.files, *numbers)),
         ]
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
         process = subprocess.Popen(
             [sys.executable, "-c", code, *arguments],
-            pass_fds=numbers,
+            pass_fds=(*self._memory.files, *numbers),
             stdin=subprocess.DEVNULL,
             env=environment,
             start_new_session=True,  # Ctrl-C is for the coordinator
         )
         self._running.append(process)
+
+    @property
+    def memory(self) -> Memory:
+        """What they have in common."""
+        return self._memory
 
     @property
     def processes(self) -> list[int]:
@@ -154,6 +161,7 @@ class Processes:
                 except subprocess.TimeoutExpired:
                     process.kill()
                     process.wait()
+        self._memory.close()
 
 
 def _reply(found: Any) -> Reply:

@@ -11,7 +11,6 @@ from kpg.runtime.errors import NotSupportedError
 from kpg.runtime.handles import RankLookup, Stats
 from kpg.runtime.plan import Columns, Plan, user
 from kpg.runtime.trace.updates import Updates
-from kpg.runtime.workers.messages import texts_of
 
 if TYPE_CHECKING:
     from kpg.runtime.workers.coordinator import Coordinator
@@ -39,7 +38,7 @@ class Remote:
         """What members have told of the last step."""
         self.figures: list[tuple[Stats, int]] = []
         self._owner = owner
-        self._sinks = dict(_sinks(Columns(made.nodes)))
+        self._sinks = dict(_sinks(owner, Columns(made.nodes)))
 
     @property
     def has_sinks(self) -> bool:
@@ -158,11 +157,13 @@ class Remote:
             )
 
 
-def _sinks(columns: Columns, depth: int = 1) -> "Iterable[tuple[int, tuple[tuple[int, ...], int, int]]]":
+def _sinks(
+    owner: "Coordinator", columns: Columns, depth: int = 1
+) -> "Iterable[tuple[int, tuple[tuple[int, ...], int, int]]]":
     """Of each listener the columns of text that it hears, their number, and the depth of times."""
     for ref, node in enumerate(columns.nodes):
         if isinstance(node, user.Sink):
             types = columns.types[node.input]
-            yield node.listener, (texts_of(types), len(types), depth)
+            yield node.listener, (owner.texts_of(types), len(types), depth)
         elif isinstance(node, plan.Loop):
-            yield from _sinks(columns.bodies[ref], depth + 1)
+            yield from _sinks(owner, columns.bodies[ref], depth + 1)

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Final
 
 from kpg.runtime.sharing.company import Met, Parcel, PeerFailedError, Phase, StoppedError
+from kpg.runtime.sharing.memory import Memory
 from kpg.runtime.sharing.strings import Delta
 from kpg.runtime.trace.tiers import EFFORT
 from kpg.runtime.trace.updates import Updates
@@ -110,8 +111,12 @@ class Stop:
 class Threads:
     """Members in threads of this process: ``messages.Crew``."""
 
-    def __init__(self, count: int, seed: int = 0, merge_effort: int = EFFORT) -> None:
+    def __init__(
+        self, count: int, seed: int = 0, merge_effort: int = EFFORT, *, common: bool = False
+    ) -> None:
+        """``common``: they have memory in common, as processes of one machine have."""
         self.count = count
+        self.memory = Memory() if common else None
         self._table = Table(count, seed)
         self._command: Command | None = None
         self._replies: list[Reply | None] = [None] * count
@@ -119,7 +124,7 @@ class Threads:
         self.members: list[Member] = []
         for index in range(count):
             seat = Seat(self._table, index)
-            seat.member = Member(index, count, seat, merge_effort)
+            seat.member = Member(index, count, seat, merge_effort, self.memory)
             seat.member.stop_when(self._stop)
             self.members.append(seat.member)
             threading.Thread(target=self._serve, args=(index,), daemon=True).start()

@@ -57,9 +57,9 @@ CHANGES: tuple[tuple[float, str], ...] = (
 )
 
 
-def many(count: int, seed: int = 0, small: int = 0) -> Database:
-    """A database whose members run in this process."""
-    return Database(workers=Workers(Threads(count, seed), small))
+def many(count: int, seed: int = 0, small: int = 0, *, common: bool = True) -> Database:
+    """A database whose members run in this process; ``common``: they see its tables and strings in memory."""
+    return Database(workers=Workers(Threads(count, seed, common=common), small))
 
 
 def change(db: Any, choice: random.Random) -> None:
@@ -95,10 +95,10 @@ def history(db: Any, seed: int) -> Iterator[object]:
                 yield [sorted(map(repr, db.sql(query).fetchall())) for query in QUERIES]
 
 
-@pytest.mark.parametrize("count", [1, 2, 3])
-def test_histories_are_those_of_one_worker(count: int, draw: int | None = None) -> None:
+@pytest.mark.parametrize(("count", "common"), [(1, True), (2, True), (3, True), (3, False)])
+def test_histories_are_those_of_one_worker(count: int, common: bool, draw: int | None = None) -> None:
     seed = count if draw is None else draw
-    assert list(history(many(count, seed), seed)) == list(history(kpg.connect(), seed))
+    assert list(history(many(count, seed, common=common), seed)) == list(history(kpg.connect(), seed))
 
 
 def test_an_error_at_one_worker_undoes_the_step_at_all() -> None:
