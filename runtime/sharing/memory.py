@@ -7,6 +7,7 @@ it ever moves, and a *place* in it, a number, means the same everywhere.
 import fcntl
 import mmap
 import os
+from contextlib import suppress
 from types import TracebackType
 from typing import Any, Final, NamedTuple, Protocol
 
@@ -14,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kpg.runtime.errors import OperationalError
+from kpg.runtime.sharing.pages import large_file
 
 Words = NDArray[np.int64]
 Bytes = NDArray[np.uint8]
@@ -29,6 +31,8 @@ SLOTS: Final = 1 << 38
 ROWS: Final = 1 << 40
 END: Final = 1 << 41
 MAP_NORESERVE: Final = 0x4000
+HUGE: Final = 14
+"""``MADV_HUGEPAGE``."""
 REMOVE: Final = 9
 """``MADV_REMOVE``: pages are given back, and read as zeros."""
 
@@ -78,7 +82,8 @@ class Memory:
         """``files`` are those of the process that has made it; OperationalError if there is none to have."""
         try:
             if files is None:
-                files = os.memfd_create("kpg"), os.memfd_create("kpg lock")
+                file = large_file()
+                files = os.memfd_create("kpg") if file is None else file, os.memfd_create("kpg lock")
                 os.ftruncate(files[0], END)
             self.files = files
             flags = mmap.MAP_SHARED | MAP_NORESERVE
@@ -88,6 +93,8 @@ class Memory:
                 f"workers cannot have memory in common: {error}",
                 hint="it takes Linux, and room for 2 TiB of addresses (ulimit -v)",
             ) from None
+        with suppress(OSError):
+            self._map.madvise(HUGE)  # matters where there is no large file, and the machine allows it
         self._bytes = np.frombuffer(self._map, np.uint8)
         self._base = int(self._bytes.ctypes.data)
         self._next = ROWS

@@ -1,0 +1,76 @@
+"""A file in memory that is made of large pages, if this machine lets us have one.
+
+Linux gives anonymous files pages of 4 KB, whatever is asked for, unless its administrator has said otherwise:
+each costs as much to have as hundreds of rows cost to be computed. A file system in memory says for
+itself which pages it has, and whoever may mount one can have a file of it: a process of its own mounts it where nobody
+else sees it, hands over a file without a name, and ends. What is mounted goes when the file is closed.
+
+This file is run by itself, too: it imports nothing of the rest.
+"""
+
+import ctypes
+import os
+import socket
+import subprocess
+import sys
+import tempfile
+
+NEW_MOUNTS = 0x20000
+NEW_USER = 0x10000000
+PRIVATE, RECURSIVE = 1 << 18, 1 << 14
+SECONDS = 10
+OPTIONS = b"huge=always,size=0"
+
+
+def large_file() -> int | None:
+    """A new file of large pages; None where none is to be had."""
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        command = [sys.executable, "-I", "-S", __file__, str(theirs.fileno())]
+        try:
+            done = subprocess.run(
+                command,
+                pass_fds=(theirs.fileno(),),
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                timeout=SECONDS,
+                check=False,
+            )
+        except (OSError, subprocess.SubprocessError):
+            return None
+        if done.returncode:
+            return None
+        _, files, _, _ = socket.recv_fds(ours, 1, 1)
+        return files[0] if files else None
+
+
+def main() -> None:
+    """Mount, and send a file through the socket of the given number."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    user, group = os.getuid(), os.getgid()
+    if libc.unshare(NEW_MOUNTS):
+        if libc.unshare(NEW_MOUNTS | NEW_USER):
+            sys.exit("no namespace")
+        for name, text in (
+            ("setgroups", "deny"),
+            ("uid_map", f"{user} {user} 1"),
+            ("gid_map", f"{group} {group} 1"),
+        ):
+            with open(f"/proc/self/{name}", "w") as file:
+                file.write(text)
+    nothing = ctypes.c_void_p()
+    libc.mount(b"none", b"/", nothing, ctypes.c_ulong(PRIVATE | RECURSIVE), nothing)
+    where = tempfile.mkdtemp()
+    try:
+        if libc.mount(b"kpg", where.encode(), b"tmpfs", ctypes.c_ulong(0), OPTIONS):
+            sys.exit("no file system")
+        file_ = os.open(where, os.O_TMPFILE | os.O_RDWR | os.O_CLOEXEC, 0o600)
+        libc.umount2(where.encode(), 2)
+    finally:
+        os.rmdir(where)
+    with socket.socket(fileno=int(sys.argv[1])) as end:
+        socket.send_fds(end, [b"f"], [file_])
+
+
+if __name__ == "__main__":
+    main()
