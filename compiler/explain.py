@@ -266,6 +266,8 @@ def sent(node: plan.Exchange) -> str:
             to = f"to owners of {whose}"
         case plan.Route.EVERYWHERE:
             to = "to all"
+        case plan.Route.PIECES:
+            to = "in pieces"
         case plan.Route.FIRST:
             to = "to worker 0"
         case _:

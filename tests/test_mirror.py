@@ -109,6 +109,7 @@ ELSEWHERE: dict[str, str] = {
             "workers/threads",
         )
     },
+    "runtime/kernels/partial.py": REFERENCES,
     "runtime/kernels/shards.py": REFERENCES,
     "kpg/working.py": WORKERS,
     "kpg/profiling.py": "unit/kpg/test_database.py",

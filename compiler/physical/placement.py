@@ -172,24 +172,26 @@ class Level:
 
     # Bringing rows to where they are needed: positions in the new list
 
-    def parted(self, new: Ref) -> Ref:
-        """The rows, each at one worker."""
+    def parted(self, new: Ref, *, anyhow: bool = False) -> Ref:
+        """The rows, each at one worker; ``anyhow``: whichever it is, they are soon sent to another."""
         if not self.places[new].held:
             return new
-        return self._shared(new)
+        return self._shared(new, anyhow=anyhow)
 
-    def _shared(self, new: Ref) -> Ref:
+    def _shared(self, new: Ref, *, anyhow: bool) -> Ref:
         """Each worker's share of rows that all of them hold: taken where they are read from a table."""
         node = self.out[new]
         if isinstance(node, plan.Source) and (home := self.tables.home(node.table)) is not None:
+            if anyhow:
+                return self.add(Exchange(new, Route.PIECES, 0, held=True), PARTED)
             by = frozenset[Key]({(node.table, home, 0)})
             taken = Exchange(new, Route.OWNER, 0, held=True, fetched=(node.table, home))
             return self.add(taken, Placement(by=by))
         if isinstance(node, plan.Linear) and self.places[node.input].held:
-            share = self._shared(node.input)
+            share = self._shared(node.input, anyhow=anyhow)
             return self.add(plan.Linear(share, node.mfp), mapped(self.places[share], node.mfp))
         if isinstance(node, plan.Negate) and self.places[node.input].held:
-            share = self._shared(node.input)
+            share = self._shared(node.input, anyhow=anyhow)
             return self.add(plan.Negate(share), self.places[share])
         return self.add(Exchange(new, Route.FIRST, held=True), FIRST)
 
@@ -228,7 +230,7 @@ class Level:
         if columns:
             column = 0 if wished is None or wished >= columns else wished
             if place.loose and combine is not None and not self._is_home(new, column):
-                new = self.parted(new)
+                new = self.parted(new, anyhow=True)
             if self.places[new].held:
                 return self.owned(new, column)
             if any(isinstance(key, int) and key < columns for key in self.places[new].by):
@@ -249,7 +251,7 @@ class Level:
         if self.places[new].first:
             return new
         if combine is not None:
-            new = self.parted(new)
+            new = self.parted(new, anyhow=True)
         if self.places[new].held:
             return self.add(Exchange(new, Route.FIRST, held=True), FIRST)
         return self.add(Exchange(new, Route.FIRST, combine=combine), FIRST)

@@ -108,3 +108,18 @@ def text_owners(arena: Bytes, offsets: Words, first: int, count: int, out: Words
     """The worker of each string from code ``first`` on."""
     for i in range(out.shape[0]):
         out[i] = hash_string(arena, offsets[first + i], offsets[first + i + 1]) % count
+
+
+@kernel("int64(int64[::1], int64, int64, int64[::1])")
+def mine(words: Words, count: int, index: int, out: Words) -> int:
+    """The positions of the words that belong to worker ``index`` of ``count``; how many there are."""
+    found = 0
+    if count & (count - 1) == 0:
+        for i in range(words.shape[0]):
+            out[np.uint64(found)] = i
+            found += int(hash_word(words[i]) & (count - 1) == index)
+    else:
+        for i in range(words.shape[0]):
+            out[np.uint64(found)] = i
+            found += int(hash_word(words[i]) % count == index)
+    return found

@@ -7,18 +7,21 @@ from typing import Final, assert_never
 import numpy as np
 
 from kpg.runtime.data.table import Table
+from kpg.runtime.errors import InternalError
+from kpg.runtime.kernels import partial as kernels
 from kpg.runtime.operators.linear import Stateless
 from kpg.runtime.plan import Combine, Exchange, Route
 from kpg.runtime.records import dataclass
 from kpg.runtime.sharing.company import Company, Parcel, Sends
 from kpg.runtime.trace.updates import ONE, Updates, Words
-from kpg.runtime.types import ERROR, NULL
+from kpg.runtime.types import NULL
 
 MANY: Final = 256
 """Updates from which on it pays to add them up before they are sent."""
+PIECE: Final = 12
+"""Bits of a rowid that are told of by the same worker: columns of rows beside each other are read fast."""
 RUN: Final = 1 << 20
 """Updates that wait to be sent until they are added up, if they can be."""
-SAFE: Final = float(2**62)
 
 
 @dataclass(slots=True, eq=False, kw_only=True)
@@ -37,11 +40,12 @@ class Share(Stateless):
             return updates if company.index == 0 else updates.take(np.empty(0, np.int64))
         assert node.by is not None
         words = updates.data[node.by]
+        if node.route is Route.PIECES:
+            return updates.take(np.flatnonzero((words >> PIECE) % company.count == company.index))
         if self.table is not None and node.fetched is not None:
             chosen = np.array([node.fetched[1]], np.int64)
             words = self.table.groups.read(chosen, np.ascontiguousarray(words))[0]
-        owners = company.owners.of(words, interned=self.interned)
-        mine = np.flatnonzero(owners == company.index)
+        mine = company.owners.mine(words, company.index, interned=self.interned)
         return updates if mine.shape[0] == len(updates) else updates.take(mine)
 
     def absorb(self) -> None:
@@ -102,6 +106,8 @@ class Sending(Stateless, Sends):
                 assert self.node.by is not None
                 owners = self.company.owners.of(updates.data[self.node.by], interned=self.interned)
                 return [updates.take(np.flatnonzero(owners == worker)) for worker in range(count)]
+            case Route.PIECES:
+                raise InternalError("rows that are sent have owners")
             case _:
                 assert_never(self.node.route)
 
@@ -148,49 +154,32 @@ def added_up(updates: Updates, combine: Combine) -> Updates:
     n = len(updates)
     if n < MANY or not updates.constant_time:
         return updates.combined()
-    data, diffs, key = updates.data, updates.diffs(), combine.key
-    if (data[key:] == ERROR).any():
-        return updates
-    order, sorted_keys, starts = _by_group(data[:key], n)
-    if 4 * starts.shape[0] > n:
-        return updates.combined()
-    diffs = diffs[order]
-    left = np.add.reduceat(diffs, starts)
-    groups, width = starts.shape[0], data.shape[0]
+    key, width = combine.key, updates.width
+    summed = np.array([column in combine.summed for column in range(key, width)], np.int64)
+    groups, sums = np.empty((n // 4, 2 + width - key), np.int64), np.empty((n // 4, width - key), np.int64)
+    slots = np.full(1 << (n - 1).bit_length(), -1, np.int64)
+    data = np.ascontiguousarray(updates.data)
+    found = kernels.add_up(data, np.ascontiguousarray(updates.diff), key, summed, slots, groups, sums)
+    if found < 0:
+        return updates.combined() if found == kernels.MANY else updates
+    keys, left = data[:key, groups[:found, 0]], groups[:found, 1]
     rows, counts = list[Words](), list[Words]()
-    for column in range(key, width):
-        words = data[column][order]
-        known = words != NULL
-        filled = np.add.reduceat(np.where(known, diffs, 0), starts)
+    for place, column in enumerate(range(key, width)):
+        filled, total = groups[:found, 2 + place], sums[:found, place]
         left = left - filled
-        zero = _rows(sorted_keys[:, starts], width, column, np.zeros(groups, np.int64))
-        if column not in combine.summed:
-            rows.append(zero)
-            counts.append(filled)
-            continue
-        products = np.where(known, words, 0)
-        rough = np.add.reduceat(np.abs(products.astype(np.float64) * diffs), starts)
-        if rough.max(initial=0.0) >= SAFE:
-            return updates
-        sums = np.add.reduceat(products * diffs, starts)
-        some = sums != 0
-        rows += [_rows(sorted_keys[:, starts[some]], width, column, sums[some]), zero]
-        counts += [np.ones(int(some.sum()), np.int64), filled - some]
-    rows.append(_rows(sorted_keys[:, starts], width, width, np.empty(0, np.int64)))
+        if summed[place]:
+            some = total != 0
+            rows.append(_rows(keys[:, some], width, column, total[some]))
+            counts.append(np.ones(int(some.sum()), np.int64))
+            filled = filled - some
+        rows.append(_rows(keys, width, column, np.zeros(found, np.int64)))
+        counts.append(filled)
+    rows.append(_rows(keys, width, width, np.empty(0, np.int64)))
     counts.append(left)
     diff = np.concatenate(counts)
     kept = np.flatnonzero(diff)
     whole = np.ascontiguousarray(np.concatenate(rows, axis=1)[:, kept])
     return Updates(whole, updates.time, diff[kept] if kept.shape[0] else ONE)
-
-
-def _by_group(keys: Words, n: int) -> tuple[Words, Words, Words]:
-    """The order in which equal keys stand together, the keys so, and where each begins."""
-    order = np.lexsort(keys[::-1]) if keys.shape[0] else np.arange(n)
-    keys = keys[:, order]
-    changes = np.ones(n, np.bool_)
-    changes[1:] = (keys[:, 1:] != keys[:, :-1]).any(axis=0)
-    return order, keys, np.flatnonzero(changes)
 
 
 def _rows(keys: Words, width: int, column: int, words: Words) -> Words:

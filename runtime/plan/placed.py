@@ -15,6 +15,8 @@ class Route(enum.Enum):
     """The one that a column's word belongs to."""
     EVERYWHERE = "everywhere"
     """All of them."""
+    PIECES = "pieces"
+    """Of a table's rows, that all hold: by rowid, so many in a row for each."""
     FIRST = "first"
     """Worker 0."""
 

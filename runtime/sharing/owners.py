@@ -33,6 +33,13 @@ class Owners:
         out[special] = 0
         return out
 
+    def mine(self, words: Words, index: int, *, interned: bool) -> Words:
+        """The positions of the words that are worker ``index``'s."""
+        if interned and self._apart:
+            return np.flatnonzero(self.of(words, interned=True) == index)
+        out = np.empty(words.shape[0], np.int64)
+        return out[: kernels.mine(np.ascontiguousarray(words), self.count, index, out)]
+
     def _extend(self) -> None:
         known, count = self._texts.shape[0], len(self._dictionary)
         if count > known:

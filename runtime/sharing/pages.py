@@ -1,9 +1,9 @@
 """A file in memory that is made of large pages, if this machine lets us have one.
 
-Linux gives anonymous files pages of 4 KB, whatever is asked for, unless its administrator has said otherwise:
-each costs as much to have as hundreds of rows cost to be computed. A file system in memory says for
-itself which pages it has, and whoever may mount one can have a file of it: a process of its own mounts it where nobody
-else sees it, hands over a file without a name, and ends. What is mounted goes when the file is closed.
+Linux gives anonymous files pages of 4 KB, unless its administrator has said otherwise: to have new ones costs
+as much as what is computed of the rows in them. A file system in memory says for itself which pages it has,
+and whoever may mount one can have a file of it: a process of its own mounts it where nobody else sees it,
+hands over a file without a name, and ends. What is mounted goes when the file is closed.
 
 This file is run by itself, too: it imports nothing of the rest.
 """

@@ -46,6 +46,10 @@ def _unchecked(schema: Schema) -> Schema:
     return Schema(tuple(replace(column, nullable=True) for column in schema.columns))
 
 
+def _one(parts: list[Words]) -> Words:
+    return parts[0] if len(parts) == 1 else np.concatenate([np.empty(0, np.int64), *parts])
+
+
 ONCE: Final = "query "
 """What is installed for one answer is called so."""
 AT_ONCE: Final = 1 << 20
@@ -330,8 +334,9 @@ class Coordinator(Asking, Worker):
             table = self.tables[closed.table]
             gone = [change.rowids for change in closed.changes if change.diff < 0]
             came = [change.rowids for change in closed.changes if change.diff > 0]
-            rowids = np.sort(np.concatenate(came)) if came else np.empty(0, np.int64)
-            deleted = np.concatenate(gone) if gone else np.empty(0, np.int64)
+            rowids, deleted = _one(came), _one(gone)
+            if len(came) > 1:
+                rowids.sort()
             words = table.read(rowids) if self.crew.memory is None else None
             after = table.count, table.rows
             found.append(Changed(closed.epoch, closed.table, deleted, shortened(rowids), words, after))

@@ -57,9 +57,8 @@ class Holding(Worker):
     def fill(self, name: str, rowids: Words, words: Words) -> None:
         """Rows that a table has had for long, in words of the coordinator."""
         table = self.tables[name]
-        replay(
-            table, np.empty(0, np.int64), rowids, self._in_own(words, self.sharing.texts(table.schema.types))
-        )
+        words = self._in_own(words, self.sharing.texts(table.schema.types))
+        replay(table, np.empty(0, np.int64), rowids, words)
         table.drain()
         self._settle((name,))
 

@@ -17,6 +17,12 @@ from kpg.runtime.workers.messages import TOLD, Command, Reply
 from kpg.runtime.workers.wire import GoneError, exchange, packed
 
 PR_SET_PDEATHSIG: Final = 1
+M_TRIM_THRESHOLD: Final = -1
+M_MMAP_THRESHOLD: Final = -3
+LARGE: Final = 32 << 20
+"""Arrays below that are made where others were before: new pages cost more than what is put into them."""
+KEPT: Final = 256 << 20
+"""Bytes that are kept for that."""
 
 
 class Lines:
@@ -101,7 +107,11 @@ def main() -> None:
     """Serve until the coordinator hangs up or dies."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     index, count, effort, parent, file, lock, *numbers = map(int, sys.argv[1:])
-    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    libc = ctypes.CDLL(None)
+    libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    if hasattr(libc, "mallopt"):
+        libc.mallopt(M_MMAP_THRESHOLD, LARGE)
+        libc.mallopt(M_TRIM_THRESHOLD, KEPT)
     if os.getppid() != parent:
         return
     ends = [socket.socket(fileno=number) for number in numbers]

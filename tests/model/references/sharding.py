@@ -79,3 +79,15 @@ def text_cases(random: Random) -> Iterator[Arguments]:
 def text_owners(arena, offsets, first, count, out) -> object:
     texts = (arena[offsets[first + i] : offsets[first + i + 1]].tobytes() for i in range(len(out)))
     return [owner(text, count) for text in texts]
+
+
+def mine_cases(random: Random) -> Iterator[Arguments]:
+    for count in (1, 2, 3, 8):
+        n = size(random, 1)
+        yield words(random, 1, n)[0], count, int(random.integers(0, count)), np.zeros(n + 1, np.int64)
+
+
+@reference("shards.mine", mine_cases, lambda result, words, count, index, out: out[:result].tolist())
+def mine(words, count, index, out) -> object:
+    owned = (owner(int(word).to_bytes(8, "little", signed=True), count) for word in words)
+    return [place for place, one in enumerate(owned) if one == index]
