@@ -175,6 +175,14 @@ class Calls(PostgresParser):
             self.raise_error(f"{sign} takes two operands", self._prev)
         return renamed(UNNAMED, plain(PREFIX[sign], self._parse_term()))
 
+    def _parse_lateral(self) -> exp.Lateral | None:
+        """``LATERAL ROWS FROM (...)`` is what it is without the word: calls name the items before anyway."""
+        lateral = self._curr is not None and self._curr.token_type is TokenType.LATERAL
+        if lateral and self._next is not None and self._next.text.upper() == "ROWS":
+            self._advance()
+            return self._parse_table()  # type: ignore[return-value]
+        return super()._parse_lateral()
+
     def _parse_bitwise(self) -> exp.Expr | None:
         """And operators that sqlglot does not know."""
         this = super()._parse_bitwise()

@@ -10,6 +10,7 @@ from kpg.compiler.catalog import Catalog, TableEntry, did_you_mean
 from kpg.compiler.constraints import Rule
 from kpg.compiler.sql import statements as ast
 from kpg.compiler.sql.ddl.reader import parsed_expression
+from kpg.compiler.sql.inserted_parts import typed
 from kpg.compiler.sql.syntax import span_of
 from kpg.compiler.sql.volatile import has_calls
 from kpg.runtime.errors import NotSupportedError, ProgrammingError, Span
@@ -41,6 +42,8 @@ def insert_places(statement: ast.Insert, schema: Schema) -> list[int]:
 def given_insert(statement: ast.Insert, catalog: Catalog) -> ast.Insert:
     """The statement with expressions for each DEFAULT, and without values for what takes none."""
     entry = catalog.table(statement.table, statement.span)
+    typed(statement.query.query, entry.schema)
+    statement = _with_rows(statement, entry, catalog)
     node = statement.query.query
     places = insert_places(statement, entry.schema)
     if _is_plain(node):
@@ -73,6 +76,27 @@ def _without_numbered(statement: ast.Insert, entry: TableEntry) -> ast.Insert:
     query = exp.select(*(exp.column(f"column{place}") for place in kept)).from_(rows, copy=False)
     columns = tuple(entry.schema.names[place] for place in kept)
     return replace(statement, columns=columns, query=replace(statement.query, query=query))
+
+
+def _with_rows(statement: ast.Insert, entry: TableEntry, catalog: Catalog) -> ast.Insert:
+    """One row of VALUES with calls of functions that make rows as the SELECT that it is."""
+    node = statement.query.query
+    if not _is_plain(node) or len(node.expressions) != 1 or not isinstance(node.expressions[0], exp.Tuple):
+        return statement
+    cells = node.expressions[0].expressions
+    if not any(isinstance(one, exp.Anonymous | exp.Unnest) for cell in cells for one in cell.walk()):
+        return statement
+    from kpg.compiler.sql.bind.row_functions import has_rows
+
+    if not any(has_rows(cell, catalog) for cell in cells):
+        return statement
+    names = statement.columns or entry.schema.names
+    if len(cells) > len(names):
+        return statement
+    kept = [(name, cell) for name, cell in zip(names, cells, strict=False) if not is_default(cell)]
+    query = exp.Select(expressions=[cell.copy() for _, cell in kept])
+    made = replace(statement.query, query=query)
+    return replace(statement, columns=tuple(name for name, _ in kept), query=made)
 
 
 def _is_plain(node: exp.Expr) -> bool:

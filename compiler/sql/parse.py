@@ -10,6 +10,7 @@ from typing import Final
 from sqlglot import exp
 from sqlglot.tokenizer_core import Token, TokenType
 
+from kpg.compiler.sql import inserted_parts
 from kpg.compiler.sql import statements as ast
 from kpg.compiler.sql.ddl import dispatch
 from kpg.compiler.sql.ddl.reader import Reader, tree_of
@@ -164,8 +165,12 @@ def _statement(tokens: list[Token], text: str) -> ast.Statement:
             return copy(Reader(tokens, text))
         case ["insert", *_]:
             given, tokens = overriding(tokens)
+            tokens, listed = inserted_parts.split(tokens, text)
             inserted = _convert(_tree(tokens, text), text, span)
-            return replace(inserted, overriding=given) if isinstance(inserted, ast.Insert) else inserted
+            if not isinstance(inserted, ast.Insert):
+                return inserted
+            inserted = replace(inserted, overriding=given)
+            return inserted_parts.combined(inserted, listed) if listed else inserted
         case ["update" | "delete", *_] if "current" in words:
             from kpg.compiler.sql.positioned import without_cursor
 

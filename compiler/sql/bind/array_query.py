@@ -20,8 +20,10 @@ def as_aggregate(binding: Binding, query: exp.Query | exp.Values, node: exp.Expr
             keys.append(_ordered(key, column))
     else:
         names = [VALUE]
-        if order is not None:
-            binding.refuse("ORDER BY of a combined query within ARRAY(...)", node)
+        for key in order.expressions if order is not None else ():
+            if not isinstance(key.this, exp.Column | exp.Literal):
+                binding.refuse("ORDER BY an expression over a combined query within ARRAY(...)", node)
+            keys.append(_ordered(key, VALUE))  # it has no other column
     alias = exp.TableAlias(this=exp.to_identifier("array_query"), columns=list(map(exp.to_identifier, names)))
     source = exp.Subquery(this=query, alias=alias)
     operand: exp.Expr = exp.column(VALUE)

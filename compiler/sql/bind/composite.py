@@ -11,6 +11,7 @@ from kpg.compiler.sql.bind.functions import COMPARISONS
 from kpg.compiler.sql.bind.literals import loose_type, settled_type
 from kpg.compiler.sql.bind.scope import Binding, Scope
 from kpg.compiler.sql.bind.whole_rows import bind_field, made_row
+from kpg.compiler.sql.inserted_parts import TYPE, Blank
 from kpg.compiler.sql.syntax import only
 from kpg.runtime.functions import common_type, shown_type
 from kpg.runtime.scalar import Call, Literal, Scalar
@@ -43,6 +44,10 @@ def bind_composite(binding: Binding, scope: Scope, node: exp.Expr) -> Scalar | N
             from kpg.compiler.sql.bind.assigned_parts import bind_assigned
 
             return bind_assigned(binding, scope, node)
+        case Blank():
+            if node.meta.get(TYPE) is None:
+                binding.wrong(f'column "{node.name}" does not exist', node)
+            return Literal(None, node.meta[TYPE])
         case exp.Dot():
             return bind_field(binding, scope, node)
         case exp.AtTimeZone():

@@ -1,24 +1,21 @@
 """FROM: tables, views, WITH queries, derived tables and joins; what they name enters the scope."""
 
 from dataclasses import replace
-from typing import Final
 
 from sqlglot import exp
 
 from kpg.compiler.algebra.rel import types as rel_types
 from kpg.compiler.catalog import Entry, ViewEntry, did_you_mean, get_of
-from kpg.compiler.sql.bind.calls import call, unified, user_type
+from kpg.compiler.sql.bind.called_items import bind_called, bind_calls, named_number
+from kpg.compiler.sql.bind.calls import call, unified
 from kpg.compiler.sql.bind.literals import conjuncts
 from kpg.compiler.sql.bind.output import settled_query
 from kpg.compiler.sql.bind.predicate import bind_condition
-from kpg.compiler.sql.bind.row_functions import bind_from_calls, in_order, only_call
 from kpg.compiler.sql.bind.scope import Binding, Common, Field, Scope
 from kpg.compiler.sql.syntax import construct_name, only, relation_name
-from kpg.compiler.sql.tree import Filter, Join, Map, Node, Query, Rows, Scan, Shared
+from kpg.compiler.sql.tree import Join, Map, Node, Query, Rows, Scan, Shared
 from kpg.runtime.scalar import Column, Literal, Scalar
-from kpg.runtime.types import BOOLEAN, INTEGER, Type
-
-OPTIONS: Final = "pg_options_to_table"
+from kpg.runtime.types import INTEGER, Type
 
 
 def bind_from(binding: Binding, scope: Scope, select: exp.Select) -> Node:
@@ -186,14 +183,11 @@ def _item(binding: Binding, scope: Scope, node: exp.Expr) -> Node:
             return _derived(binding, scope, binding.query(inner, node), node)
         case exp.Unnest():
             only(node, binding.source, "expressions", "alias", "offset")
-            offset = node.args.get("offset")
-            if isinstance(offset, exp.Identifier):  # sqlglot takes the number's name from the others
-                node.args["alias"].append("columns", offset)
-                node.set("offset", True)
-            return _function(binding, scope, node, [node], numbered=bool(offset))
+            return bind_calls(binding, scope, node, [node], numbered=named_number(node, node))
         case exp.Lateral() if not isinstance(node.this, exp.Subquery):
             only(node, binding.source, "this", "alias", "ordinality")
-            return _function(binding, scope, node, [node.this], numbered=bool(node.args.get("ordinality")))
+            numbered = bool(node.args.get("ordinality")) or named_number(node.this, node)
+            return bind_calls(binding, scope, node, [node.this], numbered=numbered)
         case exp.Lateral(this=exp.Subquery() as query):
             only(node, binding.source, "this", "alias")
             return _derived(binding, scope, binding.query(scope.without_aggregates("LATERAL"), query), node)
@@ -218,13 +212,6 @@ def alias_of(binding: Binding, node: exp.Expr, default: str) -> tuple[str, list[
         return default, []
     only(alias, binding.source, "this", "columns")
     return alias.name or default, [column.name for column in alias.args.get("columns") or []]
-
-
-def _definitions(node: exp.Expr) -> list[exp.Expr]:
-    """The columns that AS declares with their types."""
-    alias = node.args.get("alias")
-    columns = (alias.args.get("columns") or []) if alias is not None else []
-    return [column for column in columns if isinstance(column, exp.ColumnDef)]
 
 
 def _derived(binding: Binding, scope: Scope, query: Query, node: exp.Expr) -> Node:
@@ -253,40 +240,14 @@ def enter(
     scope.fields += [Field(relation, name, column) for name, column in zip(shown, columns, strict=True)]
 
 
-def _function(
-    binding: Binding, scope: Scope, node: exp.Expr, calls: list[exp.Expr], *, numbered: bool
-) -> Node:
-    """Calls in FROM, whose arguments may name the items before."""
-    alias, renamed = alias_of(binding, node, "")
-    if len(calls) == 1 and binding.catalog.routines:
-        from kpg.compiler.sql.bind.inlined import bind_routine_rows
-
-        declared = {one.name: user_type(binding, one.args["kind"]) for one in _definitions(node)}
-        inlined = bind_routine_rows(binding, scope, calls[0], alias, numbered=numbered, declared=declared)
-        if inlined is not None:
-            enter(binding, scope, inlined.name, inlined.names, inlined.columns, renamed, node)
-            return inlined.node
-    result, name, names, columns = bind_from_calls(
-        binding,
-        scope,
-        calls,
-        numbered=numbered,
-        source=one_row(binding),
-        alias=alias,
-        declared=_definitions(node),
-    )
-    if len(columns) == 1 and name:
-        scope.whole[name.lower()] = columns[0]
-    enter(binding, scope, name, names, columns, renamed, node)
-    return result
-
-
 def _table(binding: Binding, scope: Scope, node: exp.Table) -> Node:
     if not isinstance(node.this, exp.Identifier):
-        return _called(binding, scope, node)
+        return bind_called(binding, scope, node)
     only(node, binding.source, "this", "alias", "joins", "db", "only", "sample")
     if node.args.get("sample") is not None:
-        return _sampled(binding, scope, node)
+        from kpg.compiler.sql.bind.sampled import bind_sampled
+
+        return bind_sampled(binding, scope, node, _table)
     common = scope.find_common(node.name) if node.args.get("db") is None else None
     if common is not None:
         return _common(binding, scope, common, node)
@@ -324,20 +285,6 @@ def _table(binding: Binding, scope: Scope, node: exp.Table) -> Node:
     return with_oid(binding, scope, name, entry, result)
 
 
-def _called(binding: Binding, scope: Scope, node: exp.Table) -> Node:
-    """A function in the place of a table."""
-    only(node, binding.source, "this", "alias", "joins", "ordinality", "rows_from", "db")
-    only_call(binding, node)
-    calls = in_order(node)
-    if isinstance(calls[0], exp.Anonymous) and str(calls[0].this).lower() == OPTIONS:
-        from kpg.compiler.sql.bind.unlisted import no_options
-
-        return no_options(binding, scope, node)
-    if node.args.get("db") is not None and node.db.lower() != "pg_catalog":
-        calls = [exp.Dot(this=node.args["db"].copy(), expression=calls[0].copy())]
-    return _function(binding, scope, node, calls, numbered=bool(node.args.get("ordinality")))
-
-
 def _rows_of(binding: Binding, entry: Entry) -> tuple[Node, tuple[Column, ...]]:
     """The rows of a table or view, and its columns but hidden ones; views that are not kept are shared."""
     width = len(entry.schema.columns)
@@ -352,20 +299,6 @@ def _rows_of(binding: Binding, entry: Entry) -> tuple[Node, tuple[Column, ...]]:
         ids = tuple(binding.fresh() for _ in types)
         result = Scan(get, ids)
     return result, tuple(Column(id_, type_) for id_, type_ in zip(ids, types, strict=True))[:width]
-
-
-def _sampled(binding: Binding, scope: Scope, node: exp.Table) -> Node:
-    """``t TABLESAMPLE method (percent)``: of all rows or of none, since others would be others each time."""
-    sample = node.args["sample"]
-    percent = sample.args.get("percent")
-    percent = percent if percent is not None else sample.args.get("size")
-    share = float(percent.name) if isinstance(percent, exp.Literal) and percent.is_number else -1.0
-    if share not in (0.0, 100.0):
-        binding.refuse("TABLESAMPLE of a share", sample, "it would give other rows each time: write a WHERE")
-    whole = node.copy()
-    whole.set("sample", None)
-    rows = _table(binding, scope, whole)
-    return rows if share else Filter(rows, (Literal(0, BOOLEAN),))
 
 
 def _share_view(binding: Binding, entry: ViewEntry) -> Query:

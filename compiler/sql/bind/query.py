@@ -9,7 +9,7 @@ from kpg.compiler.sql.bind.calls import comparable
 from kpg.compiler.sql.bind.input_order import numbered
 from kpg.compiler.sql.bind.limit import limited
 from kpg.compiler.sql.bind.output import brought_query, settled_query
-from kpg.compiler.sql.bind.recursive import bind_mutual, bind_recursive, renamed_columns
+from kpg.compiler.sql.bind.recursive import bind_mutual, bind_recursive, in_order, renamed_columns
 from kpg.compiler.sql.bind.scalar import MAX_DEPTH, bind_expression
 from kpg.compiler.sql.bind.scope import Binding, Common, Scope
 from kpg.compiler.sql.bind.select import bind_select, output_column, sort_key
@@ -96,7 +96,12 @@ def _bind_body(binding: Binding, around: Scope, node: exp.Expr) -> Query:
 
 def with_scope(binding: Binding, clause: exp.Expr | None) -> Scope:
     """The names of WITH queries."""
-    return Scope() if clause is None else _with(binding, None, exp.Select(with_=clause.copy()))
+    return Scope() if clause is None else with_queries(binding, None, clause)
+
+
+def with_queries(binding: Binding, parent: Scope | None, clause: exp.Expr) -> Scope:
+    """The names of WITH queries within those around them."""
+    return _with(binding, parent, exp.Select(with_=clause.copy()))
 
 
 def _with(binding: Binding, parent: Scope | None, node: exp.Expr) -> Scope:
@@ -118,6 +123,9 @@ def _with(binding: Binding, parent: Scope | None, node: exp.Expr) -> Scope:
     if clause.args.get("mutual") is not None:
         bind_mutual(binding, scope, clause)
         return scope
+    if clause.args.get("recursive"):
+        clause = clause.copy()
+        clause.set("expressions", in_order(clause))
     for common in clause.expressions:
         inner = replace(scope, common=dict(scope.common))
         recursive = bind_recursive(binding, inner, clause, common) if clause.args.get("recursive") else None

@@ -109,7 +109,8 @@ def _recursion(binding: Binding, scope: Scope, common: exp.Expr, outer: frozense
     """The key and the query of a WITH RECURSIVE query that refers to ``outer`` columns."""
     name = common.alias
     first, steps, every = _terms(binding, common)
-    start = settled_query(binding.query(scope, first))
+    inner = _around(binding, scope, common)
+    start = settled_query(binding.query(inner, first))
     columns = _columns(binding, common, start)
     key = f"with {name} {binding.fresh()}"
     binding.declared[key] = columns
@@ -117,7 +118,7 @@ def _recursion(binding: Binding, scope: Scope, common: exp.Expr, outer: frozense
     types = tuple(column.type for column in columns)
     query = replace(start, order=())
     for step in steps:
-        added = binding.query(scope, step)
+        added = binding.query(inner, step)
         _check_width(binding, added, columns, step)
         added = _brought(binding, name, added, columns, step, "in the first query")
         _check_step(binding, added, key, name, step, every)
@@ -126,6 +127,35 @@ def _recursion(binding: Binding, scope: Scope, common: exp.Expr, outer: frozense
         outputs = tuple(Column(id_, type_) for id_, type_ in zip(ids, types, strict=True))
         query = Query(both, outputs, tuple(column.name for column in columns))
     return key, query
+
+
+def _around(binding: Binding, scope: Scope, common: exp.Expr) -> Scope:
+    """The scope of its parts, with the queries of a WITH that stands before them."""
+    clause = _unwrapped(common.this).args.get("with_")
+    if clause is None:
+        return scope
+    from kpg.compiler.sql.bind.query import with_queries
+
+    for part in clause.expressions:
+        place = next(references(part, common.alias), None)
+        if place is not None:
+            binding.refuse(f'a WITH over the rows of the recursive query "{common.alias}" itself', place)
+    return with_queries(binding, scope, clause)
+
+
+def in_order(clause: exp.Expr) -> list[exp.Expr]:
+    """The queries of WITH RECURSIVE, each after those that it refers to, as far as that can be."""
+    rest, found = list(clause.expressions), list[exp.Expr]()
+    while rest:
+        others = {one.alias.lower() for one in rest}
+        ready = [one for one in rest if not _named(one, others - {one.alias.lower()})]
+        found += ready or rest
+        rest = [one for one in rest if one not in ready] if ready else []
+    return found
+
+
+def _named(common: exp.Expr, names: set[str]) -> bool:
+    return any(next(references(common.this, name), None) is not None for name in names)
 
 
 def _check_order(binding: Binding, clause: exp.Expr, common: exp.Expr) -> None:
@@ -160,7 +190,7 @@ def _terms(binding: Binding, common: exp.Expr) -> tuple[exp.Expr, list[exp.Expr]
             binding.wrong(f'the recursive query "{name}" does not begin with rows of its own', where, hint)
         if bool(node.args.get("distinct")) != bool(union.args.get("distinct")):
             binding.refuse("UNION beside UNION ALL in a recursive query", node, MUTUAL_HINT)
-        only(node, binding.source, "this", "expression", "distinct")
+        only(node, binding.source, "this", "expression", "distinct", *(["with_"] if node is union else []))
         _check_order_of_rows(binding, name, _unwrapped(node.expression))
         steps.append(node.expression)
         node = _unwrapped(node.this)

@@ -6,6 +6,7 @@ from dataclasses import replace
 from sqlglot import exp
 
 from kpg.compiler.algebra.rel import RowCall
+from kpg.compiler.catalog import Catalog
 from kpg.compiler.sql.bind.calls import brought, settled, user_type
 from kpg.compiler.sql.bind.columns import as_columns
 from kpg.compiler.sql.bind.functions import OwnFunctions, listed, own_call
@@ -46,6 +47,19 @@ def called_rows(node: exp.Expr, own: OwnFunctions) -> tuple[str, list[exp.Expr]]
             return str(node.this).lower(), node.expressions
         case _:
             return None
+
+
+def has_rows(node: exp.Expr, catalog: Catalog) -> bool:
+    """Whether an expression calls a function that makes rows, not within a query of its own."""
+    if isinstance(node, exp.Query):
+        return False
+    if called_rows(node, catalog.functions) is not None:
+        return True
+    if isinstance(node, exp.Anonymous) and any(
+        one.rows for one in catalog.find_routines(str(node.this).lower(), "")
+    ):
+        return True
+    return any(has_rows(part, catalog) for part in node.iter_expressions())
 
 
 def bind_row_call(binding: Binding, scope: Scope, node: exp.Expr) -> tuple[RowCall, tuple[str, ...]] | None:
@@ -199,10 +213,19 @@ def taken(binding: Binding, place: Expansions, values: Sequence[Scalar]) -> tupl
 
 def in_order(node: exp.Expr) -> list[exp.Expr]:
     """The calls of a FROM item: those of ROWS FROM, or the only one."""
-    return [part.this for part in listed(node.args.get("rows_from"))] or [node.this]
+    parts = listed(node.args.get("rows_from"))
+    return [part if isinstance(part, exp.Unnest) else part.this for part in parts] or [node.this]
+
+
+def declared_of(node: exp.Expr) -> list[exp.Expr]:
+    """The columns that AS declares with their types."""
+    alias = node.args.get("alias")
+    columns = (alias.args.get("columns") or []) if alias is not None else []
+    return [column for column in columns if isinstance(column, exp.ColumnDef)]
 
 
 def only_call(binding: Binding, node: exp.Expr) -> None:
     """Refuse parts of a call in FROM that mean nothing there."""
     for part in listed(node.args.get("rows_from")):
-        only(part, binding.source, "this")
+        if not isinstance(part, exp.Unnest):
+            only(part, binding.source, "this", *(["alias"] if declared_of(part) else []))

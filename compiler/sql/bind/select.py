@@ -93,6 +93,10 @@ def bind_select(binding: Binding, around: Scope, node: exp.Select) -> tuple[Quer
         _distinct_on(binding, inner, items, node),
         _order_scalars(binding, inner, items, node),
     )
+    if node.args.get("locks"):
+        from kpg.compiler.sql.bind.locking import check_locks
+
+        check_locks(binding, scope, node, (collector, windows, inner.expansions or Expansions()))
     expansions, kept_order = inner.expansions or Expansions(), order_within(source, scope.orders)
     source = collector.numbered[0] if collector.numbered is not None else source
     if node.args.get("group") is not None or collector.all_ids or clauses.having is not None:

@@ -2,7 +2,8 @@
 
 from sqlglot import exp
 
-from kpg.compiler.sql.bind.from_clause import OPTIONS, alias_of, enter
+from kpg.compiler.sql.bind.called_items import OPTIONS
+from kpg.compiler.sql.bind.from_clause import alias_of, enter
 from kpg.compiler.sql.bind.scope import Binding, Field, Scope
 from kpg.compiler.sql.bind.system import sequence_row, system_rows
 from kpg.compiler.sql.syntax import relation_name
