@@ -4,11 +4,22 @@ from typing import ClassVar
 
 from sqlglot import exp
 
+from kpg.runtime.types import Schema
+
+TYPE = "type"
+"""What is known of a :class:`Blank`."""
+
 
 class Assigned(exp.Expression):
     """The value ``this`` with ``expression`` as its ``part``: a field's name, or a subscript of nothing."""
 
     arg_types: ClassVar[dict[str, bool]] = {"this": True, "part": True, "expression": True}
+
+
+class Blank(exp.Expression):
+    """The NULL of the column that is named, whose type is known later (:data:`TYPE`)."""
+
+    arg_types: ClassVar[dict[str, bool]] = {"this": True}
 
 
 def parted(target: exp.Expr, value: exp.Expr) -> tuple[exp.Column, exp.Expr] | None:
@@ -59,3 +70,10 @@ def _over(made: Assigned, whole: exp.Expr) -> None:
     if isinstance(inner, Assigned):
         _over(inner, _taken(whole, made.args["part"]))
     made.set("this", whole.copy())
+
+
+def typed(node: exp.Expr, schema: Schema) -> None:
+    """Gives each blank the type of its column."""
+    types = {name.lower(): type_ for name, type_ in zip(schema.names, schema.types, strict=True)}
+    for blank in node.find_all(Blank):
+        blank.meta[TYPE] = types.get(blank.name.lower())

@@ -9,8 +9,8 @@ from sqlglot import exp
 from kpg.compiler.catalog import Catalog, TableEntry, did_you_mean
 from kpg.compiler.constraints import Rule
 from kpg.compiler.sql import statements as ast
+from kpg.compiler.sql.assigning import typed
 from kpg.compiler.sql.ddl.reader import parsed_expression
-from kpg.compiler.sql.inserted_parts import typed
 from kpg.compiler.sql.syntax import span_of
 from kpg.compiler.sql.volatile import has_calls
 from kpg.runtime.errors import NotSupportedError, ProgrammingError, Span

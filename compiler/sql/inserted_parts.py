@@ -6,25 +6,15 @@ value, made of NULL with those parts set. Of which type that NULL is, the catalo
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import ClassVar
 
 from sqlglot import exp
 from sqlglot.tokenizer_core import Token, TokenType
 
 from kpg.compiler.sql import statements as ast
-from kpg.compiler.sql.assigning import again, parted
-from kpg.runtime.types import Schema
+from kpg.compiler.sql.assigning import Blank, again, parted
 
-TYPE = "type"
-"""What is known of a :class:`Blank`."""
 VALUE = "value_"
 INTO = 2
-
-
-class Blank(exp.Expression):
-    """The NULL of the column that is named."""
-
-    arg_types: ClassVar[dict[str, bool]] = {"this": True}
 
 
 def split(tokens: list[Token], text: str) -> tuple[list[Token], list[exp.Expr]]:
@@ -94,10 +84,3 @@ def _combined(listed: Sequence[exp.Expr], cells: Sequence[exp.Expr]) -> dict[str
                     one.replace(Blank(this=exp.to_identifier(column.name)))
         found[column.name] = value
     return found
-
-
-def typed(node: exp.Expr, schema: Schema) -> None:
-    """Gives each blank the type of its column."""
-    types = {name.lower(): type_ for name, type_ in zip(schema.names, schema.types, strict=True)}
-    for blank in node.find_all(Blank):
-        blank.meta[TYPE] = types.get(blank.name.lower())

@@ -10,7 +10,6 @@ from typing import Final
 from sqlglot import exp
 from sqlglot.tokenizer_core import Token, TokenType
 
-from kpg.compiler.sql import inserted_parts
 from kpg.compiler.sql import statements as ast
 from kpg.compiler.sql.ddl import dispatch
 from kpg.compiler.sql.ddl.reader import Reader, tree_of
@@ -20,6 +19,9 @@ from kpg.compiler.sql.tokens import tokenize
 from kpg.runtime.errors import NotSupportedError, ProgrammingError, Span
 
 STAGES: Final = ("ast", "logical", "magic", "steps", "optimized", "physical", "arrangements")
+PARTS: Final = (TokenType.DOT, TokenType.L_BRACKET)
+LIST: Final = 400
+"""How many tokens of an INSERT are looked at for parts of columns in its list."""
 EXPLAIN_OPTIONS: Final = frozenset(
     (
         "analyze",
@@ -164,13 +166,7 @@ def _statement(tokens: list[Token], text: str) -> ast.Statement:
 
             return copy(Reader(tokens, text))
         case ["insert", *_]:
-            given, tokens = overriding(tokens)
-            tokens, listed = inserted_parts.split(tokens, text)
-            inserted = _convert(_tree(tokens, text), text, span)
-            if not isinstance(inserted, ast.Insert):
-                return inserted
-            inserted = replace(inserted, overriding=given)
-            return inserted_parts.combined(inserted, listed) if listed else inserted
+            return _inserted(tokens, text, span)
         case ["update" | "delete", *_] if "current" in words:
             from kpg.compiler.sql.positioned import without_cursor
 
@@ -181,6 +177,20 @@ def _statement(tokens: list[Token], text: str) -> ast.Statement:
             return changed
         case _:
             return _convert(_tree(tokens, text), text, span)
+
+
+def _inserted(tokens: list[Token], text: str, span: Span) -> ast.Statement:
+    given, tokens = overriding(tokens)
+    listed: list[exp.Expr] = []
+    if any(token.token_type in PARTS for token in tokens[:LIST]):
+        from kpg.compiler.sql import inserted_parts
+
+        tokens, listed = inserted_parts.split(tokens, text)
+    inserted = _convert(_tree(tokens, text), text, span)
+    if not isinstance(inserted, ast.Insert):
+        return inserted
+    inserted = replace(inserted, overriding=given)
+    return inserted_parts.combined(inserted, listed) if listed else inserted
 
 
 def _then(tokens: list[Token], text: str) -> ast.Statement | None:

@@ -4,14 +4,13 @@ from typing import Final
 
 from sqlglot import exp
 
-from kpg.compiler.sql.assigning import Assigned
+from kpg.compiler.sql.assigning import TYPE, Assigned, Blank
 from kpg.compiler.sql.bind.array_query import as_aggregate
 from kpg.compiler.sql.bind.calls import brought, call, coerce, unified
 from kpg.compiler.sql.bind.functions import COMPARISONS
 from kpg.compiler.sql.bind.literals import loose_type, settled_type
 from kpg.compiler.sql.bind.scope import Binding, Scope
 from kpg.compiler.sql.bind.whole_rows import bind_field, made_row
-from kpg.compiler.sql.inserted_parts import TYPE, Blank
 from kpg.compiler.sql.syntax import only
 from kpg.runtime.functions import common_type, shown_type
 from kpg.runtime.scalar import Call, Literal, Scalar

@@ -6,7 +6,6 @@ from sqlglot import exp
 
 from kpg.compiler.algebra.rel import types as rel_types
 from kpg.compiler.catalog import Entry, ViewEntry, did_you_mean, get_of
-from kpg.compiler.sql.bind.called_items import bind_called, bind_calls, named_number
 from kpg.compiler.sql.bind.calls import call, unified
 from kpg.compiler.sql.bind.literals import conjuncts
 from kpg.compiler.sql.bind.output import settled_query
@@ -171,6 +170,10 @@ def _side_field(binding: Binding, fields: list[Field], name: str, join: exp.Join
 
 def _item(binding: Binding, scope: Scope, node: exp.Expr) -> Node:
     match node:
+        case exp.Table() if not isinstance(node.this, exp.Identifier):
+            from kpg.compiler.sql.bind.called_items import bind_called
+
+            return bind_called(binding, scope, node)
         case exp.Table():
             return _table(binding, scope, node)
         case exp.Subquery() if isinstance(node.this, exp.Table):
@@ -183,16 +186,22 @@ def _item(binding: Binding, scope: Scope, node: exp.Expr) -> Node:
             return _derived(binding, scope, binding.query(inner, node), node)
         case exp.Unnest():
             only(node, binding.source, "expressions", "alias", "offset")
-            return bind_calls(binding, scope, node, [node], numbered=named_number(node, node))
+            return _calls(binding, scope, node, node)
         case exp.Lateral() if not isinstance(node.this, exp.Subquery):
             only(node, binding.source, "this", "alias", "ordinality")
-            numbered = bool(node.args.get("ordinality")) or named_number(node.this, node)
-            return bind_calls(binding, scope, node, [node.this], numbered=numbered)
+            return _calls(binding, scope, node, node.this)
         case exp.Lateral(this=exp.Subquery() as query):
             only(node, binding.source, "this", "alias")
             return _derived(binding, scope, binding.query(scope.without_aggregates("LATERAL"), query), node)
         case _:
             binding.refuse(f"{construct_name(node)} in FROM", node)
+
+
+def _calls(binding: Binding, scope: Scope, node: exp.Expr, one: exp.Expr) -> Node:
+    from kpg.compiler.sql.bind.called_items import bind_calls, named_number
+
+    numbered = bool(node.args.get("ordinality")) or named_number(one, node)
+    return bind_calls(binding, scope, node, [one], numbered=numbered)
 
 
 def _named_join(binding: Binding, scope: Scope, node: exp.Subquery) -> Node:
@@ -241,8 +250,6 @@ def enter(
 
 
 def _table(binding: Binding, scope: Scope, node: exp.Table) -> Node:
-    if not isinstance(node.this, exp.Identifier):
-        return bind_called(binding, scope, node)
     only(node, binding.source, "this", "alias", "joins", "db", "only", "sample")
     if node.args.get("sample") is not None:
         from kpg.compiler.sql.bind.sampled import bind_sampled
