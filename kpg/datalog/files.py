@@ -15,7 +15,8 @@ from kpg.compiler.datalog.checks.transfers import is_on, kind_of
 from kpg.compiler.rules import core
 from kpg.datalog import columnar, facts
 from kpg.datalog.lines import STDIN, content, fields
-from kpg.datalog.terms import RANGES, STRUCTURED
+from kpg.datalog.spelling import SINGLE
+from kpg.datalog.terms import NARROW, RANGES, STRUCTURED
 from kpg.engine import Engine
 from kpg.runtime.convert.arrow import encode
 from kpg.runtime.convert.encoding import arrow_type
@@ -148,7 +149,9 @@ def _typed(
         if column.type.domain not in WHOLE:
             raise _bad(where, trimmed, column, first, _first_misfit(trimmed, wanted)) from None
         values = _whole(where, trimmed, column, first)
-    limits = RANGES.get((column.type.domain, program.number_size))
+    if column.type.name == SINGLE:
+        return pc.cast(pc.cast(values, pa.float32(), safe=False), wanted)
+    limits = NARROW.get(column.type.name) or RANGES.get((column.type.domain, program.number_size))
     if limits is not None and len(values):
         outside = pc.or_(pc.less(values, limits[0]), pc.greater(values, limits[1]))
         if pc.any(outside).as_py():

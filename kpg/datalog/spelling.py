@@ -4,11 +4,9 @@ import re
 from collections.abc import Callable
 from typing import Any, Final
 
-import numpy as np
-
 from kpg.compiler.rules import core
 from kpg.datalog.terms import STRUCTURED
-from kpg.runtime.functions.datalog import unquote
+from kpg.runtime.functions.datalog import plain_float, plain_single, unquote
 
 PART: Final = re.compile(r'"(?:[^"\\]|\\.)*"|-?[0-9]+\.[0-9][0-9e+-]*|-?[0-9]+e[0-9+-]+', re.DOTALL)
 """What of a record or ADT value is written otherwise in a file: symbols and floats."""
@@ -18,7 +16,9 @@ LAST_FIXED: Final = 16
 """The largest power of ten whose number is written out."""
 
 SINGLE: Final = "f32"
-"""FlowLog's floats of 32 bits, which are computed with 64."""
+"""FlowLog's floats of 32 bits."""
+FLOATS: Final = (SINGLE, "f64")
+"""FlowLog's types of floats, which it writes as Rust does: without exponents."""
 
 Spelling = Callable[[Any], str]
 
@@ -29,11 +29,6 @@ def float_text(value: float) -> str:
     if text.endswith(f"e+{LAST_FIXED}"):
         return f"{value:.0f}"
     return text.removesuffix(".0")
-
-
-def single_text(value: float) -> str:
-    """The shortest digits that are the float among those of 32 bits."""
-    return float_text(float(str(np.float32(value))))
 
 
 def _rounded(text: str) -> str:
@@ -74,7 +69,9 @@ def spelling_of(column: core.Column, *, quotes: bool) -> Spelling:
     if domain in STRUCTURED:
         return lambda value: structure_text(value, quotes=quotes)
     if domain is core.Domain.FLOAT:
-        return single_text if column.type.name == SINGLE else float_text
+        if column.type.name in FLOATS:
+            return plain_single if column.type.name == SINGLE else plain_float
+        return float_text
     return shown
 
 

@@ -26,6 +26,15 @@ RANGES: Final = {
     (core.Domain.UNSIGNED, 64): (0, MAX_WORD),
 }
 """The least and the greatest value of a domain by the size of numbers."""
+NARROW: Final = {
+    **{
+        f"{word}{bits}": (-1 << bits - 1, (1 << bits - 1) - 1)
+        for word in ("int", "i")
+        for bits in (8, 16, 32)
+    },
+    **{f"{word}{bits}": (0, (1 << bits) - 1) for word in ("uint", "u") for bits in (8, 16, 32)},
+}
+"""Those of FlowLog's types."""
 
 
 class NoTerm(Exception):

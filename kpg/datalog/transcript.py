@@ -74,15 +74,16 @@ def play(program: Program, text: str, file: str, folder: Path, out: TextIO) -> N
     Files are looked up in ``folder``. ProgrammingError, with its place, for what is no command; the
     transactions before it stand, and the one that is open is aborted.
     """
-    wanted = [
-        one.relation
-        for one in program.checked.program.transfers
-        if one.direction is not core.Direction.INPUT and one.relation in program.installed.views
-    ]
-    views = {name: program[name] for name in dict.fromkeys(wanted)}
+    wanted: dict[str, bool] = {}
+    for one in program.checked.program.transfers:
+        if one.direction is not core.Direction.INPUT and one.relation in program.installed.views:
+            counts = one.direction is core.Direction.PRINTSIZE
+            wanted[one.relation] = counts and wanted.get(one.relation, True)
+    views = {name: program[name] for name in wanted}
+    sizes = frozenset(name for name, counts in wanted.items() if counts)
     for view in views.values():
         view.changes(snapshot=False)
-    player = Player(program, folder, views, out)
+    player = Player(program, folder, views, sizes, out)
     try:
         for line in lines(text, file):
             if line.command == "quit":
@@ -111,12 +112,18 @@ def lines(text: str, file: str) -> Iterator[Line]:
 
 
 class Player:
-    """A transcript as it runs. Outside of ``begin`` and ``commit`` a command is a transaction of its own."""
+    """A transcript as it runs. Outside of ``begin`` and ``commit`` a command is a transaction of its own.
 
-    def __init__(self, program: Program, folder: Path, views: dict[str, View], out: TextIO) -> None:
+    ``sizes`` are the views of which it is told by how many rows they grew.
+    """
+
+    def __init__(
+        self, program: Program, folder: Path, views: dict[str, View], sizes: frozenset[str], out: TextIO
+    ) -> None:
         self._program = program
         self._folder = folder
         self._views = views
+        self._sizes = sizes
         self._out = out
         self._open = False
         self._copies: dict[tuple[str, bytes], int] = {}
@@ -251,6 +258,10 @@ class Player:
         """Print what the last commit changed in the outputs."""
         self._out.write(f"commit {self._program.engine.executor.epoch}\n")
         for name, view in self._views.items():
+            if name in self._sizes:
+                grown = sum(diff for _, _, diff in view.changes())
+                self._out.write(f"{name} size {grown:+d}\n" if grown else "")
+                continue
             for row, _, diff in sorted(view.changes(), key=lambda change: (change[2], repr(change[0]))):
                 fields = row if self._program.checked.program.relations[name].columns else ()
                 self._out.write(f"{name}({', '.join(map(shown, fields))}) {diff:+d}\n")

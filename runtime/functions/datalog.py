@@ -7,6 +7,8 @@ symbols are quoted in them, so that equal values are equal texts.
 import re
 import struct
 from collections.abc import Callable, Iterator
+from decimal import Decimal
+from functools import partial
 
 import numpy as np
 
@@ -46,9 +48,21 @@ def _product(left: Words, right: Words) -> Words:
     return (left.view(np.uint64) * right.view(np.uint64)).view(np.int64) & LOW_BITS
 
 
+def _low(bits: int, words: Words) -> Words:
+    return words & ((1 << bits) - 1)
+
+
+def _low_signed(bits: int, words: Words) -> Words:
+    sign = 1 << (bits - 1)
+    return (_low(bits, words) ^ sign) - sign
+
+
 _vector("$unsigned", lambda words: np.where(words < 0, ERROR, words))
 _vector("$wrap_number", lambda words: ((words & LOW_BITS) ^ SIGN_BIT) - SIGN_BIT)
 _vector("$wrap_unsigned", lambda words: words & LOW_BITS)
+for _bits in (8, 16):
+    _vector(f"$wrap_int{_bits}", partial(_low_signed, _bits))
+    _vector(f"$wrap_uint{_bits}", partial(_low, _bits))
 _vector("$wrap_product", _product)
 _vector("$band", np.bitwise_and)
 _vector("$bor", np.bitwise_or)
@@ -69,6 +83,14 @@ def _quotient(left: Words, right: Words) -> Words:
 
 
 primitive("$quotient", Vector(lambda call: _quotient))
+
+
+def _single(words: Words) -> Words:
+    with np.errstate(all="ignore"):
+        return combine(from_doubles(to_doubles(words).astype(np.float32).astype(np.float64)), words)
+
+
+primitive("$single", Vector(lambda call: _single))
 _vector("$ord", lambda words: words)
 
 
@@ -116,6 +138,19 @@ def full_match(pattern: str, text: str) -> bool | None:
 def six_places(value: float) -> str:
     """A float as text with six decimal places, as C++'s to_string has it."""
     return f"{value:f}"
+
+
+def plain_float(value: float) -> str:
+    """The shortest digits that are the float, as FlowLog writes them: without an exponent; ``NaN``."""
+    if value != value:
+        return "NaN"
+    text = repr(value)
+    return f"{Decimal(text):f}" if "e" in text else text.removesuffix(".0")
+
+
+def plain_single(value: float) -> str:
+    """The shortest digits that are the float among those of 32 bits."""
+    return plain_float(float(str(np.float32(value))))
 
 
 def whole_number(text: str) -> int:
@@ -241,6 +276,8 @@ _function("$wrap_power", wrap_power)
 _function("$substr", substring)
 _function("$full_match", full_match)
 _function("$six_places", six_places)
+_function("$plain_float", plain_float)
+_function("$plain_single", plain_single)
 _function("$whole_number", whole_number)
 _function("$float_bits", float_bits)
 _function("$float_bits32", float_bits32)

@@ -37,11 +37,15 @@ def _power(base: int, exponent: int) -> int:
     return 0
 
 
-def _full_match(pattern: str, text: str) -> bool:
+def _full_match(pattern: str, text: str) -> bool | None:
     try:
         return re.fullmatch(pattern, text) is not None
-    except re.error as error:
-        raise ValueError(str(error)) from error
+    except re.error:
+        return None
+
+
+def _plain(value: Any) -> str:
+    return "NaN" if math.isnan(value) else np.format_float_positional(value, trim="-")
 
 
 def _number_or_zero(text: str) -> int:
@@ -113,6 +117,9 @@ FUNCTIONS: Mapping[str, Callable[..., Any]] = {
     "$unsigned": _unsigned,
     "$wrap_number": lambda x: _signed(x, HALF),
     "$wrap_unsigned": lambda x: x % HALF,
+    **{f"$wrap_int{bits}": lambda x, bits=bits: _signed(x, 2**bits) for bits in (8, 16)},
+    **{f"$wrap_uint{bits}": lambda x, bits=bits: x % 2**bits for bits in (8, 16)},
+    "$single": lambda x: float(np.float32(x)),
     "$wrap_product": lambda x, y: x * y % HALF,
     "$power": _power,
     "$wrap_power": lambda x, y: pow(x, y, HALF) if y >= 0 else _power(x, y),
@@ -131,6 +138,8 @@ FUNCTIONS: Mapping[str, Callable[..., Any]] = {
     "$full_match": _full_match,
     "$quotient": lambda x, y: x / y if y else math.nan if x == 0 or x != x else math.copysign(math.inf, x),
     "$six_places": lambda x: f"{x:.6f}",
+    "$plain_float": lambda x: _plain(np.float64(x)),
+    "$plain_single": lambda x: _plain(np.float32(x)),
     "$whole_number": _whole_number,
     "$float_bits": lambda value: int(np.float64(value).view(np.int64)),
     "$float_bits32": lambda value: int(np.float32(value).view(np.int32)),

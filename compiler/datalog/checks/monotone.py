@@ -47,7 +47,14 @@ class Movement(enum.Enum):
 OPPOSITE = {Movement.DOWN: Movement.UP, Movement.UP: Movement.DOWN, Movement.UNKNOWN: Movement.UNKNOWN}
 WANTED = {functions.Trend.DOWN: Movement.DOWN, functions.Trend.UP: Movement.UP}
 BETTER = {Movement.DOWN: "smaller", Movement.UP: "larger"}
-RISING = frozenset({"add", "least", "greatest", "cast", "trunc", "floor", "ceil", "round", "$unsigned"})
+RISING = frozenset(
+    {"add", "least", "greatest", "cast", "trunc", "floor", "ceil", "round", "$unsigned", "$single"}
+    | {
+        "$wrap_number",
+        "$wrap_unsigned",
+        *(f"$wrap_{sign}int{bits}" for sign in ("", "u") for bits in (8, 16)),
+    }
+)
 """Functions that are not decreasing in any of their arguments."""
 ORDERED = {"lt": False, "le": False, "gt": True, "ge": True}
 """Comparisons by order; whether more of them hold as the left side gets larger."""

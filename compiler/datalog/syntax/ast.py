@@ -134,11 +134,15 @@ Body = Atom | Comparison | Truth | Not | And | Or
 
 @dataclass(frozen=True, slots=True)
 class TypeRef:
-    """A type's name; ``arguments`` are those of ``decimal(15, 2)``; a column of its lattice is ``Name<>``."""
+    """A type's name; ``arguments`` are those of ``decimal(15, 2)``; a column of its lattice is ``Name<>``.
+
+    ``merge`` is FlowLog's: ``min<int32>`` keeps the least value.
+    """
 
     name: Name
     arguments: tuple[int, ...] = ()
     is_lattice: bool = False
+    merge: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,14 +9,17 @@ from kpg.compiler.datalog.diagnostics import Diagnostics
 from kpg.compiler.datalog.syntax import ast
 from kpg.compiler.datalog.syntax.flowlog import binds_alike, is_flowlog, translate, tuple_type
 from kpg.compiler.datalog.syntax.flowlog_loops import Block, last_round, ways
-from kpg.compiler.datalog.syntax.literals import integer, unescape
+from kpg.compiler.datalog.syntax.literals import address, integer, unescape
 from kpg.compiler.datalog.syntax.source import Source
-from kpg.compiler.datalog.syntax.trees import LEFT_TO_RIGHT, chain, is_rule, level, words
+from kpg.compiler.datalog.syntax.trees import LEFT_TO_RIGHT, chain, is_rule, level, orders, words
 from kpg.compiler.datalog.syntax.underscores import same_underscores
 from kpg.runtime.errors import Span
 
 Node = Tree[Token]
 FLOWLOGS_OPTIONS = {"header": "headers"}
+KNOWN_ESCAPES = "known: \\\\ \\\" \\' \\? \\n \\t \\r \\a \\b \\f \\v \\0"
+MUTABILITIES = ("static", "append", "mutable")
+"""How FlowLog's relations may change: here all do."""
 NO_USER_AGGREGATES = "use the built-in ones, or aggregate in SQL with a function of db.create_function()"
 
 
@@ -72,7 +75,15 @@ class Builder:
         return ast.Declaration(self._names(names), made, self._qualifiers(rest), self._span(node), keys)
 
     def _qualifiers(self, parts: Any) -> tuple[ast.Name, ...]:
-        return tuple(self._name(part.children[0]) for part in parts if part.data == "qualifier")
+        found = [self._name(part.children[0]) for part in parts if part.data == "qualifier"]
+        kept = tuple(one for one in found if one.text not in MUTABILITIES)
+        for part in parts:
+            if part.data == "qualifier" and part.children[0] in MUTABILITIES and not self.is_flowlog:
+                self._wrong(part.children[0])
+        return kept
+
+    def _wrong(self, token: Any) -> None:
+        self.diagnostics.error("syntax", f'syntax error at "{token}"', self._span(token))
 
     def _attributes(self, node: Any) -> tuple[ast.Attribute, ...]:
         return tuple(
@@ -83,6 +94,11 @@ class Builder:
     def _type_ref(self, node: Any) -> ast.TypeRef:
         if node.data == "tuple_type":
             return tuple_type(self._attributes(node), self._span(node), self.tuples)
+        if node.data == "merged_type":
+            function, name = node.children
+            if not self.is_flowlog or function not in ("min", "max"):
+                self._wrong(function)
+            return ast.TypeRef(self._name(name), merge=str(function))
         name, *arguments = node.children
         is_lattice = bool(arguments) and is_rule(arguments[-1], "lattice_mark")
         numbers = tuple(integer(str(part))[0] for part in arguments[: len(arguments) - is_lattice])
@@ -141,14 +157,8 @@ class Builder:
         return ast.Clause(tuple(self._atom(head) for head in parts), body, plan, self._span(node))
 
     def _plan(self, node: Any) -> ast.Plan:
-        orders = []
-        if node.children[0].type == "STRICT":
-            return ast.Plan(((0, ()),), self._span(node), is_strict=True)
-        for part in node.children[1:]:
-            numbers = [integer(str(token))[0] for token in part.children]
-            version = numbers.pop(0) if part.data == "versioned_order" else 0
-            orders.append((version, tuple(numbers)))
-        return ast.Plan(tuple(orders), self._span(node))
+        is_strict = node.children[0].type == "STRICT"
+        return ast.Plan(((0, ()),) if is_strict else orders(node), self._span(node), is_strict)
 
     def component(self, node: Any) -> ast.Component:
         _, reference, *rest = node.children
@@ -189,12 +199,9 @@ class Builder:
         """A functor of the user's; FlowLog's are called without a mark."""
         keyword, name, types, result, *_ = node.children
         mark = "@" if str(keyword) == ".functor" else ""
-        args = tuple(self._functor_type(part) for part in types.children)
+        *args, value = (ast.TypeRef(self._name(part.children[-1])) for part in (*types.children, result))
         made = ast.Name(f"{mark}{name}", self._span(name))
-        return ast.Functor(made, args, self._functor_type(result), self._span(node))
-
-    def _functor_type(self, node: Any) -> ast.TypeRef:
-        return ast.TypeRef(self._name(node.children[-1]))
+        return ast.Functor(made, tuple(args), value, self._span(node))
 
     def debug_delta(self, node: Any) -> Any:
         from kpg.compiler.datalog.syntax.deltas import Delta
@@ -330,7 +337,7 @@ class Builder:
         if sign != "+":
             return ast.Call("neg" if sign == "-" else str(sign), (operand,), span)
         if not self.is_flowlog:
-            self.diagnostics.error("syntax", 'syntax error at "+"', self._span(sign))
+            self._wrong(sign)
         return operand
 
     def _left_to_right(self, node: Any) -> ast.Expression:
@@ -379,22 +386,15 @@ class Builder:
         return parts[0] if parts else ast.Underscore(span)
 
     def _address(self, token: Token) -> int:
-        """An IPv4 address as the number of 32 bits, with a sign, that it is to Soufflé."""
-        parts = [int(part) for part in str(token).split(".")]
-        if max(parts) > 255:
+        value = address(str(token))
+        if value is None:
             self.diagnostics.error("syntax", f"{token} is no IPv4 address", self._span(token))
-            return 0
-        value = int.from_bytes(bytes(parts), "big")
-        return value - 2**32 if value >= 2**31 else value
+        return value or 0
 
     def _text(self, token: Token) -> str:
         text, wrong = unescape(str(token)[1:-1])
         if wrong is not None:
             start = (token.start_pos or 0) + 1 + wrong
-            self.diagnostics.error(
-                "syntax",
-                f"unknown escape {str(token)[1 + wrong : 3 + wrong]}",
-                self.source.span(start, start + 2),
-                hint="known: \\\\ \\\" \\' \\? \\n \\t \\r \\a \\b \\f \\v \\0",
-            )
+            message = f"unknown escape {str(token)[1 + wrong : 3 + wrong]}"
+            self.diagnostics.error("syntax", message, self.source.span(start, start + 2), hint=KNOWN_ESCAPES)
         return text

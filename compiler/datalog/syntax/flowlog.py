@@ -14,7 +14,10 @@ from kpg.compiler.datalog.diagnostics import Diagnostics
 from kpg.compiler.datalog.syntax import ast
 from kpg.compiler.datalog.syntax.flowlog_cycles import by_rounds
 from kpg.compiler.datalog.syntax.flowlog_loops import Block, without_blocks
+from kpg.compiler.datalog.syntax.flowlog_merges import with_merges
 from kpg.compiler.datalog.syntax.flowlog_names import spelled
+from kpg.compiler.datalog.syntax.flowlog_underscores import Projections
+from kpg.compiler.datalog.syntax.flowlog_widths import Widths, aliases, with_singles
 from kpg.compiler.datalog.syntax.heads import head_aggregate
 from kpg.compiler.datalog.syntax.rewriting import nodes, rewritten
 from kpg.runtime.errors import Span
@@ -56,9 +59,10 @@ def translate(
     statements: Sequence[ast.Statement | Block], diagnostics: Diagnostics
 ) -> tuple[ast.Statement, ...]:
     """FlowLog's statements as ours; what has no equal is noted."""
-    flat = by_rounds(without_blocks(spelled(statements), diagnostics), diagnostics)
+    flat = with_merges(by_rounds(without_blocks(spelled(statements), diagnostics), diagnostics))
     functions = {one.name.text for one in flat if isinstance(one, ast.Functor)}
-    return _scope(flat, {}, {}, functions)
+    singles = [with_singles(one) for one in flat]
+    return _scope(singles, {}, {}, functions, aliases(singles))
 
 
 Known = Mapping[str, ast.Declaration]
@@ -69,23 +73,29 @@ def _scope(
     outside: Known,
     components: Mapping[str, Known],
     functions: Collection[str],
+    known_as: Mapping[str, str],
 ) -> tuple[ast.Statement, ...]:
     """The statements of a text or component; ``outside``: what is declared around it."""
     own = {name.text: one for one in statements if isinstance(one, ast.Declaration) for name in one.names}
     declared, inside = {**outside, **own}, dict(components)
     made: list[ast.Statement] = []
     helpers: dict[str, ast.Declaration] = {}
+    widths, projections = Widths(declared, known_as), Projections(declared)
     for one in statements:
         one = rewritten(one, _value)
         if isinstance(one, ast.Component):
             bases = [inside.get(base.name.text, {}) for base in one.bases]
             known = {name: found for base in bases for name, found in base.items()}
-            parts = _scope(one.statements, {**declared, **known}, inside, functions)
+            parts = _scope(one.statements, {**declared, **known}, inside, functions, known_as)
             inside[one.name.text] = {**known, **_declarations(parts)}
             made.append(replace(one, statements=parts))
         elif isinstance(one, ast.Clause):
-            one = _planned(_predicates(one, functions) if functions else one)
+            one = widths.narrowed(_planned(_predicates(one, functions) if functions else one))
+            one, more = projections.projected(one)
+            made += more
             made += _aggregated(one, declared, helpers) if len(one.heads) == 1 else [one]
+        elif isinstance(one, ast.Update):
+            made.append(widths.narrowed(one))
         elif isinstance(one, ast.Directive) and one.kind == "output":
             made.append(replace(one, options=(*one.options, ("nullary", "True"))))
         else:

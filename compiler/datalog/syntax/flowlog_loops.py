@@ -150,12 +150,16 @@ def _is_declared(block: Block, before: Sequence[ast.Statement], diagnostics: Dia
 
 @dataclass(slots=True)
 class Loop:
-    """A block of relations that are declared ``before`` it; ``was`` ends the names of what they were then."""
+    """A block of relations that are declared ``before`` it; ``was`` ends the names of what they were then.
+
+    ``keeps``: what was derived in a round stays.
+    """
 
     block: Block
     was: str
     before: list[ast.Statement]
     diagnostics: Diagnostics
+    keeps: bool = False
     names: dict[str, None] = field(init=False)
     declared: dict[str, ast.Declaration] = field(init=False)
 
@@ -241,6 +245,8 @@ class Loop:
             base, own = self._atom(name, self.was), self._atom(name)
             if not replaced:
                 yield self._rule(own, base)
+                if self.keeps:
+                    yield self._rule(own, own)
             elif name in replaced:
                 yield self._rule(own, base, ast.Not(begun, span))
             else:

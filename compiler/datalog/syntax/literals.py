@@ -37,6 +37,15 @@ def integer(text: str) -> tuple[int, bool]:
     return int(digits), unsigned
 
 
+def address(text: str) -> int | None:
+    """An IPv4 address as the number of 32 bits, with a sign, that it is to Soufflé; None if it is none."""
+    parts = [int(part) for part in text.split(".")]
+    if max(parts) > 255:
+        return None
+    value = int.from_bytes(bytes(parts), "big")
+    return value - 2**32 if value >= 2**31 else value
+
+
 def unescape(text: str) -> tuple[str, int | None]:
     """The string between the quotes, and where the first unknown escape begins, which is kept as it is."""
     wrong: int | None = None

@@ -5,6 +5,8 @@ from typing import Any
 
 from lark import Token, Tree
 
+from kpg.compiler.datalog.syntax.literals import integer
+
 LEFT_TO_RIGHT = ("+", "-", "*", "/", "%", "cat")
 
 
@@ -30,3 +32,13 @@ def chain(node: Any) -> Iterator[Any]:
     yield from chain(left)
     yield operator
     yield from chain(right)
+
+
+def orders(node: Any) -> tuple[tuple[int, tuple[int, ...]], ...]:
+    """A plan's orders, each with the version that it is for."""
+    found = []
+    for part in node.children[1:]:
+        numbers = [integer(str(token))[0] for token in part.children]
+        version = numbers.pop(0) if part.data == "versioned_order" else 0
+        found.append((version, tuple(numbers)))
+    return tuple(found)

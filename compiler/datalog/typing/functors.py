@@ -108,6 +108,23 @@ SQL_NAMES: Final[Mapping[str, str]] = {
     ">=": "ge",
 }
 """What the runtime calls the operators."""
+OF_WIDTH: Final = "@"
+"""Between an operation and FlowLog's type whose values it makes: ``+@int8``."""
+WIDTHS: Final[Mapping[str, tuple[str, int]]] = {
+    **{f"int{bits}": (f"$wrap_int{bits}", bits) for bits in (8, 16)},
+    **{f"uint{bits}": (f"$wrap_uint{bits}", bits) for bits in (8, 16)},
+    "int32": ("$wrap_number", 32),
+    "uint32": ("$wrap_unsigned", 32),
+}
+"""What makes values of FlowLog's types of whole numbers, and their bits."""
+SINGLE: Final = "f32"
+
+
+def functor_named(name: str) -> Functor | None:
+    """The dialect's functor of a name, of an operation on values of a width that of any."""
+    return FUNCTORS.get(name) or FUNCTORS.get(name.partition(OF_WIDTH)[0])
+
+
 CONSTRAINTS: Final[Mapping[str, str]] = {"match": "$full_match", "contains": "contains"}
 """Constraints written like atoms, and the function of the core's comparison."""
 
@@ -115,6 +132,13 @@ CONSTRAINTS: Final[Mapping[str, str]] = {"match": "$full_match", "contains": "co
 def build(name: str, args: Sequence[tuple[Expression, TypeKind]], result: TypeKind, size: int) -> Expression:
     """The call of a functor, checked to fit, as an expression of the core; numbers have ``size`` bits."""
     operands = [operand for operand, _ in args]
+    operation, _, width = name.partition(OF_WIDTH)
+    if width == SINGLE and operation == "to_plain_string":
+        return Call("$plain_single", tuple(operands), TEXT)
+    if width == SINGLE:
+        return Call("$single", (build(operation, args, result, size),), DOUBLE)
+    if operation in FUNCTORS and width in WIDTHS:
+        return _wrapping(operation, tuple(operands), *WIDTHS[width])
     match name:
         case "cat" | "+" if result.type == TEXT:
             return reduce(lambda left, right: Call("concat", (left, right), TEXT), operands)
@@ -123,7 +147,7 @@ def build(name: str, args: Sequence[tuple[Expression, TypeKind]], result: TypeKi
         case "substr":
             return Call("$substr", tuple(operands), TEXT)
         case "to_plain_string" if args[0][1].domain is Domain.FLOAT:
-            return cast(operands[0], TEXT)
+            return Call("$plain_float", tuple(operands), TEXT)
         case "to_number_or_zero":
             return Call("$number_or_zero", tuple(operands), BIGINT)
         case _ if name in EXTREMES:
@@ -141,7 +165,7 @@ def build(name: str, args: Sequence[tuple[Expression, TypeKind]], result: TypeKi
 def _whole(name: str, args: tuple[Expression, ...], unsigned: bool, size: int) -> Expression:
     """An operation on whole numbers: in 64 bits checked, in 32 bits wrapping."""
     if size == 32:
-        return _wrapping(name, args, unsigned)
+        return _wrapping(name, args, WRAPS[Domain.UNSIGNED if unsigned else Domain.NUMBER], 32)
     if name in ARITHMETIC or name == "neg":
         made = Call(ARITHMETIC.get(name, name), args, BIGINT)
         return Call("$unsigned", (made,), BIGINT) if unsigned and name in ("-", "neg") else made
@@ -149,13 +173,14 @@ def _whole(name: str, args: tuple[Expression, ...], unsigned: bool, size: int) -
     return Call("$unsigned", (made,), BIGINT) if unsigned and name in ("bnot", "bshl") else made
 
 
-def _wrapping(name: str, args: tuple[Expression, ...], unsigned: bool) -> Expression:
-    wrap = WRAPS[Domain.UNSIGNED if unsigned else Domain.NUMBER]
+def _wrapping(name: str, args: tuple[Expression, ...], wrap: str, bits: int) -> Expression:
+    """An operation on whole numbers of so many bits, of which ``wrap`` makes the result one."""
     if name in ("bshl", "bshr", "bshru"):
-        distance = Call("$band", (args[1], Constant(31, BIGINT)), BIGINT)
-        shifted = args[0] if name != "bshru" else Call("$wrap_unsigned", (args[0],), BIGINT)
+        distance = Call("$band", (args[1], Constant(bits - 1, BIGINT)), BIGINT)
+        low = Constant((1 << bits) - 1, BIGINT)
+        shifted = args[0] if name != "bshru" else Call("$band", (args[0], low), BIGINT)
         return Call(wrap, (Call(f"${name}", (shifted, distance), BIGINT),), BIGINT)
-    if name == "*" and unsigned:
+    if name == "*" and wrap == WRAPS[Domain.UNSIGNED]:
         return Call("$wrap_product", args, BIGINT)
     if name == "^":
         return Call(wrap, (Call("$wrap_power", args, BIGINT),), BIGINT)

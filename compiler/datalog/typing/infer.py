@@ -23,7 +23,7 @@ from kpg.compiler.datalog.typing.constraints import (
     Structured,
     Typing,
 )
-from kpg.compiler.datalog.typing.functors import CONSTRAINTS, FUNCTORS, NUMERIC, WHOLE, Functor, Scheme
+from kpg.compiler.datalog.typing.functors import CONSTRAINTS, NUMERIC, WHOLE, Functor, Scheme, functor_named
 from kpg.compiler.datalog.typing.kinds import Reason
 from kpg.compiler.datalog.typing.relations import RelationInfo
 from kpg.compiler.datalog.typing.solve import LITERALS, is_number_of, solve
@@ -251,7 +251,7 @@ class _Inference:
         for arg in call.args:
             self.visit(arg)
         table = self.typing.table
-        functor = table.functors.get(call.function) or FUNCTORS.get(call.function)
+        functor = table.functors.get(call.function) or functor_named(call.function)
         if call.function in ("__ITERATION__", "$delta") and not call.args:
             self.typing.checks.append((call, WHOLE, "the number of a round"))
             return

@@ -22,6 +22,7 @@ TOTAL: Final = frozenset(
     (
         *("add", "sub", "mul", "neg", "abs", "least", "greatest", "concat", "length", "$substr", "$show"),
         *("$wrap_number", "$wrap_unsigned", "$wrap_product", "$band", "$bor", "$bxor", "$bnot", "$bshl"),
+        *("$wrap_int8", "$wrap_int16", "$wrap_uint8", "$wrap_uint16", "$single"),
         *("$bshr", "$bshru", "$land", "$lor", "$lxor", "$lnot", "$quote", "$record", "$branch"),
     )
 )

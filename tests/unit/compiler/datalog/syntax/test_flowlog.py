@@ -87,7 +87,7 @@ GAME = """
 
 
 def test_recursion_through_negation_is_what_its_rounds_come_to() -> None:
-    program = kpg.connect().datalog(GAME)
+    program = kpg.connect().datalog(GAME.replace("move(1", '.input move(IO="command") move(1', 1))
     assert [one.span.source[one.span.start :][:6] for one in program.warnings if one.span] == ["win(y)"]
     assert set(program["win"]) == {(1,), (3,), (5,)} and set(program["lost"]) == {(2,), (4,), (6,)}
     program.update("+move(4, 7).")
@@ -98,14 +98,129 @@ def test_recursion_through_negation_is_what_its_rounds_come_to() -> None:
     assert set(program["win"]) == {(1,), (2,)}
 
 
+def test_what_a_round_derived_stays_where_facts_are_read_once() -> None:
+    program = kpg.connect().datalog(GAME)  # what FlowLog 0.7 answers
+    assert set(program["win"]) == {(1,), (2,), (3,), (5,)} and set(program["lost"]) == {(4,), (6,)}
+    program.update("+move(4, 7).")
+    assert set(program["win"]) == {(1,), (2,), (3,), (4,), (5,)}
+    program.update("-move(1, 2). -move(4, 7). -move(1, 5).")
+    assert set(program["win"]) == {(2,), (3,), (5,)}
+
+
+INTEGERS = """
+    .decl a(x: int8, y: int16, z: int32)
+    a(100, 30000, 2000000000). a(-128, -32768, -2147483648).
+    .decl b(x: int8, y: int16, z: int32) .output b
+    b(x + 100, y * 3, z + z) :- a(x, y, z).
+    b(x - 1, -y, z - 1) :- a(x, y, z).
+    b(x * x, y / 7, z % 7) :- a(x, y, z).
+    b(x bshl 1, y bshr 2, z bshru 3) :- a(x, y, z).
+    .decl u(x: uint8, y: uint16, z: unsigned) u(200, 60000, 4000000000).
+    .decl v(x: uint8, y: uint16, z: unsigned) .output v
+    v(x + 100, y * 3, z + z) :- u(x, y, z).
+    v(x - 201, y - 60001, z - 4000000001) :- u(x, y, z).
+    .decl t(z: int32) .output t
+    t(z) :- a(_, _, z), w = z + 2000000000, w < 0.
+    .type Small <: int8
+    .decl k(x: Small) .output k
+    k(x + 100) :- a(x, _, _).
+"""
+
+
+def test_whole_numbers_wrap() -> None:
+    program = kpg.connect().datalog(INTEGERS)  # what FlowLog 0.7 answers, compiled for release
+    assert set(program["b"]) == {
+        (-56, 24464, -294967296), (-28, -32768, 0), (99, -30000, 1999999999), (127, -32768, 2147483647),
+        (16, 4285, 5), (0, -4681, -2), (-56, 7500, 250000000), (0, -8192, 268435456),
+    }  # fmt: skip
+    assert set(program["v"]) == {(44, 48928, 3705032704), (255, 65535, 4294967295)}
+    assert set(program["t"]) == {(2000000000,), (-2147483648,)} and set(program["k"]) == {(-56,), (-28,)}
+
+
+def test_floats_of_32_bits() -> None:
+    program = kpg.connect().datalog("""
+        .decl a(x: f32, y: f64) a(0.1, 0.1). a(3.14159265358979, 3.14159265358979). a(100000000.0, 1e20).
+        .decl b(x: f32, y: f64) .output b
+        b(x + 0.2, y + 0.2) :- a(x, y), x < 100.0.
+        b(x * 1.1, y) :- a(x, y).
+        .decl s(t: string) .output s
+        s(to_string(x)) :- a(x, _).
+        s(to_string(y)) :- a(_, y).
+        .decl same(x: f32) .output same
+        same(x) :- a(x, _), x = 0.1.
+        .decl z(x: float) .output z
+        z((x - x) / (x - x)) :- a(x, _).
+    """)
+    out = io.StringIO()
+    write(program, "-", out)
+    shown = [part.strip().split("\n") for part in out.getvalue().split("=" * 15)[1::2]]
+    assert shown[0] == [
+        "0.11\t0.1".replace("0.11", "0.11000001"),
+        "0.3\t0.30000000000000004",
+        "3.3415928\t3.34159265358979",
+        "3.4557521\t3.14159265358979",
+        "110000000\t100000000000000000000",
+    ]
+    assert shown[1:] == [
+        ["0.1", "100000000", "100000000000000000000", "3.14159265358979", "3.1415927"],
+        ["0.1"],
+        ["NaN"],
+    ]
+
+
+def test_aggregates_in_bodies_are_over_named_variables() -> None:
+    program = kpg.connect().datalog(
+        EDGES
+        + """
+        .decl s(x: int32, w: int32) .output s
+        s(x, t) :- e(x, _, _), t = sum w : { e(x, _, w) }.
+        .decl n(x: int32, n: int32) .output n
+        n(x, n) :- e(x, _, _), n = count : { e(x, y, w), w > 5 }.
+        .decl k(n: int32) .output k
+        k(n) :- n = count : { e(x, _, _), e(_, x, _) }.
+        """
+    )  # what FlowLog 0.7 answers
+    assert set(program["s"]) == {(1, 5), (2, 15)} and set(program["n"]) == {(1, 0), (2, 2)}
+    assert set(program["k"]) == {(1,)}
+
+
+def test_columns_that_keep_the_best() -> None:
+    program = kpg.connect().datalog("""
+        .decl e(x: int32, y: int32, w: f32) append
+        e(1, 2, 0.5). e(2, 3, 0.25). e(1, 3, 1.0). e(3, 1, 0.5).
+        .decl d(x: int32, d: min<f32>) .output d
+        d(1, 0.0). d(1, 3.0).
+        d(y, d + w) :- d(x, d), e(x, y, w).
+        .decl w(x: int32, most: max<int32>) .output w
+        w(x, y) :- e(x, y, _).
+        w(x, 2) :- e(x, _, _).
+    """)
+    assert set(program["d"]) == {(1, 0.0), (2, 0.5), (3, 0.75)}
+    assert set(program["w"]) == {(1, 3), (2, 3), (3, 2)}
+    program.update("-e(2, 3, 0.25).")
+    assert set(program["d"]) == {(1, 0.0), (2, 0.5), (3, 1.0)} and set(program["w"]) == {(1, 3), (3, 2)}
+
+
+@pytest.mark.parametrize(
+    ("text", "place"),
+    [
+        (".decl a(x: min<number>)", "min"),
+        (".decl a(x: sum<int32>)", "sum"),
+        (".decl a(x: number) static", "static"),
+    ],
+)
+def test_refused(text: str, place: str) -> None:
+    with pytest.raises(DatalogError, match=f'syntax error at "{place}"'):
+        kpg.connect().datalog(text)
+
+
 def test_negations_that_contradict_each_other_have_no_end() -> None:
-    rules = (
-        '.pragma "max-rounds" "50" .decl a(x: int32) a(1). .decl p(x: int32) .output p p(x) :- a(x), !p(x).'
-    )
+    rules = ".decl a(x: int32) a(1). .input a(IO=command) .decl p(x: int32) .output p p(x) :- a(x), !p(x)."
+    rules = f'.pragma "max-rounds" "50" {rules}'
     with pytest.raises(kpg.Error, match="had not come to its end after 50 rounds"):
         kpg.connect().datalog(rules)
     with pytest.raises(DatalogError, match="cyclic negation"):
-        kpg.connect().datalog(rules.replace("int32", "number"))
+        kpg.connect().datalog(rules.replace("int32", "number").replace(".input a(IO=command)", ""))
 
 
 def test_aggregates_in_components() -> None:
