@@ -7,7 +7,7 @@ from kpg.compiler.catalog import TableEntry
 from kpg.compiler.sql import definitions as ast
 from kpg.compiler.triggers import Heir
 from kpg.engine import Engine
-from kpg.rereading import check_rereadable, reread
+from kpg.rereading import check_rereadable, end_past, reread
 from kpg.runtime.errors import ProgrammingError, Span
 
 
@@ -59,6 +59,7 @@ def _inherit(engine: Engine, entry: TableEntry, action: ast.Inherit, span: Span)
             raise ProgrammingError(message, span=span)
         del catalog.others[key]
         reread(engine, parent)
+        end_past(engine, parent.name)
         return
     if key in catalog.others:
         raise ProgrammingError(f'relation "{parent.name}" would be inherited from more than once', span=span)
@@ -75,3 +76,4 @@ def _inherit(engine: Engine, entry: TableEntry, action: ast.Inherit, span: Span)
             raise ProgrammingError(f'child table is missing constraint "{check.name}"', span=span)
     catalog.others[key] = Heir(parent.name, entry.name)
     reread(engine, parent)
+    end_past(engine, parent.name)

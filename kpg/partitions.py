@@ -13,7 +13,7 @@ from kpg.compiler.sql import statements as ast
 from kpg.compiler.triggers import Bound, Heir, Partitioned
 from kpg.defining import definition
 from kpg.engine import Engine
-from kpg.rereading import check_rereadable, reread
+from kpg.rereading import check_rereadable, end_past, reread
 from kpg.routing import fits, order_of, partitions_of
 from kpg.runtime.errors import IntegrityError, ProgrammingError, Span
 from kpg.runtime.types import Schema
@@ -86,6 +86,7 @@ def attach(engine: Engine, parent: TableEntry, action: ddl.Attach, span: Span) -
     catalog.others[key] = Heir(parent.name, child.name, text, not text, action.bound)
     _with_keys(engine, parent, catalog.table(child.name))
     reread(engine, parent)
+    end_past(engine, parent.name)
 
 
 def _check_columns(parent: TableEntry, child: TableEntry, span: Span) -> None:
@@ -132,6 +133,7 @@ def detach(engine: Engine, parent: TableEntry, action: ddl.Detach, span: Span) -
     checks = tuple(one for one in child.constraints.checks if one.name not in own)
     catalog.replace(replace(child, constraints=replace(child.constraints, checks=checks)))
     reread(engine, parent)
+    end_past(engine, parent.name)
 
 
 def check_bound(engine: Engine, parent: TableEntry, bound: Bound, name: str, span: Span) -> None:

@@ -36,3 +36,9 @@ def reread(engine: Engine, parent: TableEntry) -> None:
         engine._uses[name] = relations_of(rel, query, engine.catalog)
         if name in engine.views:
             engine.keep_later(name)
+
+
+def end_past(engine: Engine, parent: str) -> None:
+    """Of a table that has other heirs now, with rows, nobody knows what it was."""
+    executor = engine.executor
+    executor.known_from(parent, executor.epoch + executor.has_pending)

@@ -181,11 +181,13 @@ class Schemas:
 
     def _forget_others(self, name: str) -> None:
         """The triggers and rules of a relation go with it."""
-        others = self.catalog.others
-        kept = [one.kept for key, one in others.items() if key[:2] == ("exclusion", name.lower())]
-        lower = name.lower()
+        others, lower = self.catalog.others, name.lower()
+        kept = [one.kept for key, one in others.items() if key[:2] == ("exclusion", lower)]
         for key in [one for one in others if one[1] == lower or (one[0] == "inherits" and one[2] == lower)]:
             del others[key]
+            if key[1] != lower:  # what that was when it had this heir, nobody knows
+                parent, executor = self.catalog.get(key[1]).name, self.executor
+                executor.known_from(parent, executor.epoch + executor.has_pending)
         for one in kept:
             self.drop_table(self.catalog.table(one))
 
@@ -194,8 +196,7 @@ class Schemas:
         if not self.journal.writing_now:
             self._discard(name)
             return
-        table = self._tables.pop(name)
-        aside = f"{name} (dropped {next(self._aside)})"
+        table, aside = self._tables.pop(name), f"{name} (dropped {next(self._aside)})"
         self.executor.rename_table(name, aside)
 
         def undo() -> None:
@@ -241,8 +242,7 @@ class Schemas:
                 self.catalog.rights.owners.pop(("RELATION", name.lower()), None)
                 if name in self.catalog:
                     self.drop(name)
-                else:
-                    # A rollback has taken it out of the catalog.
+                else:  # a rollback has taken it out of the catalog
                     self.attached.discard(name)
                     self._discard(name)
 

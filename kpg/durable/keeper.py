@@ -24,7 +24,8 @@ from kpg.runtime.storage.ahead import Hand, Task
 from kpg.runtime.storage.codec import Codec
 from kpg.runtime.storage.files import Disk, Files, Lock
 from kpg.runtime.storage.lazy import Lazy
-from kpg.runtime.storage.log import ROOM, Log, Mark, segment_name
+from kpg.runtime.storage.log import Log, Mark
+from kpg.runtime.storage.spare import Spare
 
 if TYPE_CHECKING:
     from kpg.durable.checkpoints import Checkpoints
@@ -68,11 +69,11 @@ class Keeper:
         self._held: list[Any] | None = None
         self._hand = Hand()
         self._ahead: Task | None = None
+        self._spare = Spare(files)
         self._mark: Mark | None = None
         self._database = 0
         self._process = os.getpid()
-        self.checkpoints: Checkpoints | None = None
-        """None if none are made."""
+        self.checkpoints: Checkpoints | None = None  # if none are made
         self.loose: Callable[[], set[int]] = set
         """The packs that records of the log name."""
         self.ends: dict[int, int] = {}
@@ -119,9 +120,11 @@ class Keeper:
     def expect(self, changed: Sequence[Changed]) -> None:
         """Write many rows while views take them; they count once the commit's record is behind them."""
         rows = sum(rowids.shape[0] for one in changed for rowids, _ in one.changes)
-        ready = self._held is None and self.refuses is None and self._log is not None
-        if rows >= BULK and ready and self._process == os.getpid():
-            assert self._log is not None
+        ready = self._held is None and self.refuses is None and self._process == os.getpid()
+        if rows >= BULK and ready and self._log is not None:
+            if self.mode == "full" and self._spare.tend(self._log):
+                with suppress(OSError):
+                    self.next_segment()
             self._mark = self._log.mark()
             self._ahead = self._hand.do(partial(self._write_ahead, self._log, list(changed)))
 
@@ -131,8 +134,6 @@ class Keeper:
             log.write(ROWS, self.codec.encode(some))
             if self.mode == "full":
                 log.hasten(begun)
-        if self.mode == "full":
-            log.sync()
 
     def cancel(self) -> None:
         """What was expected is not to be."""
@@ -153,7 +154,7 @@ class Keeper:
             ahead, self._ahead = self._ahead, None
             assert ahead is not None and self._mark is not None
             if isinstance(error, OSError):
-                raise self._failed(error, self._mark, syncing=True) from error
+                raise self._failed(error, self._mark, syncing=False) from error
             self._cut(self._mark)
             self._rows.undo(certain=self.refuses is None)
             raise error
@@ -260,6 +261,7 @@ class Keeper:
         reason = error.strerror or os.strerror(error.errno or 0)
         unsynced = self._log is not None and self._log.synced < mark.number - 1
         self._cut(mark)
+        self._spare.drop()
         self._rows.undo(certain=self.refuses is None)
         if unsynced and syncing:
             self._doubt(error)
@@ -327,16 +329,12 @@ class Keeper:
             except OSError as error:
                 self._doubt(error)
                 raise
-        number = self._log.segment + 1
-        if segment_name(number) in self.files.list():
-            self.files.remove(segment_name(number))
-        # Room is made before a child begins to write, which a commit would have to wait for.
-        log = Log.create(self.files, number, self._database, self._log.number, room=ROOM)
+        log = self._spare.after(self._log, self._database)
         with self._lazy.apart:
             self._log.close()
-            self.ends[number - 1] = self._log.end
+            self.ends[self._log.segment] = self._log.end
             self._log = log
-        return number
+        return log.segment
 
     def tend(self) -> None:
         """Between commits: see to checkpoints."""
@@ -364,6 +362,8 @@ class Keeper:
         self.engine.executor.recorder = None
         self._lazy.end()
         try:
+            if self._process == os.getpid():
+                self._spare.drop()
             if self._log is not None and self.refuses is None and self._process == os.getpid():
                 self._finish()
                 self._end(self._log)  # that of the checkpoint that was just made, if there was one

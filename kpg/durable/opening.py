@@ -270,8 +270,9 @@ class _Opening:
     def _note(self, value: Any, ahead: list[Any], segment: int, damaged: str) -> None:
         try:
             epoch, strings, rows, (gone, now), moment = value
-            self.times.note(epoch, moment, self.state, now, len(self.commits))
-            Changes(gone, now).onto(self.state)
+            found = Changes(gone, now)
+            self.times.note(epoch, moment, self.state, found, len(self.commits))
+            found.onto(self.state)
         except (TypeError, ValueError) as error:
             raise DamagedError(f"{damaged}: it has no commit there") from error
         self.commits.append((epoch, strings, [*ahead, *rows], segment))

@@ -98,7 +98,8 @@ def state_of(engine: "Engine") -> State:
     state.update((("routine", key), routine) for key, routine in catalog.routines.items())
     state.update((("other", *key), one) for key, one in catalog.others.items())
     state.update((("function", name), given) for name, given in engine.functions_given.items())
-    left_out = _left_out(engine)
+    passing = _passing(engine)
+    left_out = passing | _made(engine)
     for entry in catalog:
         if entry.name in left_out:
             continue
@@ -111,11 +112,11 @@ def state_of(engine: "Engine") -> State:
         from kpg.datalog.restoring import told
 
         state["program", program.label] = told(program)
-    state.update(_small(engine, left_out))
+    state.update(_small(engine, passing))
     return state
 
 
-def _small(engine: "Engine", left_out: set[str]) -> Iterator[tuple[Key, Any]]:
+def _small(engine: "Engine", passing: set[str]) -> Iterator[tuple[Key, Any]]:
     catalog = engine.catalog
     for key, sequence in catalog.sequences.items():
         if not key.startswith(TEMPORARY):
@@ -125,9 +126,9 @@ def _small(engine: "Engine", left_out: set[str]) -> Iterator[tuple[Key, Any]]:
             if not name.startswith(TEMPORARY) and name.lower() in catalog.sequences:
                 yield ("number", name.lower()), number
     for key, index in catalog.indexes.items():
-        if index.table not in left_out:
+        if index.table not in passing:
             yield ("index", key), index
-    lower = {name.lower() for name in left_out}
+    lower = {name.lower() for name in passing}
     for comment, text in catalog.comments.items():
         if len(comment) < 2 or comment[1] not in lower:
             yield ("comment", *comment), text
@@ -170,22 +171,25 @@ def is_temporary(name: str) -> bool:
     return name.startswith(TEMPORARY) and "." in name
 
 
-def _left_out(engine: "Engine") -> set[str]:
-    """Relations that end with the statement or the session, or that a program makes again."""
+def _passing(engine: "Engine") -> set[str]:
+    """Relations that end with the statement or the session."""
     used = engine.used()
-    found = {name for name in engine.attached if name not in used}
-    for entry in engine.catalog:
-        made = (
-            isinstance(entry, ViewEntry)
-            and not entry.of_system
-            and (entry.definition is None or callable(entry.definition))
-        )
-        if made or is_temporary(entry.name):
-            found.add(entry.name)
-    temporary = [name for name in found if is_temporary(name)]
+    temporary = [entry.name for entry in engine.catalog if is_temporary(entry.name)]
+    found = {name for name in engine.attached if name not in used} | set(temporary)
     for name in temporary:
         found.update(engine.dependents(name))
     return found
+
+
+def _made(engine: "Engine") -> set[str]:
+    """Relations that a program makes again."""
+    return {
+        entry.name
+        for entry in engine.catalog
+        if isinstance(entry, ViewEntry)
+        and not entry.of_system
+        and (entry.definition is None or callable(entry.definition))
+    }
 
 
 def _view(engine: "Engine", entry: ViewEntry) -> tuple[Any, ...]:

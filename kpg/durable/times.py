@@ -1,9 +1,9 @@
 """When the epochs of a log were, and since when what is known of tables is of them as they are now."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-from kpg.durable.state import PAST, Key, State
+from kpg.durable.state import PAST, Changes, State
 
 if TYPE_CHECKING:
     from kpg.engine import Engine
@@ -21,12 +21,15 @@ class Times:
         self._facts: dict[int, object] = {}
         self._begun: dict[int, int] = {}
 
-    def note(
-        self, epoch: int, moment: int, before: State, now: Iterable[tuple[Key, Any]], place: int
-    ) -> None:
-        """Take note of a commit, what the state was before and what is new in it."""
+    def note(self, epoch: int, moment: int, before: State, found: Changes, place: int) -> None:
+        """Take note of a commit, what the state was before and what is other since."""
         self._moments.append((epoch, moment))
-        for key, value in now:
+        for key in (*found.gone, *(key for key, _ in found.now)):
+            if key[:2] == ("other", "inherits") and ("table", key[3]) in before:
+                parent = before.get(("table", key[2]))
+                if parent is not None:
+                    self._begun[parent[0]] = epoch
+        for key, value in found.now:
             if key[0] in DEFINING:
                 self.defined = place
             elif key[0] == "table":

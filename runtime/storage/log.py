@@ -209,8 +209,10 @@ class Log:
         """Up to where zeros are written."""
         self._allocated = room
         """Up to where there is room."""
-        self._large = 0
-        """How many large records there are."""
+        self.large = 0
+        """How many large records were written,"""
+        self.largest = 0
+        """and how many bytes the largest had."""
         self.number = number
         """The number of the next record."""
         self._salt = salt
@@ -222,21 +224,28 @@ class Log:
     @classmethod
     def create(cls, files: Files, segment: int, database: int, first: int, *, room: int = 0) -> "Log":
         """A new segment, whose file is there whatever happens, and has ``room`` for so many bytes."""
-        salt = int.from_bytes(os.urandom(8), "little", signed=True)
-        while ((~RECORD ^ salt) >> 56 & 0xFF).bit_count() < 2:
-            # With one bit flipped, the word at a record's end is to be no such word that came in part.
-            salt = int.from_bytes(os.urandom(8), "little", signed=True)
-        words = np.array([MAGIC, VERSION, database, segment, first, salt, 0, 0], np.int64)
-        words[-1] = checksum_of([words[:-1].tobytes()])
+        header, salt = _header(segment, database, first)
         file = files.create(segment_name(segment))
         try:
-            file.write(0, [words.tobytes(), bytes(room)])
+            file.write(0, [header, bytes(room)])
             file.sync()
             files.sync()
         except BaseException:
             file.close()
             raise
-        return cls(file, words.nbytes, words.nbytes + room, first, salt, segment)
+        return cls(file, len(header), len(header) + room, first, salt, segment)
+
+    @classmethod
+    def begin(cls, file: File, size: int, segment: int, database: int, first: int) -> "Log":
+        """A new segment in a file of zeros that is there whatever happens."""
+        header, salt = _header(segment, database, first)
+        try:
+            file.write(0, [header])
+            file.sync()
+        except BaseException:
+            file.close()
+            raise
+        return cls(file, len(header), max(size, len(header)), first, salt, segment)
 
     @classmethod
     def resume(cls, files: Files, found: Segment, segment: int, end: int, number: int) -> "Log":
@@ -284,8 +293,9 @@ class Log:
 
     def _allocate(self, end: int, size: int) -> None:
         """Have there be room for more large records, once one has come before."""
-        self._large += 1
-        if self._large > 1 and end + TAIL > self._allocated:
+        self.large += 1
+        self.largest = max(self.largest, size)
+        if self.large > 1 and end + TAIL > self._allocated:
             self._allocated = end + TAIL + min(max(AHEAD * size, end // SHARE), MOST)
             self._file.allocate(self._allocated)
 
@@ -296,6 +306,11 @@ class Log:
         memory = self._memory if len(self._memory) >= size else bytearray(size)
         self._memory = memory if size <= KEPT else bytearray()
         return memoryview(memory)[:size]
+
+    @property
+    def room(self) -> int:
+        """Bytes of zeros that are written behind the last record."""
+        return self._room - self.end
 
     def hasten(self, mark: "Mark") -> None:
         """Have what was written since a mark be on its way to the disk: the next sync waits for less."""
@@ -324,6 +339,17 @@ class Log:
     def close(self) -> None:
         """Give the file up, without a sync."""
         self._file.close()
+
+
+def _header(segment: int, database: int, first: int) -> tuple[bytes, int]:
+    """What a segment begins with, and its salt."""
+    salt = int.from_bytes(os.urandom(8), "little", signed=True)
+    while ((~RECORD ^ salt) >> 56 & 0xFF).bit_count() < 2:
+        # With one bit flipped, the word at a record's end is to be no such word that came in part.
+        salt = int.from_bytes(os.urandom(8), "little", signed=True)
+    words = np.array([MAGIC, VERSION, database, segment, first, salt, 0, 0], np.int64)
+    words[-1] = checksum_of([words[:-1].tobytes()])
+    return words.tobytes(), salt
 
 
 def _sum(words: Words) -> int:

@@ -7,6 +7,7 @@ being written perhaps. So files are taken together, and again if that has happen
 import errno
 import os
 import time
+from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
@@ -14,7 +15,7 @@ import numpy as np
 from kpg.runtime.errors import OperationalError
 from kpg.runtime.storage.files import Bytes, File, Files, Lock
 from kpg.runtime.storage.log import Segment, segment_number
-from kpg.runtime.storage.manifest import NAME, read_manifest
+from kpg.runtime.storage.manifest import NAME, Manifest, read_manifest
 from kpg.runtime.storage.packs import pack_number
 
 TRIES: Final = 8
@@ -51,13 +52,23 @@ class Still:
             self._taken = taken
             manifest = read_manifest(self)
             numbers = [number for name in taken if (number := segment_number(name)) is not None]
-            for number in numbers:
-                if manifest is not None and number >= manifest.segment:
-                    for _ in Segment(self, number, manifest.database).records():
-                        pass
+            return manifest is not None and manifest.segment in numbers and self._follow(manifest, numbers)
         except (OSError, OperationalError):
             return False
-        return manifest is not None and manifest.segment in numbers
+
+    def _follow(self, manifest: Manifest, numbers: Sequence[int]) -> bool:
+        """Whether each segment begins where the one before ends: the log may have gone on in between."""
+        end = None
+        for number in sorted(numbers):
+            segment = Segment(self, number, manifest.database) if number >= manifest.segment else None
+            if segment is None or segment.empty:
+                continue
+            if end not in (None, segment.first):
+                return False
+            end = segment.first
+            for record in segment.records():
+                end = record.number + 1
+        return True
 
     @property
     def where(self) -> str:

@@ -390,9 +390,10 @@ def main() -> None:
         small = patch("kpg.runtime.data.rowgroups.GROUP_BYTES", 1536 if seed % 7 < 3 else 1 << 20)
         bulk = patch("kpg.durable.keeper.BULK", 2 if seed % 11 < 3 else 8192)
         straight = patch.multiple("kpg.durable.rows", **(STRAIGHT if seed % 5 == 2 else {"FEW": 64}))
-        large = patch.multiple("kpg.runtime.storage.log", **(LARGE if seed % 4 == 1 else {"SMALL": 1 << 16}))
+        large = patch.multiple("kpg.runtime.storage.log", **(LARGE if seed % 3 == 1 else {"SMALL": 1 << 16}))
+        spare = patch.multiple("kpg.runtime.storage.spare", CHUNK=512, MOST=8192)
         try:
-            with small, bulk, straight, large:
+            with small, bulk, straight, large, spare:
                 one.run(40)
         except Exception as error:
             failed.append(seed)

@@ -46,3 +46,17 @@ def test_views_follow_the_last_commit(last: str) -> None:
         assert contents(again)["kept"] == ["parts", "v"]  # and both are what their queries give
         found = again.query("select g, n from parts order by g").fetchall()
         assert found == [(0, 5), (1, 4), (2, 4), (3, 4)]
+
+
+def test_rights_of_what_a_program_has_are_kept() -> None:
+    sim = Sim()
+    db = opened(sim)
+    db.datalog("""
+        .decl e(a: number, b: number) .input e .decl tc(a: number, b: number) .output tc
+        tc(a, b) :- e(a, b).
+    """)
+    db.sql("create role r; grant select on tc to r; comment on view tc is 'what is reached'")
+    expected = contents(db)
+    assert ("RELATION", "tc") in expected["rights: lists"]
+    with opened(sim.after_kill()) as again:
+        assert contents(again) == expected

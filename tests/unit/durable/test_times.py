@@ -118,3 +118,31 @@ def test_positions_are_those_of_the_rows_that_are_there(tmp_path: Path) -> None:
                 assert other.positions() == {"s": number}
                 assert other.query("select count(*) from t").fetchall() == [(number + 1,)]
     db.close()
+
+
+def test_what_a_table_was_with_other_partitions_is_not_known(tmp_path: Path) -> None:
+    """Rows of one that is not below it any more, or was not yet, would be left out, or be too many."""
+    folder = tmp_path / "db"
+    db = opened(folder)
+    db.sql("""
+        create table p (k int) partition by range (k); create table q (k int); create table r (k int);
+        create table p0 partition of p for values from (0) to (10); create table base (k int);
+        create table heir (more int) inherits (base); insert into p values (1); insert into q values (11);
+        insert into heir values (5, 6)
+    """)
+    for change, table in (
+        ("alter table p attach partition q for values from (10) to (20)", "p"),
+        ("alter table p detach partition q", "p"),
+        ("drop table p0", "p"),
+        ("alter table r inherit base", "base"),
+        ("drop table heir", "base"),
+    ):
+        before = db.epoch
+        db.sql(f"insert into r values (0); {change}; insert into r values (1)")
+        for _ in range(2):
+            with pytest.raises(kpg.ProgrammingError, match=f'what "{table}" was at epoch {before} is not'):
+                db.query(f"select * from {table} as of {before}")
+            now = db.query(f"select count(*) from {table} as of {db.epoch}").fetchone()
+            assert now == db.query(f"select count(*) from {table}").fetchone()
+            db = after_closing(db, folder)
+    db.close()
