@@ -15,6 +15,7 @@ from kpg.runtime.errors import (
     ProgrammingError,
     SerializationError,
 )
+from kpg.told import told
 
 BY_MESSAGE: Final = tuple(
     (kind, re.compile(pattern), state)
@@ -24,12 +25,30 @@ BY_MESSAGE: Final = tuple(
         (IntegrityError, r"FOREIGN KEY", "23503"),
         (IntegrityError, r"", "23505"),
         (DataError, r"division by zero|by zero", "22012"),
+        (DataError, r"cannot take logarithm", "2201E"),
+        (DataError, r"cannot take square root|raised to a", "2201F"),
+        (DataError, r"^count must be|lower bound|lower and upper bounds", "2201G"),
+        (DataError, r"^invalid regular expression: ", "2201B"),
+        (DataError, r"^invalid escape string", "22025"),
+        (DataError, r"negative substring length", "22011"),
+        (DataError, r"(date|time) field value|stride must|timestamp cannot be", "22008"),
+        (DataError, r"^invalid value .* for|12-hour clock|source string too short", "22007"),
+        (DataError, r"^value too long|bit string length", "22001"),
+        (DataError, r"multidimensional arrays is not supported", "0A000"),
+        (DataError, r"trim must be|incompatible arrays|of valid range|array expr|accumulate", "2202E"),
+        (DataError, r"must not contain NULLs|cannot be null|be formatted as an SQL", "22004"),
+        (DataError, r"null character|too large for encoding", "54000"),
+        (DataError, r"step size|regular expression option|for parameter|option$", "22023"),
+        (DataError, r"field position|unrecognized|character number|format\(\)|identifier: ", "22023"),
+        (DataError, r"^invalid (size|hexadecimal|encoding)|setseed|sample size|arguments are", "22023"),
         (DataError, r"overflow|out of range|does not fit", "22003"),
         (DataError, r"more than one row|two rows", "21000"),
         (DataError, r"cannot be cast|invalid|no such value|is no |is not a|cannot be read", "22P02"),
         (DataError, r"", "22000"),
         (ProgrammingError, r"column .* (does not exist|is unknown)|unknown column", "42703"),
         (ProgrammingError, r"function .* does not exist|unknown function|no function", "42883"),
+        (ProgrammingError, r"must be type boolean|but expression is of type", "42804"),
+        (ProgrammingError, r"^cannot cast type", "42846"),
         (ProgrammingError, r"^operator|cannot compare|no operator", "42883"),
         (ProgrammingError, r"schema .* does not exist", "3F000"),
         (ProgrammingError, r"(type|role) .* does not exist", "42704"),
@@ -73,7 +92,8 @@ def state_of(error: BaseException) -> str:
     if isinstance(error, PrivilegeError):
         return "42501"
     if isinstance(error, Error):
+        message = told(error)
         for kind, pattern, state in BY_MESSAGE:
-            if isinstance(error, kind) and pattern.search(error.message):
+            if isinstance(error, kind) and pattern.search(message):
                 return state
     return "53200" if isinstance(error, MemoryError) else "XX000"

@@ -60,6 +60,8 @@ class Error(Exception):
 
     detail: str | None = None
     """More of what is wrong, for clients of the wire protocol."""
+    short: str | None = None
+    """What is wrong, in Postgres' words, without the place and the operands that the message names."""
     sqlstate: str | None = None
     """The SQLSTATE, if it is not that of the class and the message."""
 

@@ -444,7 +444,7 @@ ELSEWHERE: dict[str, str] = {
     "runtime/functions/statistics.py": AGGREGATES,
     **{
         f"runtime/mfp/{name}.py": MFP
-        for name in ("assemble", "errors", "few", "fuse", "lower", "memo", "segment")
+        for name in ("assemble", "errors", "few", "fuse", "lower", "memo", "reasons", "segment")
     },
     "runtime/convert/copying.py": "unit/kpg/test_copying.py",
     "runtime/convert/texts.py": "unit/convert/test_arrow.py",

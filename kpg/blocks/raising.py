@@ -69,12 +69,13 @@ def formatted(evaluator: Evaluator, frame: Frame, form: str, arguments: tuple[st
 def told(error: Error, item: str) -> str:
     """What GET STACKED DIAGNOSTICS gives of an error."""
     from kpg.states import state_of
+    from kpg.told import told
 
     match item:
         case "RETURNED_SQLSTATE":
             return state_of(error)
         case "MESSAGE_TEXT":
-            return error.message
+            return told(error)
         case "PG_EXCEPTION_DETAIL":
             return error.detail or ""
         case "PG_EXCEPTION_HINT":

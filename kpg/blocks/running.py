@@ -182,6 +182,7 @@ class Running:
 
     def _handled(self, block: ast.Block, error: Error) -> Leaving | None:
         from kpg.states import state_of
+        from kpg.told import told
 
         state = state_of(error)
         for handler in block.handlers:
@@ -189,7 +190,7 @@ class Running:
                 continue
             code = self.evaluator.dictionary.code
             self.frame.declare("sqlstate", Variable("sqlstate", TEXT, code(state)))
-            self.frame.declare("sqlerrm", Variable("sqlerrm", TEXT, code(error.message)))
+            self.frame.declare("sqlerrm", Variable("sqlerrm", TEXT, code(told(error))))
             self._caught.append(error)
             try:
                 return self.body(handler.body)

@@ -12,6 +12,7 @@ from kpg.notices import Notice
 from kpg.runtime.errors import Error, IntegrityError
 from kpg.runtime.types import Type
 from kpg.states import state_of
+from kpg.told import context, told
 from kpg.violations import fields_of
 
 VECTORS: Final = {"indkey": 22, "indoption": 22, "indclass": 30, "indcollation": 30, "proargtypes": 30}
@@ -83,7 +84,10 @@ def failure(error: BaseException, *, severity: str = "ERROR") -> bytes:
     if not isinstance(error, Error):
         fields["M"] = f"{type(error).__name__}: {error}"
     else:
-        fields["M"] = error.message
+        fields["M"] = told(error)
+        where = context(error)
+        if where is not None:
+            fields["W"] = where
         if isinstance(error, IntegrityError):
             fields |= fields_of(error)
         if error.hint is not None:

@@ -131,16 +131,17 @@ def _remainder(left: Decimal, right: Decimal) -> Decimal:
 def root(value: Decimal) -> Decimal:
     """The square root."""
     if value < 0:
-        raise ValueError("root of a negative number")
+        raise ValueError("cannot take square root of a negative number")
     if value.is_infinite():
         return value
     weight = value.adjusted() // 4 if value else 0
     places = max(SIGNIFICANT - ((weight + 1) * 4 // 2 - 1), shown_scale(value), 0)
     if not value:
         return rounded(value, places)
-    context = EXACT.copy()
-    context.prec = max(value.adjusted() // 2 + 1, 0) + min(places, MOST_SHOWN) + 3
-    return rounded(context.sqrt(value), min(places, MOST_SHOWN))
+    places = min(places, MOST_SHOWN)
+    # One digit more, not rounded: a root that was rounded before could be rounded twice.
+    floor = math.isqrt(int(value.scaleb(2 * places + 2, EXACT)))
+    return rounded(Decimal(floor).scaleb(-places - 1, EXACT), places)
 
 
 def _sum(left: Units, right: Units) -> Units:

@@ -11,6 +11,8 @@ from kpg.runtime.values.numeric import EXACT, MOST_WHOLE, rounded, shown_scale
 LOG_E: Final = 0.434294481903252
 LARGEST: Final = 2**31
 """Exponents below it are taken as whole numbers."""
+MOST_EXPONENT: Final = 6000
+"""Beyond that Postgres does not compute the exponential."""
 SPARE: Final = 8
 """Digits that are computed beyond those that are given."""
 LEAST_CLOSE, MOST_CLOSE = Decimal("0.9"), Decimal("1.1")
@@ -47,6 +49,10 @@ def _checked_log(value: Decimal) -> None:
 def _exp(value: Decimal) -> Decimal:
     if value.is_infinite():
         return value if value > 0 else Decimal(0)
+    if abs(value) >= MOST_EXPONENT:
+        if value > 0:
+            raise ValueError("value overflows numeric format")
+        return rounded(Decimal(0), MOST_SHOWN)
     digits = float(value) * LOG_E
     if digits > MOST_WHOLE:
         raise ValueError("value overflows numeric format")

@@ -254,7 +254,12 @@ def resolve(name: str, arg_types: tuple[Type, ...]) -> Resolution:
     UNKNOWN stands for a NULL literal, or a text literal whose type its neighbours decide.
     """
     later.bring_types(arg_types)
-    function = lookup(name)
+    try:
+        function = lookup(name)
+    except ProgrammingError as error:
+        error.short = f"{name} does not take ({', '.join(map(str, arg_types))})"
+        error.sqlstate = "42883"
+        raise
     for overload in function.overloads:
         signature = overload.rule(arg_types)
         if signature is not None:
@@ -265,4 +270,6 @@ def resolve(name: str, arg_types: tuple[Type, ...]) -> Resolution:
 def _no_overload(function: ScalarFunction, types: tuple[Type, ...]) -> ProgrammingError:
     shown = ", ".join("NULL" if type_.kind is Kind.NULL else str(type_) for type_ in types)
     message = f"{spelling(function.name)} does not take ({shown})"
-    return ProgrammingError(message, hint=f"it takes {function.accepts}; cast the arguments")
+    made = ProgrammingError(message, hint=f"it takes {function.accepts}; cast the arguments")
+    made.sqlstate = "42883"
+    return made

@@ -13,6 +13,7 @@ from kpg.runtime.functions.registry import Memoized, implementation
 from kpg.runtime.functions.sql_text import sql_text
 from kpg.runtime.mfp.lower import Sources
 from kpg.runtime.mfp.memo import Context, attempt, value_of
+from kpg.runtime.mfp.reasons import out_of_range, reason
 from kpg.runtime.mfp.segment import Segment
 from kpg.runtime.plan import Aggregate, Mfp
 from kpg.runtime.scalar import Call, Column, Fetch, If, Literal, Scalar, children, transform, with_children
@@ -88,8 +89,15 @@ def _describe(scalar: Scalar, context: Context, row: Words) -> DataError:
     values = [f"{sql_text(child, value, fetched)} is {value(child)}" for child in operands]
     where = sql_text(plain, value, fetched)
     detail = f" ({', '.join(values)})" if values else ""
-    made = DataError(f"{_kind(scalar, context, row)} in {where}{detail}", hint=_hint(scalar, context, row))
-    made.operation = scalar
+    kind = _kind(scalar, context, row)
+    made = DataError(f"{kind} in {where}{detail}", hint=_hint(scalar, context, row))
+    made.operation, made.short = scalar, kind
+    if isinstance(scalar, Call) and kind == f"{scalar.type} out of range":
+        words = [_evaluate(arg, context, row) for arg in scalar.args]
+        values = [
+            value_of(w, arg.type, context.dictionary) for w, arg in zip(words, scalar.args, strict=True)
+        ]
+        made.short = _said(scalar, context, row) or reason(scalar.function, scalar.type, values)
     return made
 
 
@@ -155,11 +163,15 @@ def _said(call: Call, context: Context, row: Words) -> str | None:
     how = implementation(call)
     if not isinstance(how, Memoized):
         return None
-    words = [_evaluate(arg, context, row) for arg in call.args]
-    values = [value_of(w, arg.type, context.dictionary) for w, arg in zip(words, call.args, strict=True)]
-    found = attempt(how.build(call), *values)
+    found = attempt(how.build(call), *_values(call, context, row))
     said = str(found) if type(found) is ValueError else ""
     return None if not said or PYTHONS.match(said) else said
+
+
+def _values(call: Call, context: Context, row: Words) -> list[Any]:
+    """The arguments of a call."""
+    words = [_evaluate(arg, context, row) for arg in call.args]
+    return [value_of(word, arg.type, context.dictionary) for word, arg in zip(words, call.args, strict=True)]
 
 
 def _divides_by_zero(call: Call, context: Context, row: Words) -> bool:
@@ -199,4 +211,6 @@ def sum_overflow(aggregate: Aggregate) -> DataError:
     name = aggregate.description or f"sum of column {aggregate.argument}"
     pairs = aggregate_named(aggregate.function).accumulator is AccumulatorKind.COMOMENT
     type_ = DOUBLE if pairs else sum_type(aggregate.type)
-    return DataError(f"{name} overflows {type_}", hint=_wider(type_, "what is summed"))
+    made = DataError(f"{name} overflows {type_}", hint=_wider(type_, "what is summed"))
+    made.short = out_of_range(type_)
+    return made

@@ -85,7 +85,9 @@ def call(binding: Binding, name: str, args: Sequence[Scalar], node: exp.Expr) ->
         if guessed is not None:
             return call(binding, name, guessed, node)
         span = span_of(node, binding.source) or whole(binding.source)
-        raise ProgrammingError(error.message, span=span, hint=error.hint) from None
+        placed = ProgrammingError(error.message, span=span, hint=error.hint)
+        placed.short, placed.sqlstate = error.short, error.sqlstate
+        raise placed from None
     cast = [brought(binding, arg, type_, node) for arg, type_ in zip(args, meaning.arg_types, strict=True)]
     if meaning.result_type.kind is Kind.DECIMAL and all(isinstance(arg, Literal) for arg in cast):
         meaning, cast = _wide(name, meaning, cast)

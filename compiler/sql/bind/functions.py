@@ -60,16 +60,6 @@ SYNTAX: Final[dict[type[exp.Expr], tuple[str, tuple[str, ...]]]] = {
 }
 """What is written otherwise than as a call: operators, and calls with words between the arguments."""
 
-OUTPUT_NAMES: Final[dict[type[exp.Expr], str]] = {
-    exp.GroupConcat: "string_agg",
-    exp.LogicalAnd: "bool_and",
-    exp.LogicalOr: "bool_or",
-    exp.StrPosition: "position",
-    exp.TimestampTrunc: "date_trunc",
-    exp.Pow: "power",
-}
-"""The names that Postgres gives to columns of a function, where sqlglot has another."""
-
 
 def function_of(node: exp.Expr) -> tuple[str, tuple[str, ...]] | None:
     """The registered function that a node of sqlglot's means, and the parts that are its arguments.

@@ -78,7 +78,9 @@ def _resolved(
         meaning = resolve_rows(name, tuple(arg.type for arg in args))
     except ProgrammingError as error:
         span = span_of(node, binding.source) or whole(binding.source)
-        raise ProgrammingError(error.message, span=span, hint=error.hint) from None
+        placed = ProgrammingError(error.message, span=span, hint=error.hint)
+        placed.short, placed.sqlstate = error.short, error.sqlstate
+        raise placed from None
     cast = [brought(binding, arg, type_, node) for arg, type_ in zip(args, meaning.args, strict=True)]
     text = node.sql("postgres")
     return RowCall(name, tuple(cast), meaning.types, meaning.nullable, text), meaning.names

@@ -11,17 +11,16 @@ from kpg.compiler.sql.bind.calls import comparable
 from kpg.compiler.sql.bind.clock import timed
 from kpg.compiler.sql.bind.columns import as_columns
 from kpg.compiler.sql.bind.from_clause import bind_from
-from kpg.compiler.sql.bind.functions import OUTPUT_NAMES
 from kpg.compiler.sql.bind.group import Grouping, Item, Keys, bind_keys, grouped
 from kpg.compiler.sql.bind.input_order import numbered, order_within
 from kpg.compiler.sql.bind.literals import conjuncts
+from kpg.compiler.sql.bind.output_names import alias_of, default_name
 from kpg.compiler.sql.bind.predicate import bind_condition
 from kpg.compiler.sql.bind.row_functions import expanded, taken
 from kpg.compiler.sql.bind.scope import Aggregates, Binding, Expansions, Scope, Windows
 from kpg.compiler.sql.bind.whole_rows import fields_of_row
 from kpg.compiler.sql.bind.window import define_windows
 from kpg.compiler.sql.bind.windowed import bind_qualify, over_groups, windowed
-from kpg.compiler.sql.call_syntax import WRITTEN
 from kpg.compiler.sql.syntax import only
 from kpg.compiler.sql.tree import Distinct, Filter, Node, Query, SortKey, TopK
 from kpg.compiler.sql.volatile import MENTIONS
@@ -209,7 +208,7 @@ def select_items(binding: Binding, scope: Scope, parts: Sequence[exp.Expr]) -> l
             syntax = part.this
         if isinstance(syntax, exp.Cast) and isinstance(syntax.args.get("to"), exp.ObjectIdentifier):
             syntax = _shown(syntax)
-        items.append(Item(_alias(part) or _default_name(syntax), binding.expression(scope, syntax), syntax))
+        items.append(Item(alias_of(part) or default_name(syntax), binding.expression(scope, syntax), syntax))
     return items
 
 
@@ -244,38 +243,6 @@ def _star(binding: Binding, scope: Scope, node: exp.Expr) -> list[Item]:
 
     made = shown(binding, star, fields, lambda part: binding.expression(scope, part))
     return [Item(name, scalar, node) for name, scalar in made]
-
-
-def _alias(node: exp.Expr) -> str:
-    """The name that AS gives (what sqlglot calls a window's alias is the window that it builds on)."""
-    return "" if isinstance(node, exp.Window) else node.alias
-
-
-def _default_name(node: exp.Expr) -> str:
-    """The output name of an expression without alias, as Postgres chooses it."""
-    match node:
-        case exp.Column():
-            return node.name
-        case exp.Dot(expression=exp.Identifier() as field):
-            return str(field.name)
-        case exp.Cast() | exp.Paren():
-            return _default_name(node.this)
-        case exp.Filter() | exp.WithinGroup() | exp.Window() | exp.RespectNulls():
-            return _default_name(node.this)
-        case exp.Case():
-            return "case"
-        case exp.Exists():
-            return "exists"
-        case exp.Anonymous():
-            return str(node.meta.get(WRITTEN, node.this)).lower()
-        case exp.Subquery(this=exp.Select(expressions=[only_column])):
-            return _alias(only_column) or _default_name(only_column)
-        case exp.Func() if type(node) in OUTPUT_NAMES:
-            return OUTPUT_NAMES[type(node)]
-        case exp.Func() if not isinstance(node, exp.Binary | exp.Connector):
-            return node.sql_name().lower()
-        case _:
-            return "?column?"
 
 
 def output_column(
