@@ -1,7 +1,4 @@
-"""The names a query may use: tables with their schemas, views with their plans.
-
-Names are case-insensitive. The catalog is what the compiler knows; the rows are the runtime's.
-"""
+"""The names a query may use, in any case: tables with their schemas, views with their plans."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import field, replace
@@ -28,8 +25,7 @@ KEYS = "kpg_keys."
 PUBLIC = "public"
 TEMPORARY = "pg_temp"
 T = TypeVar("T")
-K = TypeVar("K")
-V = TypeVar("V")
+K, V = TypeVar("K"), TypeVar("V")
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,10 +39,9 @@ class TableEntry:
 
 @dataclass(frozen=True, slots=True)
 class ViewEntry:
-    """A view. ``rel`` is None when its plan is not known here (it can be read by name only).
+    """A view: a materialized one is read by name, any other is expanded to ``rel``, None if not known here.
 
-    A materialized view is read by name; any other is expanded to ``rel`` where it is used. ``definition`` may
-    be a function that gives the same plan whenever it is asked for one.
+    ``definition`` may be a function that gives the same plan whenever it is asked for one.
     """
 
     name: str
@@ -59,6 +54,10 @@ class ViewEntry:
     """Column sets that are unique; None if they are to be found in the plan."""
     checked: bool = False
     """Whether only rows that it shows may be written through it: WITH CHECK OPTION."""
+    local: bool = False
+    """Whether that asks for its own conditions only, and leaves it to views below to check theirs."""
+    defaults: tuple[tuple[str, str], ...] = ()
+    """What INSERT gives columns, by their names in lower case, before the table's DEFAULTs."""
     below: str = ""
     """The view that it selects from, if it is of one alone."""
     of_system: bool = False

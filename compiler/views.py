@@ -32,6 +32,8 @@ class Through:
     columns: tuple[Scalar, ...]
     predicates: tuple[Scalar, ...]
     checked: tuple[tuple[str, tuple[Scalar, ...]], ...]
+    defaults: tuple[tuple[str, str], ...] = ()
+    """What views give columns of the table, by their names in lower case, for DEFAULT."""
 
     def name_of(self, column: str, fail: Callable[[str], Exception]) -> str:
         """The table's name of a column of the view; ``fail`` makes an error if it cannot be written."""
@@ -72,7 +74,7 @@ def through(catalog: Catalog, name: str, span: Span | None) -> Through | None:
     entry = catalog.get(name, span)
     if not isinstance(entry, ViewEntry):
         return None
-    rel = None if entry.materialized else entry.rel
+    rel = None if entry.materialized or entry.sql[:4].lower() == "with" else entry.rel
     found = None if rel is None else selection(rel)
     table = None if found is None else catalog.find(found.table)
     if found is None or not isinstance(table, TableEntry):
@@ -85,8 +87,22 @@ def through(catalog: Catalog, name: str, span: Span | None) -> Through | None:
     columns = found.columns[:width]
     if any(column.type == ROWID for column in columns):
         raise ProgrammingError(f'"{entry.name}" is a view', span=span)
-    checked = tuple(_checked(catalog, entry))
-    return Through(entry.name, table, entry.schema.names, columns, found.predicates, checked)
+    checked, defaults = tuple(_checked(catalog, entry)), tuple(_defaults(catalog, entry, table).items())
+    return Through(entry.name, table, entry.schema.names, columns, found.predicates, checked, defaults)
+
+
+def _defaults(catalog: Catalog, entry: ViewEntry, table: TableEntry) -> dict[str, str]:
+    """The DEFAULTs of this view and those below, of which the highest counts."""
+    below = catalog.find(entry.below) if entry.below else None
+    known = _defaults(catalog, below, table) if isinstance(below, ViewEntry) else {}
+    found = selection(entry.rel) if entry.rel is not None else None
+    if found is None or not entry.defaults:
+        return known
+    own = dict(entry.defaults)
+    for name, column in zip(entry.schema.names, found.columns, strict=False):
+        if name.lower() in own and isinstance(column, Column):
+            known[table.schema.names[column.index].lower()] = own[name.lower()]
+    return known
 
 
 def written_columns(catalog: Catalog, entry: ViewEntry) -> frozenset[str]:
@@ -103,7 +119,18 @@ def written_columns(catalog: Catalog, entry: ViewEntry) -> frozenset[str]:
 def _checked(catalog: Catalog, entry: ViewEntry) -> list[tuple[str, tuple[Scalar, ...]]]:
     """The views that check rows, this one and those below, with their conditions."""
     found = selection(entry.rel) if entry.rel is not None else None
-    if entry.checked and found is not None:
-        return [(entry.name, found.predicates)]
     below = catalog.find(entry.below) if entry.below else None
-    return _checked(catalog, below) if isinstance(below, ViewEntry) else []
+    if entry.checked and not entry.local and found is not None:
+        return [(entry.name, found.predicates)]
+    rest = _checked(catalog, below) if isinstance(below, ViewEntry) else []
+    if not entry.checked or found is None:
+        return rest
+    return [(entry.name, found.predicates[_known_below(below) :]), *rest]
+
+
+def _known_below(below: object) -> int:
+    """How many conditions the view below has, which come first among those of a view over it."""
+    if not isinstance(below, ViewEntry) or below.rel is None:
+        return 0
+    found = selection(below.rel)
+    return 0 if found is None else len(found.predicates)

@@ -92,12 +92,12 @@ def _alter_view(engine: Engine, entry: ViewEntry, action: ast.Action, statement:
             if entry.name in engine.views:
                 engine.rename_view_column(entry.name, place, new)
             return entry.name
-        case ast.SetRule(part="default", text=text) if text:
-            raise NotSupportedError(
-                "a DEFAULT of a view's column is not supported",
-                span=statement.span,
-                hint="make it the DEFAULT of the table's column",
-            )
+        case ast.SetRule(name=column, part="default", text=text):
+            place_of(entry.schema, entry.name, column, statement.span)
+            defaults = {**dict(entry.defaults), column.lower(): text}
+            given = tuple((name, one) for name, one in defaults.items() if one)
+            engine.catalog.replace(replace(entry, defaults=given))
+            return entry.name
         case ast.Nothing() | ast.SetRule():
             return entry.name
         case _:

@@ -47,6 +47,8 @@ def create_view(engine: Engine, statement: ast.CreateView) -> Maintained | None:
         statement.materialized and not planned.has_hidden_columns,
         planned.order,
         checked=bool(statement.check),
+        local=statement.check == "LOCAL",
+        defaults=old.defaults if isinstance(old, ViewEntry) and statement.or_replace else (),
         below=below_of(statement, engine.catalog),
         of_system=of_system,
     )

@@ -7,6 +7,7 @@ from sqlglot import exp
 
 from kpg.compiler.catalog import Catalog, ViewEntry
 from kpg.compiler.sql import statements as ast
+from kpg.compiler.sql.ddl.reader import parsed_expression
 from kpg.compiler.sql.given import given_width, is_default
 from kpg.compiler.sql.syntax import relation_name
 from kpg.compiler.views import Through, selection, through
@@ -43,8 +44,10 @@ def _assigned(
     for target, value in assignments:
         renamed = target.copy()
         renamed.set("this", _name(statement, found, target.name))
-        # As in Postgres: a column of a view has no DEFAULT of its own.
-        result.append((renamed, exp.Null() if is_default(value) else value))
+        if is_default(value):
+            text = dict(found.defaults).get(renamed.name.lower())
+            value = exp.Null() if text is None else parsed_expression(text)
+        result.append((renamed, value))
     return tuple(result)
 
 
@@ -53,6 +56,8 @@ def _insert(statement: ast.Insert, found: Through) -> ast.Insert:
     if not columns:
         columns = found.names[: given_width(statement.query.query) or len(found.names)]
     named = tuple(_name(statement, found, column) for column in columns)
+    if found.defaults:
+        named, statement = with_defaults(statement, named, dict(found.defaults))
     conflict = statement.conflict
     if conflict is not None:
         conflict = replace(
@@ -61,6 +66,36 @@ def _insert(statement: ast.Insert, found: Through) -> ast.Insert:
             assignments=_assigned(statement, conflict.assignments, found),
         )
     return replace(statement, columns=named, conflict=conflict)
+
+
+def with_defaults(
+    statement: ast.Insert, columns: tuple[str, ...], defaults: dict[str, str]
+) -> tuple[tuple[str, ...], ast.Insert]:
+    """The columns and the statement with what a view's columns have for DEFAULT."""
+    query = statement.query.query
+    known = [name.lower() for name in columns]
+    rows = query.expressions if isinstance(query, exp.Values) else []
+    if len(rows) == 1 and rows[0].meta.get("default"):
+        known, columns = [], ()
+    more = [name for name in defaults if name not in known]
+    made: exp.Expr = query.copy()
+    if isinstance(made, exp.Values):
+        for row in made.expressions:
+            cells = [
+                parsed_expression(defaults[name]) if is_default(cell) and name in defaults else cell
+                for name, cell in zip(known, row.expressions, strict=False)
+            ]
+            more_cells = [parsed_expression(defaults[name]) for name in more]
+            row.replace(exp.Tuple(expressions=[*cells, *more_cells]))
+    elif more:
+        names = [exp.to_identifier(f"given_{place}") for place in range(len(columns))]
+        alias = exp.TableAlias(this=exp.to_identifier("given"), columns=names)
+        listed = [exp.column(name.copy(), table="given") for name in names]
+        source = exp.From(this=exp.Subquery(this=made, alias=alias))
+        made = exp.Select(
+            expressions=[*listed, *(parsed_expression(defaults[name]) for name in more)], from_=source
+        )
+    return (*columns, *more), replace(statement, query=replace(statement.query, query=made))
 
 
 def below_of(statement: ast.CreateView, catalog: Catalog) -> str:
@@ -82,10 +117,4 @@ def refuse_unchecked(statement: ast.CreateView, entry: ViewEntry) -> None:
             "WITH CHECK OPTION needs a view that can be written to",
             span=statement.span,
             hint="it selects rows and columns of one table",
-        )
-    if statement.check == "LOCAL" and entry.below:
-        raise ProgrammingError(
-            f"a LOCAL CHECK OPTION over view {entry.below} is not supported",
-            span=statement.span,
-            hint="write CASCADED",
         )

@@ -241,6 +241,8 @@ def _check(text: str, tokens: Sequence[Token]) -> None:
             closed = opened.pop()
             if (closed.sign, word) not in (("(", ")"), ("[", "]")):
                 raise syntax_error(text, token)
+        elif word == ";" and _is_rule(text, opened):
+            opened[-1].clause = 0
         elif word == ";":
             _close(text, opened)
             opened = [_Open(None, "")]
@@ -258,6 +260,10 @@ def _check(text: str, tokens: Sequence[Token]) -> None:
         raise ProgrammingError("syntax error at the end of the statement", span=span)
 
 
+RULE: Final = re.compile(r"\bcreate\s+(or\s+replace\s+)?rule\b[^;]*$", re.IGNORECASE)
+"""What stands before the statements of a rule."""
+
+
 @dataclass(slots=True)
 class _Open:
     """A bracket that is open, and how far the clauses in it have come."""
@@ -265,6 +271,17 @@ class _Open:
     token: Token | None
     sign: str
     clause: int = 0
+
+
+def _is_rule(text: str, opened: Sequence[_Open]) -> bool:
+    """Whether the one bracket that is open is around the statements of a rule."""
+    token = opened[-1].token
+    if len(opened) != len(("statement", "bracket")) or token is None:
+        return False
+    return (
+        re.search(r"\bcreate\s+(or\s+replace\s+)?rule\b[^;]*$", text[: token.start], re.IGNORECASE)
+        is not None
+    )
 
 
 def _close(text: str, opened: Sequence[_Open]) -> None:

@@ -92,6 +92,14 @@ def through_actions(engine: Engine, statement: statements.Change) -> Changes | N
     if event != "INSERT":
         rows = engine.procedures.evaluator.rows(Frame(""), Dynamic(f"SELECT * FROM {_quoted(entry.name)}"))
         engine.table(attached).insert(np.ascontiguousarray(rows.words))
+    if isinstance(statement, statements.Insert) and entry.defaults:
+        from kpg.compiler.sql.given import given_width
+        from kpg.compiler.sql.through import with_defaults
+
+        width = given_width(statement.query.query) or len(entry.schema.names)
+        named = statement.columns or entry.schema.names[:width]
+        named, statement = with_defaults(statement, named, dict(entry.defaults))
+        statement = replace(statement, columns=named)
     changes = prepared(engine, replace(statement, table=attached))
     return replace(changes, actions=Instead(actions))
 

@@ -129,7 +129,8 @@ def _within(binding: Binding, value: Scalar, low: Scalar, high: Scalar, node: ex
 def _is(binding: Binding, scope: Scope, node: exp.Is) -> Scalar:
     only(node, binding.source, "this", "expression", "negate")
     parts = row_parts(node.this)
-    if parts is not None and isinstance(node.expression, exp.Null):
+    starred = any(part.is_star for part in parts or ())
+    if parts is not None and not starred and isinstance(node.expression, exp.Null):
         return row_is_null(binding, scope, parts, node)
     operand = binding.expression(scope, node.this)
     match node.expression:

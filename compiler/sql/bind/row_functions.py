@@ -172,7 +172,7 @@ def bind_expanded(binding: Binding, scope: Scope, node: exp.Expr) -> Scalar:
     if call.function in POPULATED:
         call, names = _resolved(binding, f"${call.function}", call.args, node)
     if len(names) != 1:
-        binding.refuse(f"{call.function} of {len(names)} columns in a select list", node, "call it in FROM")
+        return binding.expression(scope, _as_rows(node))
     if call not in place.calls:
         below = frozenset[int]().union(*(used(arg, binding.subqueries) for arg in call.args))
         levels = [level for id_, level in zip(place.ids, place.levels, strict=True) if id_ in below]
@@ -180,6 +180,14 @@ def bind_expanded(binding: Binding, scope: Scope, node: exp.Expr) -> Scalar:
         place.ids.append(binding.fresh())
         place.levels.append(max(levels, default=-1) + 1)
     return Column(place.ids[place.calls.index(call)], call.types[0])
+
+
+def _as_rows(node: exp.Expr) -> exp.Expr:
+    """A call whose rows have several columns as the elements of the array of its rows."""
+    alias = exp.TableAlias(this=exp.to_identifier("made"))
+    source = exp.From(this=exp.Table(this=node.copy(), alias=alias))
+    query = exp.Select(expressions=[exp.column("made")], from_=source)
+    return exp.Unnest(expressions=[exp.Array(expressions=[query])])
 
 
 def expanded(source: Node, place: Expansions, chosen: Ids | None = None) -> Node:

@@ -15,8 +15,13 @@ def create_view(reader: Reader, words: set[str]) -> ast.CreateView:
     columns = reader.names() if reader.at("(") else ()
     if reader.take("USING"):
         reader.name()
+    check = ""
     if reader.take("WITH"):
+        start = reader.place
         reader.skip_enclosed()
+        options = [token.text.upper() for token in reader.tokens[start : reader.place]]
+        if "CHECK_OPTION" in options:
+            check = "LOCAL" if "LOCAL" in options else "CASCADED"
     if reader.take("TABLESPACE"):
         reader.name()
     if reader.done:
@@ -24,7 +29,6 @@ def create_view(reader: Reader, words: set[str]) -> ast.CreateView:
     reader.need("AS")
     texts = [token.text.upper() for token in reader.tokens]
     stop = None
-    check = ""
     if texts[-2:] == ["CHECK", "OPTION"] and "WITH" in texts[-4:]:
         stop = len(texts) - 1 - texts[::-1].index("WITH")
         check = texts[stop + 1] if texts[stop + 1] in ("LOCAL", "CASCADED") else "CASCADED"
