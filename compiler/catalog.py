@@ -25,7 +25,8 @@ KEYS = "kpg_keys."
 PUBLIC = "public"
 TEMPORARY = "pg_temp"
 T = TypeVar("T")
-K, V = TypeVar("K"), TypeVar("V")
+K = TypeVar("K")
+V = TypeVar("V")
 
 
 @dataclass(frozen=True, slots=True)

@@ -241,11 +241,8 @@ def _check(text: str, tokens: Sequence[Token]) -> None:
             closed = opened.pop()
             if (closed.sign, word) not in (("(", ")"), ("[", "]")):
                 raise syntax_error(text, token)
-        elif word == ";" and _is_rule(text, opened):
-            opened[-1].clause = 0
         elif word == ";":
-            _close(text, opened)
-            opened = [_Open(None, "")]
+            opened = _behind(text, opened)
         elif word in ANEW:
             opened[-1].clause = 0
         elif not free and _begins_clause(word, written, before):
@@ -273,15 +270,14 @@ class _Open:
     clause: int = 0
 
 
-def _is_rule(text: str, opened: Sequence[_Open]) -> bool:
-    """Whether the one bracket that is open is around the statements of a rule."""
+def _behind(text: str, opened: "list[_Open]") -> "list[_Open]":
+    """What is open behind a semicolon: the one bracket around the statements of a rule, else nothing."""
     token = opened[-1].token
-    if len(opened) != len(("statement", "bracket")) or token is None:
-        return False
-    return (
-        re.search(r"\bcreate\s+(or\s+replace\s+)?rule\b[^;]*$", text[: token.start], re.IGNORECASE)
-        is not None
-    )
+    if len(opened) > 1 and token is not None and RULE.search(text[: token.start]):
+        opened[-1].clause = 0
+        return opened
+    _close(text, opened)
+    return [_Open(None, "")]
 
 
 def _close(text: str, opened: Sequence[_Open]) -> None:

@@ -15,13 +15,7 @@ def create_view(reader: Reader, words: set[str]) -> ast.CreateView:
     columns = reader.names() if reader.at("(") else ()
     if reader.take("USING"):
         reader.name()
-    check = ""
-    if reader.take("WITH"):
-        start = reader.place
-        reader.skip_enclosed()
-        options = [token.text.upper() for token in reader.tokens[start : reader.place]]
-        if "CHECK_OPTION" in options:
-            check = "LOCAL" if "LOCAL" in options else "CASCADED"
+    check = _check_option(reader)
     if reader.take("TABLESPACE"):
         reader.name()
     if reader.done:
@@ -52,6 +46,18 @@ def create_view(reader: Reader, words: set[str]) -> ast.CreateView:
         bool(words & {"TEMP", "TEMPORARY"}),
         check,
     )
+
+
+def _check_option(reader: Reader) -> str:
+    """The ``check_option`` among the options that follow WITH; empty if there is none."""
+    if not reader.take("WITH"):
+        return ""
+    start = reader.place
+    reader.skip_enclosed()
+    options = [token.text.upper() for token in reader.tokens[start : reader.place]]
+    if "CHECK_OPTION" not in options:
+        return ""
+    return "LOCAL" if "LOCAL" in options else "CASCADED"
 
 
 def _recursive(name: str, columns: tuple[str, ...], query: Span) -> tuple[exp.Expr, Span]:
