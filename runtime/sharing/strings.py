@@ -94,6 +94,11 @@ class Strings:
         bounds, data = self.dictionary.parts(np.array(codes, np.int64))
         return Delta(bounds, data)
 
+    def news(self, peer: int) -> Delta | None:
+        """As :meth:`delta`; None if that is nothing."""
+        delta = self.delta(peer)
+        return delta if len(delta) else None
+
     def hear(self, peer: int, delta: Delta) -> None:
         """Take strings that a peer has made."""
         if len(delta):
@@ -151,13 +156,19 @@ class Told:
         bounds, data = self.dictionary.parts(np.arange(first, count))
         return Delta(bounds, data)
 
-    def untold(self, delta: Delta) -> None:
-        """What was to be told last was not."""
-        self._told -= len(delta)
+    def news(self) -> Delta | None:
+        """As :meth:`delta`; None if that is nothing."""
+        delta = self.delta()
+        return delta if len(delta) else None
 
-    def hear(self, worker: int, delta: Delta) -> None:
+    def untold(self, delta: Delta | None) -> None:
+        """What was to be told last was not."""
+        if delta is not None:
+            self._told -= len(delta)
+
+    def hear(self, worker: int, delta: Delta | None) -> None:
         """Take strings that a worker has made."""
-        if len(delta):
+        if delta is not None and len(delta):
             codes = self.dictionary.intern_parts(delta.bounds, delta.data)
             self._theirs[worker] = np.concatenate((self._theirs[worker], codes))
 

@@ -73,7 +73,7 @@ class Asking:
         self._be_there()
         memory = self.crew.memory
         news = NO_NEWS if memory is None else memory.news()
-        command = Command(method, args, self._told.delta(), news.shown)
+        command = Command(method, args, self._told.news(), news.shown)
         try:
             replies, stopped = self.crew.call(command, self._interrupt.check)
         except UnsendableError:
@@ -104,7 +104,7 @@ class Asking:
         """Have members do something that nobody waits for."""
         if self._gone is None and not self._ended:
             try:
-                self.crew.tell(Command(method, args, self._told.delta()))
+                self.crew.tell(Command(method, args, self._told.news()))
             except MemberGoneError as gone:
                 self._gone = gone
 

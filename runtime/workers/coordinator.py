@@ -339,7 +339,8 @@ class Coordinator(Asking, Worker):
                 rowids.sort()
             words = table.read(rowids) if self.crew.memory is None else None
             after = table.count, table.rows
-            found.append(Changed(closed.epoch, closed.table, deleted, shortened(rowids), words, after))
+            gone_ones = deleted if deleted.shape[0] else None
+            found.append(Changed(closed.epoch, closed.table, gone_ones, shortened(rowids), words, after))
         return found
 
     def _news(self, replies: list[Reply]) -> None:

@@ -1,5 +1,7 @@
 """The tables of a member: those of the coordinator, which it sees where they are, or has been sent."""
 
+from typing import Final
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -14,6 +16,7 @@ from kpg.runtime.worker import Worker
 from kpg.runtime.workers.messages import Changed, Command
 
 Words = NDArray[np.int64]
+NONE: Final[Words] = np.empty(0, np.int64)
 
 
 class Holding(Worker):
@@ -29,7 +32,8 @@ class Holding(Worker):
             self.dictionary = CommonDictionary(memory)
 
     def _learn(self, command: Command) -> None:
-        self.sharing.strings.learn(command.learn)
+        if command.learn is not None:
+            self.sharing.strings.learn(command.learn)
         for shown in command.shown:
             if shown.table in self._seen:
                 self._seen[shown.table].seen.see(shown)
@@ -58,22 +62,24 @@ class Holding(Worker):
         """Rows that a table has had for long, in words of the coordinator."""
         table = self.tables[name]
         words = self._in_own(words, self.sharing.texts(table.schema.types))
-        replay(table, np.empty(0, np.int64), rowids, words)
+        replay(table, NONE, rowids, words)
         table.drain()
         self._settle((name,))
 
     def _redo(self, changes: list[Changed]) -> None:
         for one in changes:
-            table, rowids = self.tables[one.table], one.rowids
+            table = self.tables[one.table]
+            rowids = NONE if one.rowids is None else one.rowids
             if isinstance(rowids, tuple):
                 rowids = np.arange(*rowids)
+            gone = NONE if one.gone is None else one.gone
             if isinstance(table, SeenTable):
-                table.stand(*one.after, np.empty(0, np.int64))
-                self._closed.append(Closed(one.epoch, one.table, changes_of(one.gone, rowids)))
+                table.stand(*one.after, NONE)
+                self._closed.append(Closed(one.epoch, one.table, changes_of(gone, rowids)))
                 continue
             assert one.words is not None
             words = self._in_own(one.words, self.sharing.texts(table.schema.types))
-            replay(table, one.gone, rowids, words)
+            replay(table, gone, rowids, words)
             self._closed.append(Closed(one.epoch, one.table, table.drain()))
 
     def _in_own(self, words: Words, texts: tuple[int, ...]) -> Words:

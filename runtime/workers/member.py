@@ -64,15 +64,15 @@ class Member(Holding):
         try:
             self._learn(command)
             value = getattr(self, command.method)(*command.args)
-            return Reply(value, company.strings.delta(company.count))
+            return Reply(value, company.strings.news(company.count))
         except PeerFailedError as error:
-            return Reply(None, company.strings.delta(company.count), error, aside=True)
+            return Reply(None, company.strings.news(company.count), error, aside=True)
         except BaseException as error:
             if command.method in STEPS:
                 company.fail()
             order = company.meetings - before, company.failing
             aside = isinstance(error, StoppedError)
-            return Reply(None, company.strings.delta(company.count), error, aside=aside, order=order)
+            return Reply(None, company.strings.news(company.count), error, aside=aside, order=order)
 
     def obey(self, command: Command) -> None:
         """Do what nobody waits for."""

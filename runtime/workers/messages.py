@@ -26,11 +26,14 @@ TOLD: Final = frozenset({"settle"})
 
 
 class Command(NamedTuple):
-    """A method of a member, and what to learn before it is called: strings, and where tables' rows are."""
+    """A method of a member, and what to learn before it is called: strings, and where tables' rows are.
+
+    What there is nothing of is None, which takes less to send.
+    """
 
     method: str
     args: tuple[object, ...]
-    learn: Delta
+    learn: Delta | None
     shown: tuple[Shown, ...] = ()
 
 
@@ -38,7 +41,7 @@ class Reply(NamedTuple):
     """What a member answers; texts in it are common words, which need the strings of ``delta``."""
 
     value: object
-    delta: Delta
+    delta: Delta | None
     error: BaseException | None = None
     aside: bool = False
     """Whether it failed because another one did."""
@@ -54,8 +57,8 @@ class Changed(NamedTuple):
 
     epoch: int
     table: str
-    gone: Words
-    rowids: Words | tuple[int, int]
+    gone: Words | None
+    rowids: Words | tuple[int, int] | None
     words: Words | None
     after: tuple[int, int]
 
@@ -107,10 +110,12 @@ def sent(command: Command) -> list[memoryview]:
         ) from None
 
 
-def shortened(rowids: Words) -> Words | tuple[int, int]:
+def shortened(rowids: Words) -> Words | tuple[int, int] | None:
     """Ascending rowids, as the first one and the end if they follow each other."""
     count = rowids.shape[0]
-    if count and int(rowids[-1]) - int(rowids[0]) == count - 1:
+    if not count:
+        return None
+    if int(rowids[-1]) - int(rowids[0]) == count - 1:
         return int(rowids[0]), int(rowids[-1]) + 1
     return rowids
 

@@ -4,7 +4,6 @@ import ctypes
 import os
 import pickle
 import signal
-import socket
 import sys
 from typing import Any, Final
 
@@ -14,9 +13,11 @@ from kpg.runtime.sharing.memory import Memory
 from kpg.runtime.trace.updates import Updates
 from kpg.runtime.workers.member import Member
 from kpg.runtime.workers.messages import TOLD, Command, Reply
-from kpg.runtime.workers.wire import GoneError, exchange, packed
+from kpg.runtime.workers.wire import GoneError, Line, exchange, packed
 
 PR_SET_PDEATHSIG: Final = 1
+LOOKS: Final = 40
+"""So often a worker looks whether the others have come before it goes to sleep: some 50 microseconds."""
 M_TRIM_THRESHOLD: Final = -1
 M_MMAP_THRESHOLD: Final = -3
 LARGE: Final = 32 << 20
@@ -28,10 +29,11 @@ KEPT: Final = 256 << 20
 class Lines:
     """The ways to the other processes: ``company.Peers``."""
 
-    def __init__(self, index: int, ends: list[socket.socket]) -> None:
+    def __init__(self, index: int, ends: list[Line]) -> None:
         self._index = index
         self._others = [peer for peer in range(len(ends) + 1) if peer != index]
         self._ends = ends
+        self._looks = LOOKS if (os.cpu_count() or 1) > len(ends) else 0
         self.member: Member | None = None
 
     def swap(self, parcels: list[list[Parcel]], phase: Phase | None, loops: list[int]) -> Met:
@@ -46,7 +48,7 @@ class Lines:
                 for one in parcels[peer]
             ]
             out.append((end, packed((plain, delta if len(delta) else None, phase, loops))))
-        messages = exchange(out, self._ends)
+        messages = exchange(out, self._ends, looks=self._looks)
         found, phases, every = [], [phase], set(loops)
         for peer, message in zip(self._others, messages, strict=True):
             if message is None:
@@ -114,7 +116,7 @@ def main() -> None:
         libc.mallopt(M_TRIM_THRESHOLD, KEPT)
     if os.getppid() != parent:
         return
-    ends = [socket.socket(fileno=number) for number in numbers]
+    ends = [Line(number) for number in numbers]
     lines = Lines(index, ends[1:])
     member = lines.member = Member(index, count, lines, effort, Memory((file, lock)))
     wish = Wish()

@@ -3,7 +3,6 @@
 import contextlib
 import os
 import signal
-import socket
 import subprocess
 import sys
 from collections.abc import Callable
@@ -12,7 +11,7 @@ from typing import Any, Final
 from kpg.runtime.errors import InterfaceError
 from kpg.runtime.sharing.memory import Memory
 from kpg.runtime.workers.messages import STEPS, Command, MemberGoneError, Reply, sent
-from kpg.runtime.workers.wire import GoneError, exchange, pair
+from kpg.runtime.workers.wire import GoneError, Line, exchange, pair
 
 POLL: Final = 0.02
 """Seconds after which the coordinator looks whether to go on."""
@@ -33,7 +32,7 @@ class Processes:
 
     def _start_all(self) -> None:
         self._dead: str | None = None
-        self._ends: list[socket.socket] = []
+        self._ends: list[Line] = []
         self._running: list[subprocess.Popen[bytes]] = []
         count = self.count
         own = [pair() for _ in range(count)]
@@ -54,7 +53,7 @@ class Processes:
                 for end in both:
                     end.close()
 
-    def _start(self, index: int, ends: list[socket.socket]) -> None:
+    def _start(self, index: int, ends: list[Line]) -> None:
         numbers = [end.fileno() for end in ends]
         code = "from kpg.runtime.workers.process import main; main()"
         arguments = [

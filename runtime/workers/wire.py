@@ -18,6 +18,8 @@ BUFFER: Final = 1 << 20
 """Bytes that are on their way between two processes at most; who sends more waits until they are read."""
 AT_ONCE: Final = 64
 """Arrays that one call sends."""
+AHEAD: Final = 4096
+"""Bytes that are read at once where fewer are wanted."""
 LENGTHS: Final = struct.Struct("<QI")
 
 
@@ -25,13 +27,20 @@ class GoneError(Exception):
     """The process at the other end has died."""
 
 
-def pair() -> tuple[socket.socket, socket.socket]:
+class Line(socket.socket):
+    """An end of a connection; ``left`` is what has come of the next message."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(fileno=number)
+        self.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, BUFFER)
+        self.setblocking(False)
+        self.left = b""
+
+
+def pair() -> tuple[Line, Line]:
     """Two ends of a connection."""
-    ends = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
-    for end in ends:
-        end.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, BUFFER)
-        end.setblocking(False)
-    return ends
+    one, other = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
+    return Line(one.detach()), Line(other.detach())
 
 
 def packed(message: object) -> list[memoryview]:
@@ -76,7 +85,7 @@ class Sender:
 class Receiver:
     """A message that comes from one process, piece by piece."""
 
-    def __init__(self, end: socket.socket) -> None:
+    def __init__(self, end: Line) -> None:
         self._end = end
         self._head = bytearray()
         self._wanted = LENGTHS.size
@@ -120,28 +129,40 @@ class Receiver:
 
     def _read_array(self) -> bool:
         array = self._arrays[self._place].data
-        try:
-            count = self._end.recv_into(array[self._filled :])
-        except BlockingIOError:
-            return False
-        except OSError:
-            raise GoneError from None
-        if not count:
-            raise GoneError
+        wanted = len(array) - self._filled
+        if self._end.left or wanted < AHEAD:
+            found = self._take(wanted)
+            if found is None:
+                return False
+            count = len(found)
+            array[self._filled : self._filled + count] = found
+        else:
+            try:
+                count = self._end.recv_into(array[self._filled :])
+            except BlockingIOError:
+                return False
+            except OSError:
+                raise GoneError from None
+            if not count:
+                raise GoneError
         self._filled += count
         self._next()
         return True
 
     def _take(self, most: int) -> bytes | None:
-        try:
-            found = self._end.recv(most)
-        except BlockingIOError:
-            return None
-        except OSError:
-            raise GoneError from None
+        """So many bytes at most; what comes with them is kept."""
+        found = self._end.left
         if not found:
-            raise GoneError
-        return found
+            try:
+                found = self._end.recv(max(most, AHEAD))
+            except BlockingIOError:
+                return None
+            except OSError:
+                raise GoneError from None
+            if not found:
+                raise GoneError
+        self._end.left = found[most:]
+        return found[:most]
 
     @property
     def message(self) -> Any:
@@ -152,21 +173,24 @@ class Receiver:
 
 
 def exchange(
-    out: Sequence[tuple[socket.socket, list[memoryview]]],
-    awaited: Sequence[socket.socket],
+    out: Sequence[tuple[Line, list[memoryview]]],
+    awaited: Sequence[Line],
     poll: Callable[[], None] | None = None,
     seconds: float | None = None,
+    looks: int = 0,
 ) -> list[Any]:
     """Send messages and take one from each of those awaited, whichever can be done first.
 
-    ``poll`` is called after each so many ``seconds`` in which nothing happens. GoneError if one is gone.
+    ``poll`` is called after each so many ``seconds`` in which nothing happens. Before it goes to sleep it
+    ``looks`` so often whether something has happened. GoneError if one is gone.
     """
     senders = {end.fileno(): Sender(end, pieces) for end, pieces in out}
     receivers = {end.fileno(): Receiver(end) for end in awaited}
     for sender in senders.values():
         sender.go_on()
-    for receiver in receivers.values():
-        receiver.go_on()
+    for end in awaited:
+        if end.left:
+            receivers[end.fileno()].go_on()
     while True:
         wanted: dict[int, int] = {}
         for number, sender in senders.items():
@@ -180,7 +204,12 @@ def exchange(
         poller = select.poll()
         for number, events in wanted.items():
             poller.register(number, events)
-        found = poller.poll(None if seconds is None else 1000 * seconds)
+        found = poller.poll(0) if looks else None
+        while not found and looks:
+            looks -= 1
+            found = poller.poll(0)
+        if not found:
+            found = poller.poll(None if seconds is None else 1000 * seconds)
         for number, events in found:
             if events & select.POLLOUT:
                 senders[number].go_on()
