@@ -1,12 +1,14 @@
 """Which worker a value belongs to: ``pmod(xxhash64(value), n)``, as Spark SQL computes it, with its seed 42.
 
-A word is hashed as Spark hashes a BIGINT, a text as a STRING: what a value is, not its code, decides.
+A word is hashed as Spark hashes a BIGINT, a text as a STRING: what a value is, not its code, decides. Workers
+of one machine, to which nobody brings anything, tell it in less time (``near``).
 """
 
 import numpy as np
 from numpy.typing import NDArray
 
 from kpg.runtime.kernels import device, kernel
+from kpg.runtime.kernels.rowgroups import COLUMN_STRIDE, COLUMNS, NULL, load, locate
 
 Words = NDArray[np.int64]
 Bytes = NDArray[np.uint8]
@@ -18,6 +20,7 @@ PRIME3 = 1609587929392839161
 PRIME4 = -8796714831421723037
 PRIME5 = 2870177450012600261
 BELOW = 0x7FFFFFFFFFFFFFFF
+LOW_HALF = 0xFFFFFFFF
 
 
 @device
@@ -110,16 +113,39 @@ def text_owners(arena: Bytes, offsets: Words, first: int, count: int, out: Words
         out[i] = hash_string(arena, offsets[first + i], offsets[first + i + 1]) % count
 
 
-@kernel("int64(int64[::1], int64, int64, int64[::1])")
-def mine(words: Words, count: int, index: int, out: Words) -> int:
-    """The positions of the words that belong to worker ``index`` of ``count``; how many there are."""
+@device
+def near(word: int, count: int) -> int:
+    """The worker of a word where nobody else needs to know how it is told: by the upper half of a product."""
+    return (((word * PRIME1) >> 32) & LOW_HALF) * count >> 32
+
+
+@kernel("void(int64[::1], int64, int64[::1])")
+def near_owners(words: Words, count: int, out: Words) -> None:
+    """The worker of each word, among ``count``, on one machine."""
+    for i in range(words.shape[0]):
+        out[i] = near(words[i], count)
+
+
+@kernel("int64(int64[::1], int64[::1], int64, int64, int64[::1])")
+def near_mine(words: Words, values: Words, count: int, index: int, out: Words) -> int:
+    """The ``values`` beside the words that belong to worker ``index``, on one machine; how many there are."""
     found = 0
-    if count & (count - 1) == 0:
-        for i in range(words.shape[0]):
-            out[np.uint64(found)] = i
-            found += int(hash_word(words[i]) & (count - 1) == index)
-    else:
-        for i in range(words.shape[0]):
-            out[np.uint64(found)] = i
-            found += int(hash_word(words[i]) % count == index)
+    for i in range(words.shape[0]):
+        out[np.uint64(found)] = values[i]
+        found += int(near(words[i], count) == index)
+    return found
+
+
+@kernel("int64(int64[:, ::1], int64, int64[::1], int64, int64, int64[::1])")
+def near_rows(directory: Words, column: int, rowids: Words, count: int, index: int, out: Words) -> int:
+    """The rowids whose rows have a word of worker ``index`` in a column, on one machine; how many."""
+    root = directory.ctypes.data
+    found = 0
+    for i in range(rowids.shape[0]):
+        group, position = locate(root, rowids[i])
+        word = NULL
+        if position >= 0:
+            word = load(load(group, COLUMNS), column * load(group, COLUMN_STRIDE) + position)
+        out[np.uint64(found)] = rowids[i]
+        found += int(near(word, count) == index)
     return found

@@ -16,7 +16,7 @@ from kpg.runtime.sharing.company import Company, Parcel, Sends
 from kpg.runtime.trace.updates import ONE, Updates, Words
 from kpg.runtime.types import NULL
 
-MANY: Final = 256
+MANY: Final = 1024
 """Updates from which on it pays to add them up before they are sent."""
 PIECE: Final = 12
 """Bits of a rowid that are told of by the same worker: columns of rows beside each other are read fast."""
@@ -42,10 +42,20 @@ class Share(Stateless):
         words = updates.data[node.by]
         if node.route is Route.PIECES:
             return updates.take(np.flatnonzero((words >> PIECE) % company.count == company.index))
+        owners, interned = company.owners, self.interned
+        if updates.width == 1 and updates.constant_time and updates.constant_diff:
+            if self.table is None or node.fetched is None:
+                rows = owners.mine(words, words, company.index, interned=interned)
+            else:
+                rows = owners.rows(
+                    self.table.groups, node.fetched[1], words, company.index, interned=interned
+                )
+            return updates.with_data(rows.reshape(1, -1))
         if self.table is not None and node.fetched is not None:
             chosen = np.array([node.fetched[1]], np.int64)
             words = self.table.groups.read(chosen, np.ascontiguousarray(words))[0]
-        mine = company.owners.mine(words, company.index, interned=self.interned)
+        places = np.arange(len(updates))
+        mine = owners.mine(words, places, company.index, interned=interned)
         return updates if mine.shape[0] == len(updates) else updates.take(mine)
 
     def absorb(self) -> None:

@@ -7,7 +7,6 @@ it ever moves, and a *place* in it, a number, means the same everywhere.
 import fcntl
 import mmap
 import os
-from contextlib import suppress
 from types import TracebackType
 from typing import Any, Final, NamedTuple, Protocol
 
@@ -31,8 +30,6 @@ SLOTS: Final = 1 << 38
 ROWS: Final = 1 << 40
 END: Final = 1 << 41
 MAP_NORESERVE: Final = 0x4000
-HUGE: Final = 14
-"""``MADV_HUGEPAGE``."""
 REMOVE: Final = 9
 """``MADV_REMOVE``: pages are given back, and read as zeros."""
 
@@ -93,8 +90,6 @@ class Memory:
                 f"workers cannot have memory in common: {error}",
                 hint="it takes Linux, and room for 2 TiB of addresses (ulimit -v)",
             ) from None
-        with suppress(OSError):
-            self._map.madvise(HUGE)  # matters where there is no large file, and the machine allows it
         self._bytes = np.frombuffer(self._map, np.uint8)
         self._base = int(self._bytes.ctypes.data)
         self._next = ROWS

@@ -3,6 +3,7 @@
 import numpy as np
 from numpy.typing import NDArray
 
+from kpg.runtime.data.rowgroups import RowGroups
 from kpg.runtime.dictionary import Dictionary
 from kpg.runtime.kernels import shards as kernels
 from kpg.runtime.sharing.strings import LOWEST
@@ -24,7 +25,10 @@ class Owners:
         """The number of each word's worker."""
         out = np.empty(words.shape[0], np.int64)
         words = np.ascontiguousarray(words)
-        if not (interned and self._apart):
+        if not self._apart:
+            kernels.near_owners(words, self.count, out)
+            return out
+        if not interned:
             kernels.owners(words, self.count, out)
             return out
         self._extend()
@@ -33,12 +37,22 @@ class Owners:
         out[special] = 0
         return out
 
-    def mine(self, words: Words, index: int, *, interned: bool) -> Words:
-        """The positions of the words that are worker ``index``'s."""
-        if interned and self._apart:
-            return np.flatnonzero(self.of(words, interned=True) == index)
+    def mine(self, words: Words, values: Words, index: int, *, interned: bool) -> Words:
+        """The values beside the words that are worker ``index``'s."""
+        if self._apart:
+            return values[self.of(words, interned=interned) == index]
         out = np.empty(words.shape[0], np.int64)
-        return out[: kernels.mine(np.ascontiguousarray(words), self.count, index, out)]
+        words, values = np.ascontiguousarray(words), np.ascontiguousarray(values)
+        return out[: kernels.near_mine(words, values, self.count, index, out)]
+
+    def rows(self, groups: RowGroups, column: int, rowids: Words, index: int, *, interned: bool) -> Words:
+        """The rowids whose rows have a word of worker ``index`` in a column."""
+        rowids = np.ascontiguousarray(rowids)
+        if self._apart:
+            words = groups.read(np.array([column], np.int64), rowids)[0]
+            return self.mine(words, rowids, index, interned=interned)
+        out = np.empty(rowids.shape[0], np.int64)
+        return out[: kernels.near_rows(groups.directory, column, rowids, self.count, index, out)]
 
     def _extend(self) -> None:
         known, count = self._texts.shape[0], len(self._dictionary)

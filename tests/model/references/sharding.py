@@ -4,7 +4,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from tests.model.references import Arguments, Random, reference
+from tests.model.references import Arguments, Case, Random, reference
+from tests.model.references.storing import NULL, some_store
 from tests.model.references.words import size, words
 
 MASK = 2**64 - 1
@@ -81,13 +82,53 @@ def text_owners(arena, offsets, first, count, out) -> object:
     return [owner(text, count) for text in texts]
 
 
+def near(word: int, count: int) -> int:
+    return ((int(word) * FIRST & MASK) >> 32) * count >> 32
+
+
+def near_cases(random: Random) -> Iterator[Arguments]:
+    for count in (1, 3):
+        n = size(random, 1)
+        yield words(random, 1, n)[0], count, np.zeros(n, np.int64)
+
+
+@reference("shards.near_owners", near_cases, lambda result, words, count, out: out.tolist())
+def near_owners(words, count, out) -> object:
+    return [near(word, count) for word in words]
+
+
 def mine_cases(random: Random) -> Iterator[Arguments]:
     for count in (1, 2, 3, 8):
         n = size(random, 1)
-        yield words(random, 1, n)[0], count, int(random.integers(0, count)), np.zeros(n + 1, np.int64)
+        chosen = int(random.integers(0, count))
+        yield words(random, 1, n)[0], words(random, 1, n)[0], count, chosen, np.zeros(n, np.int64)
 
 
-@reference("shards.mine", mine_cases, lambda result, words, count, index, out: out[:result].tolist())
-def mine(words, count, index, out) -> object:
-    owned = (owner(int(word).to_bytes(8, "little", signed=True), count) for word in words)
-    return [place for place, one in enumerate(owned) if one == index]
+@reference(
+    "shards.near_mine",
+    mine_cases,
+    lambda result, words, values, count, index, out: out[:result].tolist(),
+)
+def near_mine(words, values, count, index, out) -> object:
+    return [int(value) for word, value in zip(words, values, strict=True) if near(word, count) == index]
+
+
+def row_cases(random: Random) -> Iterator[Case]:
+    for count in (1, 2, 3):
+        store = some_store(random)
+        asked = random.integers(0, max(1, len(store.rows)), 20 if store.rows else 0)
+        column, chosen = int(random.integers(0, store.groups.width)), int(random.integers(0, count))
+        arguments = store.directory, column, asked, count, chosen, np.zeros(len(asked), np.int64)
+        yield Case(arguments, store)
+
+
+@reference(
+    "shards.near_rows",
+    row_cases,
+    lambda result, directory, column, rowids, count, index, out: out[:result].tolist(),
+    knows=True,
+)
+def near_rows(store, directory, column, rowids, count, index, out) -> object:
+    rows = [(rowid, store.rows[rowid]) for rowid in rowids.tolist()]
+    found = [(rowid, NULL if row is None else row[column]) for rowid, row in rows]
+    return [rowid for rowid, word in found if near(word, count) == index]
