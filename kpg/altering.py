@@ -133,6 +133,7 @@ class _Altering(ColumnChange):
             case ast.AddColumn():
                 self._add_column(action)
             case ast.DropColumn():
+                self._refuse_policies(action.name)
                 self._drop_column(action)
             case ast.RenameColumn(old=old, new=new):
                 self._rename_column(old, new)
@@ -156,7 +157,7 @@ class _Altering(ColumnChange):
                 self._drop_constraint(action)
             case ast.RenameConstraint(old=old, new=new):
                 self._rename_constraint(old, new)
-            case ast.Attach() | ast.Detach() | ast.Inherit() | ast.Switch():
+            case ast.Attach() | ast.Detach() | ast.Inherit() | ast.Switch() | ast.Secure():
                 from kpg.altering_kin import alter_kin
 
                 alter_kin(self.engine, self.entry, action, self.span)

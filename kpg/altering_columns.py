@@ -99,6 +99,12 @@ class ColumnChange(RuleChange):
         chosen = list(kept)
         self._rewrite(TableEntry(entry.name, schema, constraints), lambda words: words[chosen], kept)
 
+    def _refuse_policies(self, column: str) -> None:
+        if self.engine.catalog.others:
+            from kpg.securing import refuse_column
+
+            refuse_column(self.engine.catalog, self.entry.name, column, self.span)
+
     def _generated_from(self, name: str, *, cascade: bool) -> str:
         """A column that is generated from another, if it may be dropped with that; "" for none."""
         entry = self.entry
@@ -176,6 +182,7 @@ class ColumnChange(RuleChange):
     def _rename_elsewhere(self, before: str, new: str) -> None:
         """The other name where other tables, indexes and sequences have it."""
         entry, catalog = self.entry, self.engine.catalog
+        self._refuse_policies(before)
 
         def named(names: tuple[str, ...]) -> tuple[str, ...]:
             return tuple(new if name == before else name for name in names)

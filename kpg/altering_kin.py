@@ -4,6 +4,7 @@ from dataclasses import replace
 from typing import assert_never
 
 from kpg.compiler.catalog import TableEntry
+from kpg.compiler.security import refuse_heirs
 from kpg.compiler.sql import definitions as ast
 from kpg.compiler.triggers import Heir
 from kpg.engine import Engine
@@ -14,7 +15,7 @@ from kpg.runtime.errors import ProgrammingError, Span
 def alter_kin(
     engine: Engine,
     entry: TableEntry,
-    action: ast.Attach | ast.Detach | ast.Inherit | ast.Switch,
+    action: ast.Attach | ast.Detach | ast.Inherit | ast.Switch | ast.Secure,
     span: Span,
 ) -> None:
     """Run an action on a table."""
@@ -31,6 +32,10 @@ def alter_kin(
             _inherit(engine, entry, action, span)
         case ast.Switch():
             _switch(engine, entry, action, span)
+        case ast.Secure():
+            from kpg.securing import secure
+
+            secure(engine, entry, action, span)
         case _:
             assert_never(action)
 
@@ -61,6 +66,7 @@ def _inherit(engine: Engine, entry: TableEntry, action: ast.Inherit, span: Span)
         reread(engine, parent)
         end_past(engine, parent.name)
         return
+    refuse_heirs(catalog, parent, span)
     if key in catalog.others:
         raise ProgrammingError(f'relation "{parent.name}" would be inherited from more than once', span=span)
     types = {column.name.lower(): column.type for column in entry.schema.columns}

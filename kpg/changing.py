@@ -229,7 +229,7 @@ def insertion(
     words = checked(words, table)
     if table.guard is not None:
         words = table.guard.fitting(words)
-    _check_shown(engine, statement, words)
+    _check_shown(engine, statement, words, "INSERT")
     updated: tuple[Words, Words] | None = None
     if statement.conflict is not None:
         from kpg.conflicting import settled
@@ -241,7 +241,11 @@ def insertion(
         if updated is not None:
             if table.guard is not None:
                 updated = updated[0], table.guard.fitting(updated[1])
-            _check_shown(engine, statement, updated[1])
+            if catalog.others:
+                from kpg.securing import check_replaced
+
+                check_replaced(engine, table, statement, updated[0])
+            _check_shown(engine, statement, updated[1], "UPDATE")
     changes = Changes(table, updated=updated, inserted=words)
     if not statement.returning:
         return changes
@@ -249,8 +253,15 @@ def insertion(
     return replace(changes, returned=_returned(engine, table, statement, np.ascontiguousarray(rows)))
 
 
-def _check_shown(engine: Engine, statement: ast.Insert | ast.Update, words: Words) -> None:
-    """IntegrityError if a view WITH CHECK OPTION would not show a row that is written through it."""
+def _check_shown(engine: Engine, statement: ast.Insert | ast.Update, words: Words, command: str) -> None:
+    """IntegrityError if a view WITH CHECK OPTION would not show a row that is written through it.
+
+    PrivilegeError if policies do not let it be written.
+    """
+    if engine.catalog.others:
+        from kpg.securing import check_written
+
+        check_written(engine, statement, words, command)
     if statement.through is None or not words.shape[1]:
         return
     for view, predicates in statement.through.checked:
@@ -331,5 +342,5 @@ def updating(engine: Engine, table: Table, statement: ast.Update, planned: Plann
             hint="each row must meet one row of FROM, or rows that give the same values",
         )
     words = checked(np.ascontiguousarray(data[1:width]), table)
-    _check_shown(engine, statement, words)
+    _check_shown(engine, statement, words, "UPDATE")
     return Changes(table, updated=(np.ascontiguousarray(data[0]), words), returned=returned)

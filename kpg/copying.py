@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow
 from numpy.typing import NDArray
 
+from kpg.compiler.security import is_secured
 from kpg.compiler.sql import statements as ast
 from kpg.compiler.sql.query import lower_query
 from kpg.compiler.sql.related import shown_query
@@ -63,6 +64,9 @@ def _check_allowed(engine: Engine, table: Table, statement: ast.CopyFrom) -> Non
 
     columns = frozenset(statement.columns or table.schema.names)
     need_columns(engine.catalog, table.name, "a", columns, None)
+    if is_secured(engine.catalog, table.name, engine.catalog.asker.user):
+        message = "COPY FROM not supported with row-level security"
+        raise NotSupportedError(message, span=statement.span, hint="use INSERT statements instead")
     if statement.path:
         need_file(engine.catalog, "from", statement.span)
 

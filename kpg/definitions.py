@@ -72,6 +72,10 @@ def define(engine: Engine, statement: ast.AnyDefinition) -> Result | None:
             from kpg.blocks.triggers import define_trigger
 
             define_trigger(engine, statement)
+        case ast.DefinePolicy():
+            from kpg.securing import define_policy
+
+            define_policy(engine, statement)
         case ast.CreateAggregate() | ast.DropAggregate():
             from kpg.aggregates import define_aggregate
 

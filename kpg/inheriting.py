@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from kpg.beside import prepared_beside
 from kpg.changing import Changes, Returned
 from kpg.compiler.constraints import Check
+from kpg.compiler.security import refuse_heirs
 from kpg.compiler.sql import definitions as ddl
 from kpg.compiler.sql import statements as ast
 from kpg.compiler.sql.definitions import Action
@@ -82,6 +83,7 @@ def create_heir(engine: Engine, statement: ast.CreateTable, name: str) -> None:
     entry, sequences = definition(whole, name, catalog)
     engine.create_table(name, entry.schema, entry.constraints, sequences)
     for parent in parents:
+        refuse_heirs(catalog, parent, statement.span)
         catalog.others["inherits", parent.name.lower(), name.lower()] = Heir(parent.name, name)
         reread(engine, parent)
 

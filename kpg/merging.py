@@ -40,6 +40,10 @@ def merge_changes(engine: Engine, table: Table, statement: ast.Merge) -> Changes
             )
     made = np.ascontiguousarray(np.concatenate(inserted, axis=1))
     changed = checked(np.ascontiguousarray(rows[:, updates]), table)
+    if engine.catalog.others:
+        from kpg.securing import check_merged
+
+        check_merged(engine, table, statement, (rowids[updates], changed), rowids[deletes], made)
     return Changes(
         table,
         deleted=np.ascontiguousarray(rowids[deletes]) if deleting else None,

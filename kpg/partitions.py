@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 
 from kpg.compiler.catalog import TableEntry
 from kpg.compiler.constraints import Check, Constraints
+from kpg.compiler.security import refuse_heirs
 from kpg.compiler.sql import definitions as ddl
 from kpg.compiler.sql import statements as ast
 from kpg.compiler.triggers import Bound, Heir, Partitioned
@@ -44,6 +45,7 @@ def create_partition(engine: Engine, statement: ast.CreateTable, name: str) -> N
         tuple(replace(one, name="") for one in old.uniques),
         tuple(replace(one, name="") for one in old.foreign_keys),
     )
+    refuse_heirs(catalog, parent, statement.span)
     made = replace(statement, partition=None, partitioned=None, constraints=constraints)
     made = replace(made, schema=Schema(parent.schema.columns))
     entry, _ = definition(made, name, catalog)
@@ -73,6 +75,7 @@ def attach(engine: Engine, parent: TableEntry, action: ddl.Attach, span: Span) -
     if any(key[0] == "inherits" and key[2] == child.name.lower() for key in catalog.others):
         raise ProgrammingError(f'"{child.name}" is already a partition', span=span)
     _check_columns(parent, child, span)
+    refuse_heirs(catalog, parent, span)
     check_rereadable(engine, parent, span)
     check_bound(engine, parent, action.bound, child.name, span)
     text = predicate(whole, action.bound, span)

@@ -232,13 +232,13 @@ class Schemas:
             self.catalog.add(TableEntry(name, schema))
             self.executor.create_table(name, schema)
             self._tables[name] = Table(self.executor, name, schema)
+            self.catalog.rights.owners["RELATION", name.lower()] = self.catalog.asker.user
         return name
 
     def release_attached(self) -> None:
         """Drop the tables of rows from outside that no view uses."""
         if self.attached and not self.closed:
-            used = frozenset().union(*self._uses.values())
-            for name in self.attached.difference(used):
+            for name in self.attached.difference(*self._uses.values()):
                 self.catalog.rights.owners.pop(("RELATION", name.lower()), None)
                 if name in self.catalog:
                     self.drop(name)

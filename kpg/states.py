@@ -51,6 +51,8 @@ BY_MESSAGE: Final = tuple(
         (ProgrammingError, r"^cannot cast type", "42846"),
         (ProgrammingError, r"^operator|cannot compare|no operator", "42883"),
         (ProgrammingError, r"schema .* does not exist", "3F000"),
+        (ProgrammingError, r"^policy .* does not exist", "42704"),
+        (ProgrammingError, r"^policy .* already exists", "42710"),
         (ProgrammingError, r"(type|role) .* does not exist", "42704"),
         (ProgrammingError, r"role .* already exists", "42710"),
         (ProgrammingError, r"role name .* is reserved", "42939"),

@@ -54,12 +54,21 @@ def create_view(engine: Engine, statement: ast.CreateView) -> Maintained | None:
     )
     refuse_unchecked(statement, entry)
     uses = relations_of(planned.rel, statement.query, engine.catalog)
-    if engine.catalog.style is not PLAIN:
-        engine.followed.add(name)  # its text alone does not say its time zone
+    if engine.catalog.style is not PLAIN or (statement.materialized and _is_filtered(engine.catalog)):
+        engine.followed.add(name)  # its text alone does not say its time zone, or whose policies hold
     if statement.materialized:
         return _create_kept(engine, statement, entry, planned, uses)
     _create_plain(engine, statement, entry, uses)
     return None
+
+
+def _is_filtered(catalog: Catalog) -> bool:
+    """Whether policies may keep rows from who asks."""
+    if not catalog.is_limited or not catalog.others:
+        return False
+    from kpg.compiler.security import any_enabled
+
+    return any_enabled(catalog)
 
 
 def _planned(engine: Engine, statement: ast.CreateView, catalog: Catalog) -> tuple[Planned, bool]:

@@ -147,6 +147,14 @@ class Switch:
 
 
 @dataclass(frozen=True, slots=True)
+class Secure:
+    """ENABLE, DISABLE, FORCE or NO FORCE ROW LEVEL SECURITY; None is left as it is."""
+
+    enabled: bool | None = None
+    forced: bool | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Nothing:
     """What changes nothing that can be seen: owners, statistics, storage."""
 
@@ -170,5 +178,6 @@ Action = (
     | Detach
     | Inherit
     | Switch
+    | Secure
     | Nothing
 )

@@ -320,7 +320,12 @@ def target_of(
     get = get_of(entry)
     scan = Scan(get, tuple(binding.fresh() for _ in get.types))
     columns = [Column(id_, type_) for id_, type_ in zip(scan.ids, get.types, strict=True)]
-    names, node = entry.schema.names, _with_predicates(statement, scan, columns)
+    below: Node = scan
+    if catalog.others:
+        from kpg.compiler.sql.bind.secured import changeable
+
+        below = changeable(binding, statement, entry, scan, columns)
+    names, node = entry.schema.names, _with_predicates(statement, below, columns)
     if not isinstance(statement, ast.Merge) and statement.through is not None:
         names = statement.through.names
         columns, node = _seen(binding, statement.through, columns, node)
@@ -338,7 +343,7 @@ def target_of(
 
 
 def _with_predicates(
-    statement: ast.Delete | ast.Update | ast.Merge, scan: Scan, columns: Sequence[Column]
+    statement: ast.Delete | ast.Update | ast.Merge, scan: Node, columns: Sequence[Column]
 ) -> Node:
     """The rows of a table, of which a view may show some."""
     if isinstance(statement, ast.Merge) or statement.through is None or not statement.through.predicates:

@@ -18,6 +18,7 @@ from kpg.compiler.sql.alterations import Nothing as Nothing
 from kpg.compiler.sql.alterations import RenameColumn as RenameColumn
 from kpg.compiler.sql.alterations import RenameConstraint as RenameConstraint
 from kpg.compiler.sql.alterations import RenameTo as RenameTo
+from kpg.compiler.sql.alterations import Secure as Secure
 from kpg.compiler.sql.alterations import SetNotNull as SetNotNull
 from kpg.compiler.sql.alterations import SetRule as SetRule
 from kpg.compiler.sql.alterations import SetSchema as SetSchema
@@ -248,6 +249,23 @@ class CreateTrigger(Definition):
 
 
 @dataclass(frozen=True, slots=True)
+class DefinePolicy(Definition):
+    """CREATE, ALTER, RENAME or DROP of a policy, as ``verb`` says; what is not given is not changed."""
+
+    verb: str
+    name: str
+    table: str
+    span: Span
+    permissive: bool = True
+    command: str = "ALL"
+    roles: tuple[str, ...] = ()
+    using: str = ""
+    check: str = ""
+    renamed: str = ""
+    if_exists: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class CreateEgoView(Definition):
     """CREATE EGO VIEW, in texts of SQL; see ``kpg.egos.Asked``."""
 
@@ -295,6 +313,7 @@ AnyDefinition = (
     | CreateAggregate
     | DropAggregate
     | CreateTrigger
+    | DefinePolicy
     | DropTrigger
     | AnyRole
 )

@@ -6,7 +6,7 @@ from sqlglot import exp
 
 from kpg.compiler.algebra import facts
 from kpg.compiler.algebra.rel import OrderBy, Rel, types
-from kpg.compiler.catalog import Catalog, ViewEntry
+from kpg.compiler.catalog import Catalog, TableEntry, ViewEntry
 from kpg.compiler.permitted import key_of, may_columns, need_columns
 from kpg.compiler.sql import statements as ast
 from kpg.compiler.sql.bind.query import bind
@@ -176,5 +176,9 @@ def check_relation(catalog: Catalog, name: str) -> None:
         return
     entry = catalog.get(name)
     need_columns(catalog, entry.name, "r", frozenset(entry.schema.names))
+    if isinstance(entry, TableEntry) and catalog.others:
+        from kpg.compiler.sql.bind.secured import refuse_secured
+
+        refuse_secured(catalog, entry)
     if isinstance(entry, ViewEntry):
         check_view(catalog, entry)

@@ -231,6 +231,7 @@ def _check(text: str, tokens: Sequence[Token]) -> None:
         sign = (before == "using" and word in ("<", ">")) or (before == "with" and word in ("=", "<>"))
         if word == ending == "by" or sign:
             ending = ""
+        free = free or (word == "policy" and before in ("create", "alter"))
         if free:
             pass
         elif word in FOREIGN or word in AFTER.get(before, ()) or (last and _apart(text, last, token)):

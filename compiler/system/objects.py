@@ -5,7 +5,8 @@ from typing import Final, assert_never
 
 from kpg.compiler.catalog import KEYS, Catalog, TableEntry, ViewEntry
 from kpg.compiler.constraints import Check, ForeignKey, Unique
-from kpg.compiler.system import ownership, relations
+from kpg.compiler.security import security_of
+from kpg.compiler.system import ownership, policies, relations
 from kpg.compiler.system.naming import (
     DATABASE,
     modifier,
@@ -39,18 +40,20 @@ def _classes(catalog: Catalog) -> Iterator[Row]:
         key = ("RELATION", entry.name.lower())
         owner = ownership.number_of_owner(catalog, key)
         place = (number, name, schema_number(schema), kind, width, owner, kept, -1)
-        yield *place, int(indexed), checks, method, linked, ownership.listed(catalog, key)
+        secured = security_of(catalog, entry.name)
+        rows = int(secured.enabled), int(secured.forced)
+        yield *place, int(indexed), checks, method, linked, ownership.listed(catalog, key), *rows
     for one in catalog.sequences.values():
         schema, name = split(catalog, one.name)
         key = ("SEQUENCE", one.name.lower())
         number, owner = number_of("relation", one.name), ownership.number_of_owner(catalog, key)
-        flags = (1, 0, 0, 0, 0)
-        yield number, name, schema_number(schema), "S", 3, owner, "p", *flags, ownership.listed(catalog, key)
+        facts = (number, name, schema_number(schema), "S", 3, owner, "p")
+        yield *facts, 1, 0, 0, 0, 0, ownership.listed(catalog, key), 0, 0
     for name, entry, names, _, _, _ in indexes(catalog):
         schema, plain = split(catalog, name)
         number = number_of("relation", name)
         owner = ownership.number_of_owner(catalog, ("RELATION", entry.name.lower()))
-        yield number, plain, schema_number(schema), "i", len(names), owner, "p", 0, 0, 0, BTREE, 0, None
+        yield number, plain, schema_number(schema), "i", len(names), owner, "p", 0, 0, 0, BTREE, 0, None, 0, 0
 
 
 def indexes(catalog: Catalog) -> Iterator[tuple[str, TableEntry, tuple[str, ...], bool, bool, str]]:
@@ -294,7 +297,7 @@ POSTGRES: Final = {
     "pg_class": System(
         columns(
             "oid:o relname relnamespace:o relkind relnatts:i relowner:o relpersistence reltuples:i "
-            "relhasindex:b relchecks:i relam:o relhastriggers:b relacl"
+            "relhasindex:b relchecks:i relam:o relhastriggers:b relacl relrowsecurity:b relforcerowsecurity:b"
         ),
         _classes,
     ),
@@ -370,6 +373,7 @@ POSTGRES: Final = {
         relations.pg_sequences,
     ),
     **ownership.POSTGRES,
+    **policies.POSTGRES,
 }
 
 

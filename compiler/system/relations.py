@@ -5,6 +5,7 @@ from typing import Final, assert_never
 
 from kpg.compiler.catalog import KEYS, Catalog, Entry, TableEntry, ViewEntry
 from kpg.compiler.constraints import Check, ForeignKey, Unique
+from kpg.compiler.security import security_of
 from kpg.compiler.system.naming import (
     ARRAYS,
     DATABASE,
@@ -284,7 +285,8 @@ def pg_tables(catalog: Catalog) -> Iterator[Row]:
             indexed = bool(entry.constraints.uniques) or any(
                 index.table == entry.name for index in catalog.indexes.values()
             )
-            yield schema, name, _owner(catalog, entry), None, int(indexed), 0, 0, 0
+            secured = int(security_of(catalog, entry.name).enabled)
+            yield schema, name, _owner(catalog, entry), None, int(indexed), 0, 0, secured
 
 
 def pg_views(catalog: Catalog) -> Iterator[Row]:

@@ -106,7 +106,8 @@ SHAPES: Final = {
         "tgconstrindid:o tgconstraint:o tgdeferrable:b tginitdeferred:b tgnargs:i tgattr:a tgargs tgqual "
         "tgoldtable tgnewtable"
     ),
-    "pg_policy": "oid:o polname polrelid:o polcmd polpermissive:b polroles:a polqual polwithcheck",
+    "pg_policies": "schemaname tablename policyname permissive roles:t cmd qual with_check",
+    "pg_policy": "oid:o polname polrelid:o polcmd polpermissive:b polroles:n polqual polwithcheck",
     "pg_shdescription": "objoid:o classoid:o description",
     "pg_seclabel": "objoid:o classoid:o objsubid:i provider label",
     "pg_opclass": (
@@ -190,7 +191,7 @@ SHAPES: Final = {
     ),
 }
 """Names of columns; behind a colon what they hold: ``i`` numbers, ``l`` large ones, ``o`` those of objects,
-``b`` booleans, ``a`` arrays of numbers, ``t`` of texts; text otherwise."""
+``b`` booleans, ``a`` arrays of numbers, ``n`` of large ones, ``t`` of texts; text otherwise."""
 
 GIVEN: Final[dict[str, dict[str, int | str]]] = {
     "pg_class": {"relispopulated": 1, "relreplident": "d", "relfilenode": 1},

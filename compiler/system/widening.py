@@ -17,10 +17,11 @@ KINDS: Final = {
     "l": BIGINT,
     "b": BOOLEAN,
     "a": array(SMALLINT),
+    "n": array(BIGINT),
     "t": array(TEXT),
     "": TEXT,
 }
-EMPTY: Final[dict[str, Value]] = {"i": 0, "o": 0, "l": 0, "b": 0, "a": None, "t": None, "": None}
+EMPTY: Final[dict[str, Value]] = {"i": 0, "o": 0, "l": 0, "b": 0, "a": None, "n": None, "t": None, "": None}
 
 
 @cache

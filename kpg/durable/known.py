@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from types import ModuleType
 from typing import Any, Final
 
-from kpg.compiler import catalog, constraints, rights, routines, triggers
+from kpg.compiler import catalog, constraints, rights, routines, security, triggers
 from kpg.compiler.algebra import rel
 from kpg.runtime import scalar, types
 from kpg.runtime.errors import Span
@@ -23,6 +23,7 @@ MODULES: Final = {
     "rel": rel,
     "routine": routines,
     "trigger": triggers,
+    "security": security,
     "right": rights,
     "scalar": scalar,
     "type": types,

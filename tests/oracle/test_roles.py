@@ -12,10 +12,10 @@ from kpg.result import Affected, Rows
 from kpg.states import state_of
 from tests.oracle.postgres import serving
 
-SCRIPT = Path(__file__).parent / "roles.sql"
+SCRIPTS = ("roles.sql", "row_security.sql")
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     with serving(tmp_path_factory.mktemp("postgres")) as found:
         yield found
@@ -43,14 +43,15 @@ def _of_kpg(db: kpg.Database, statement: str) -> Any:
     return found.fetchall() if asked and not statement.startswith("create") else None
 
 
-def test_every_statement_does_and_says_what_it_does_in_postgres(address: str) -> None:
+@pytest.mark.parametrize("script", SCRIPTS)
+def test_every_statement_does_and_says_what_it_does_in_postgres(address: str, script: str) -> None:
     said: list[tuple[str, str]] = []
     different: list[str] = []
     with psycopg.connect(address, autocommit=True, prepare_threshold=None) as postgres, kpg.connect() as db:
         postgres.add_notice_handler(
             lambda note: said.append((str(note.severity_nonlocalized), _named(note.message_primary)))
         )
-        for statement in SCRIPT.read_text().split(";\n"):
+        for statement in (Path(__file__).parent / script).read_text().split(";\n"):
             said.clear()
             expected = _of_postgres(postgres, statement)
             db._engine.notices.clear()

@@ -249,6 +249,18 @@ def enter(
     scope.fields += [Field(relation, name, column) for name, column in zip(shown, columns, strict=True)]
 
 
+def _unlisted(binding: Binding, scope: Scope, node: exp.Table) -> Node:
+    """A relation of the system, or an error."""
+    from kpg.compiler.sql.bind.unlisted import bind_unlisted
+
+    system = bind_unlisted(binding, scope, node)
+    if system is not None:
+        return system
+    every = [known.name for known in binding.catalog]
+    message = f'relation "{relation_name(node)}" does not exist'
+    binding.wrong(message, node.this, did_you_mean(node.name, every))
+
+
 def _table(binding: Binding, scope: Scope, node: exp.Table) -> Node:
     only(node, binding.source, "this", "alias", "joins", "db", "only", "sample")
     if node.args.get("sample") is not None:
@@ -258,18 +270,9 @@ def _table(binding: Binding, scope: Scope, node: exp.Table) -> Node:
     common = scope.find_common(node.name) if node.args.get("db") is None else None
     if common is not None:
         return _common(binding, scope, common, node)
-    span_node = node.this
     entry = binding.catalog.find(relation_name(node))
     if entry is None:
-        from kpg.compiler.sql.bind.unlisted import bind_unlisted
-
-        system = bind_unlisted(binding, scope, node)
-        if system is not None:
-            return system
-        every = [known.name for known in binding.catalog]
-        binding.wrong(
-            f'relation "{relation_name(node)}" does not exist', span_node, did_you_mean(node.name, every)
-        )
+        return _unlisted(binding, scope, node)
     name, renamed = alias_of(binding, node, binding.catalog.plain(entry.name))
     if binding.catalog.others and not node.args.get("only"):
         from kpg.compiler.sql.bind.inherited import with_heirs
@@ -282,6 +285,10 @@ def _table(binding: Binding, scope: Scope, node: exp.Table) -> Node:
                 scope.fields.append(Field(name, "tableoid", column, of_system=True))
             return query.node
     result, columns = _rows_of(binding, entry)
+    if binding.catalog.others:
+        from kpg.compiler.sql.bind.secured import secured_rows
+
+        result, columns = secured_rows(binding, entry, result, columns)
     if binding.reads is not None:
         binding.reads.enter(entry, columns)
     enter(binding, scope, name, entry.schema.names, columns, renamed, node)

@@ -7,6 +7,7 @@ from sqlglot import exp
 
 from kpg.compiler.catalog import Catalog, ViewEntry
 from kpg.compiler.rights import ALL, DATABASE, LETTERS, PUBLIC, Key
+from kpg.compiler.security import is_secured
 from kpg.compiler.sql.bind.calls import call
 from kpg.compiler.sql.bind.scope import Binding
 from kpg.compiler.system import naming, objects
@@ -30,7 +31,11 @@ KINDS: Final = {
 def bind_inquiry(binding: Binding, node: exp.Anonymous, name: str, args: list[Scalar]) -> Scalar:
     """Whether a role, the present one if none is named, may do something."""
     if name == "row_security_active":
-        return Literal(0, BOOLEAN)
+        secured = binding.catalog
+        user = secured.asker.user
+        if len(args) != 1:
+            binding.wrong(f"{name} does not take {len(args)} arguments", node)
+        return _over_things(binding, node, args[0], "table", lambda key: is_secured(secured, key[1], user))
     if name == "pg_has_role":
         return _has_role(binding, node, args)
     kind = name.removeprefix("has_").removesuffix("_privilege")

@@ -242,6 +242,11 @@ class Binding:
     reads: Reads | None = None
     """What is read, if that may be refused."""
 
+    owner: str | None = None
+    """Whose policies hold for the tables that are named, if not those of who asks: a view's owner's."""
+    securing: set[str] = field(default_factory=set)
+    """The tables whose policies are being bound."""
+
     def use(self, fields: Iterable[Field]) -> None:
         """Fields are named."""
         if self.reads is not None:

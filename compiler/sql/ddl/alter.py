@@ -11,11 +11,14 @@ from kpg.compiler.sql.ddl.sequences import created, options
 from kpg.compiler.sql.ddl.tables import TABLE_PARTS, Parts, column
 
 REFUSED: Final = {
-    "ENABLE": "a policy",
-    "DISABLE": "a policy",
-    "FORCE ROW LEVEL SECURITY": "row level security",
     "OF": "a typed table",
     "OWNER TO": "OWNER TO beside other actions",
+}
+SECURITY: Final = {
+    "ENABLE": ast.Secure(enabled=True),
+    "DISABLE": ast.Secure(enabled=False),
+    "NO FORCE": ast.Secure(forced=False),
+    "FORCE": ast.Secure(forced=True),
 }
 NOTHING: Final = (
     "CLUSTER ON",
@@ -73,6 +76,9 @@ def _action(reader: Reader) -> ast.Action:
 
 
 def _other(reader: Reader) -> ast.Action:
+    for words, secured in SECURITY.items():
+        if reader.take(*words.split(), "ROW", "LEVEL", "SECURITY"):
+            return secured
     for words in ("ENABLE", "ENABLE ALWAYS", "ENABLE REPLICA", "DISABLE"):
         for kind in ("TRIGGER", "RULE"):
             if reader.take(*words.split(), kind):

@@ -25,7 +25,6 @@ MODIFIERS: Final = (
 """What may stand between CREATE and what it makes."""
 REFUSED: Final = {
     "EVENT TRIGGER": "a trigger",
-    "POLICY": "a policy",
     "FOREIGN": "a foreign table",
     "OPERATOR": "an operator of the user's",
     "DATABASE": "a database",
@@ -136,6 +135,10 @@ def _create_code(reader: Reader, *, or_replace: bool) -> statements.Statement | 
         from kpg.compiler.sql.ddl.triggers import create_rule
 
         return create_rule(reader, or_replace=or_replace)
+    if reader.take("POLICY"):
+        from kpg.compiler.sql.ddl.policies import create_policy
+
+        return create_policy(reader)
     return None
 
 
@@ -240,6 +243,10 @@ def alter_any(reader: Reader) -> statements.Statement | None:
         from kpg.compiler.sql.ddl.functions import alter_function
 
         return alter_function(reader)
+    if reader.take("POLICY"):
+        from kpg.compiler.sql.ddl.policies import alter_policy
+
+        return alter_policy(reader)
     return _refuse(reader, "ALTER")
 
 
@@ -266,6 +273,11 @@ def drop(reader: Reader) -> statements.Statement | None:
         from kpg.compiler.sql.ddl.roles import owned
 
         return owned(reader, "DROP")
+    return _drop_code(reader) or _refuse(reader, "DROP") or _drop_named(reader)
+
+
+def _drop_code(reader: Reader) -> statements.Statement | None:
+    """DROP of what has a body, or a condition."""
     if reader.take("FUNCTION") or reader.take("ROUTINE"):
         from kpg.compiler.sql.ddl.functions import drop_function
 
@@ -282,9 +294,15 @@ def drop(reader: Reader) -> statements.Statement | None:
         from kpg.compiler.sql.ddl.triggers import drop_trigger
 
         return drop_trigger(reader, reader.choice("TRIGGER", "RULE").lower())
-    nothing = _refuse(reader, "DROP")
-    if nothing is not None:
-        return nothing
+    if reader.take("POLICY"):
+        from kpg.compiler.sql.ddl.policies import drop_policy
+
+        return drop_policy(reader)
+    return None
+
+
+def _drop_named(reader: Reader) -> statements.Statement | None:
+    """DROP of relations, types and schemas; None if it is read elsewhere."""
     kind = next((one for one in KINDS if reader.take(*one.split())), "")
     if not kind:
         return None

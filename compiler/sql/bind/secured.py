@@ -1,0 +1,197 @@
+"""Policies of row level security as filters over the tables that a statement reads or changes."""
+
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import assert_never
+
+from sqlglot import exp
+
+from kpg.compiler.algebra.rel import Get
+from kpg.compiler.algebra.traverse import walk
+from kpg.compiler.catalog import Catalog, Entry, TableEntry, ViewEntry
+from kpg.compiler.permitted import key_of
+from kpg.compiler.security import any_enabled, is_secured, security_of
+from kpg.compiler.security import demands as demands_of
+from kpg.compiler.sql import statements as ast
+from kpg.compiler.sql.bind.literals import conjuncts
+from kpg.compiler.sql.bind.output import settled_query
+from kpg.compiler.sql.bind.predicate import bind_condition
+from kpg.compiler.sql.bind.scope import Binding, Field, Scope
+from kpg.compiler.sql.ddl.reader import parsed_expression, tree_of
+from kpg.compiler.sql.once import settings, with_settings
+from kpg.compiler.sql.tokens import tokenize
+from kpg.compiler.sql.tree import Filter, Node, Query
+from kpg.runtime.errors import NotSupportedError, PrivilegeError, ProgrammingError
+from kpg.runtime.scalar import Column, Scalar
+
+
+def secured_rows(
+    binding: Binding, entry: Entry, node: Node, columns: tuple[Column, ...]
+) -> tuple[Node, tuple[Column, ...]]:
+    """The rows of a relation with policies: of a table its own, of a view those of the tables below."""
+    if isinstance(entry, TableEntry):
+        return visible(binding, entry, node, columns, user=binding.owner), columns
+    catalog = binding.catalog
+    if entry.materialized or not entry.sql or entry.of_system or not any_enabled(catalog):
+        return node, columns
+    rel = entry.rel
+    if rel is None or not any(
+        security_of(catalog, one.name).enabled for one in walk(rel) if isinstance(one, Get)
+    ):
+        return node, columns
+    # Its text is bound here, so that policies are as they are now, and about who asks now.
+    query = _of_view(binding, entry)
+    return query.node, query.columns[: len(entry.schema.columns)]
+
+
+def _of_view(binding: Binding, entry: ViewEntry) -> Query:
+    tree = _query(entry.sql).copy()
+    before = binding.owner, binding.reads
+    binding.owner, binding.reads = binding.catalog.rights.owner(key_of(entry.name)), None
+    try:
+        return settled_query(binding.query(Scope(), tree))
+    finally:
+        binding.owner, binding.reads = before
+
+
+def visible(
+    binding: Binding,
+    entry: TableEntry,
+    node: Node,
+    columns: Sequence[Column],
+    commands: Sequence[str] = ("SELECT",),
+    user: str | None = None,
+) -> Node:
+    """The rows of a table that policies of all the commands let who asks, or a ``user``, have."""
+    catalog = binding.catalog
+    user = catalog.asker.user if user is None else user
+    if not is_secured(catalog, entry.name, user):
+        return node
+    if catalog.settings.get("row_security", "on").lower() in ("off", "false", "0", "no"):
+        raise affected(catalog, entry)
+    for command in commands:
+        for demand in demands_of(catalog, entry.name, command, user):
+            node = Filter(node, condition(binding, entry, columns, demand.condition))
+    return node
+
+
+def changeable(
+    binding: Binding,
+    statement: ast.Delete | ast.Update | ast.Merge,
+    entry: TableEntry,
+    scan: Node,
+    columns: Sequence[Column],
+) -> Node:
+    """The rows of a table that policies let who changes it see, or change."""
+    match statement:
+        case ast.Merge():
+            commands: tuple[str, ...] = ("SELECT",)
+        case ast.Delete():
+            commands = ("DELETE", "SELECT") if reads_target(statement) else ("DELETE",)
+        case ast.Update():
+            commands = ("UPDATE", "SELECT") if reads_target(statement) else ("UPDATE",)
+        case _:
+            assert_never(statement)
+    return visible(binding, entry, scan, columns, commands, changer(binding.catalog, statement))
+
+
+def reads_target(statement: ast.Change) -> bool:
+    """Whether a statement takes the right to read the table that it changes."""
+    match statement:
+        case ast.Insert():
+            return bool(statement.returning)
+        case ast.Merge():
+            return True
+        case ast.Delete():
+            return bool(statement.where is not None or statement.returning or statement.using)
+        case ast.Update():
+            named = any(value.find(exp.Column) for _, value in statement.assignments)
+            return bool(statement.where is not None or statement.returning or statement.sources or named)
+        case _:
+            assert_never(statement)
+
+
+def changer(catalog: Catalog, statement: ast.Change) -> str:
+    """Whose policies hold for the table of a statement: who asks, or the owner of the view above it."""
+    if isinstance(statement, ast.Merge) or statement.through is None:
+        return catalog.asker.user
+    name = statement.through.view
+    while (below := getattr(catalog.entries.get(name.lower()), "below", "")) not in (
+        "",
+        statement.through.entry.name,
+    ):
+        name = below
+    return catalog.rights.owner(key_of(name))
+
+
+def refuse_secured(catalog: Catalog, entry: TableEntry) -> None:
+    """PrivilegeError if policies keep rows from who asks for all of a table."""
+    if is_secured(catalog, entry.name, catalog.asker.user):
+        raise affected(catalog, entry)
+
+
+def affected(catalog: Catalog, entry: TableEntry) -> PrivilegeError:
+    """Policies would leave out rows where that is not wanted."""
+    name = catalog.plain(entry.name)
+    return PrivilegeError(f'query would be affected by row-level security policy for table "{name}"')
+
+
+def condition(
+    binding: Binding, entry: TableEntry, columns: Sequence[Column], text: str
+) -> tuple[Scalar, ...]:
+    """A policy's condition over columns of its table; its queries are of who asks."""
+    name = binding.catalog.plain(entry.name)
+    if entry.name in binding.securing:
+        raise RecursionInPolicyError(f'infinite recursion detected in policy for relation "{name}"')
+    tree = _tree(text).copy()
+    if settings(tree):
+        if binding.kept:
+            message = f'a materialized view over "{name}", whose policies ask for settings, is not supported'
+            raise NotSupportedError(message, hint="it would not follow them: write CREATE VIEW")
+        tree = _with_values(binding.catalog, tree)
+    fields = [Field(name, one, column) for one, column in zip(entry.schema.names, columns, strict=False)]
+    binding.securing.add(entry.name)
+    try:
+        scope = Scope(fields=fields, clause="WHERE").without_aggregates("policy expressions")
+        return conjuncts(bind_condition(binding, scope, tree, "a policy"))
+    finally:
+        binding.securing.discard(entry.name)
+
+
+class RecursionInPolicyError(ProgrammingError):
+    """A policy asks for the rows of its own table."""
+
+    sqlstate = "42P17"
+
+
+@lru_cache(maxsize=512)
+def _query(text: str) -> exp.Expr:
+    """As :func:`_tree`, of a whole query."""
+    tree = tree_of(tokenize(text), text)
+    for node in tree.walk():
+        node.meta.clear()
+    return tree
+
+
+@lru_cache(maxsize=512)
+def _tree(text: str) -> exp.Expr:
+    """Without places, which would be those of another text."""
+    tree = parsed_expression(text)
+    for node in tree.walk():
+        node.meta.clear()
+    return tree
+
+
+def _with_values(catalog: Catalog, tree: exp.Expr) -> exp.Expr:
+    """With settings in the place of the calls that ask for them: the plan is for this once."""
+    catalog.consulted.times += 1
+
+    def value(name: str, args: list[str]) -> str | None:
+        if name != "current_setting" or not args:
+            raise NotSupportedError(f"{name} in a policy is not supported")
+        found = catalog.settings.get(args[0].lower())
+        if found is None and args[1:] not in (["true"], ["True"]):
+            raise ProgrammingError(f'unrecognized configuration parameter "{args[0]}"')
+        return found
+
+    return with_settings(tree, value)
