@@ -1,8 +1,10 @@
-"""SHOW TABLES and DESCRIBE."""
+"""SHOW TABLES, DESCRIBE and EXPLAIN VIEW."""
 
 from kpg.compiler.catalog import KEYS, TableEntry
+from kpg.compiler.sql import statements as ast
 from kpg.engine import Engine
 from kpg.result import Result, listing
+from kpg.runtime.errors import ProgrammingError
 from kpg.runtime.types import BIGINT, BOOLEAN, TEXT
 
 
@@ -35,3 +37,23 @@ def describe(engine: Engine, name: str) -> Result:
             "key": (BOOLEAN, [index in schema.primary_key for index in range(len(schema.columns))]),
         }
     )
+
+
+def explain_view(engine: Engine, statement: ast.ExplainView, stage: str) -> str:
+    """The plan by which a view is kept; of one that is not kept, that of all its rows. ProgrammingError if it
+    is no view.
+    """
+    from kpg.compiler.sql.parse import parse
+    from kpg.planning import explain, explain_export
+
+    entry = engine.catalog.get(statement.relation, statement.place)
+    if isinstance(entry, TableEntry):
+        hint = f"the plan of a query: EXPLAIN SELECT * FROM {statement.relation}"
+        raise ProgrammingError(f'"{entry.name}" is a table', span=statement.place, hint=hint)
+    kept = engine.views.get(entry.name)
+    if kept is not None and kept.plan is not None:
+        return explain_export(kept.name, kept.plan, stage, engine.catalog, engine.statistics)
+    text = f"SELECT * FROM {statement.relation}" if kept is None else f"CREATE VIEW v AS {kept.sql}"
+    (query,) = parse(text)
+    assert isinstance(query, ast.Explained)
+    return explain(query, stage, engine.reading_catalog, engine.statistics)

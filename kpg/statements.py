@@ -155,6 +155,8 @@ def _other(engine: Engine, statement: ast.Statement) -> Outcome:
             return copy_to(engine, statement)
         case ast.Explain():
             return _explain(engine, statement)
+        case ast.ExplainView():
+            return Explanation(explain_statement(engine, statement, statement.stage))
         case ast.ExplainRow():
             from kpg.why.asked import explained
 
@@ -361,11 +363,15 @@ def _release(engine: Engine, name: str, statement: ast.Drop) -> None:
 
 def is_explained(statement: ast.Statement) -> bool:
     """Whether :func:`explain_statement` has a plan to show."""
-    return isinstance(statement, ast.Explain | ast.Select | ast.CreateView)
+    return isinstance(statement, ast.Explain | ast.ExplainView | ast.Select | ast.CreateView)
 
 
 def explain_statement(engine: Engine, statement: ast.Statement, stage: str) -> str:
     """The plan of a query, of a view's query, or of what an EXPLAIN is about, as it would run now."""
+    if isinstance(statement, ast.ExplainView):
+        from kpg.showing import explain_view
+
+        return explain_view(engine, statement, stage)
     query = statement.statement if isinstance(statement, ast.Explain) else statement
     assert isinstance(query, ast.Explained)
     with engine.transactions.statement(changes=False):

@@ -96,7 +96,12 @@ def parse(text: str) -> list[ast.Statement]:
 
 def parse_as(written: str, text: str) -> list[ast.Statement]:
     """As :func:`parse`, of a text that stands for another of the same length, whose places are told."""
-    return [_statement(tokens, text) for tokens in _split(written)]
+    try:
+        return [_statement(tokens, text) for tokens in _split(written)]
+    except ProgrammingError as error:
+        from kpg.compiler.sql.beginnings import hinted
+
+        raise hinted(error, text) from error.__cause__
 
 
 def parse_query(text: str) -> ast.Select:
@@ -254,6 +259,8 @@ def _explain(tokens: list[Token], text: str, span: Span) -> ast.Statement:
         rest = rest[1:]
     if not rest:
         raise ProgrammingError("EXPLAIN needs a query", span=span)
+    if (viewed := _explained_view(rest, stage, text, span)) is not None:
+        return viewed
     if rest[0].text.lower() == "execute":
         from kpg.compiler.sql.ddl.session import executed
 
@@ -266,6 +273,18 @@ def _explain(tokens: list[Token], text: str, span: Span) -> ast.Statement:
     raise NotSupportedError(
         "EXPLAIN of anything but a query or a change is not supported", span=statement.span
     )
+
+
+def _explained_view(rest: list[Token], stage: str, text: str, span: Span) -> ast.ExplainView | None:
+    """EXPLAIN [[MATERIALIZED] VIEW] name; None if it is of a statement."""
+    words = [token.text.lower() for token in rest]
+    named = 2 if words[:2] == ["materialized", "view"] else int(words[0] == "view")
+    names = rest[named:]
+    is_name = named or (names and names[0].token_type in (TokenType.VAR, TokenType.IDENTIFIER))
+    if not names or not is_name or any(token.text != "." for token in names[1::2]):
+        return None
+    place = Span(text, names[0].start, names[-1].end + 1)
+    return ast.ExplainView(stage, "".join(token.text for token in names), place, span)
 
 
 def _explain_row(words: list[str], tokens: list[Token], text: str) -> ast.Statement | None:

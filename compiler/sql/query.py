@@ -77,7 +77,7 @@ def read_relations(statement: object, catalog: Catalog) -> frozenset[str]:
             entry = catalog.find(relation_name(table))
             if entry is not None:
                 found.add(entry.name)
-    if isinstance(statement, ast.ExplainRow):
+    if isinstance(statement, ast.ExplainRow | ast.ExplainView):
         found.add(catalog.get(statement.relation, statement.place).name)
     target = getattr(statement, "table", None)
     if isinstance(target, str) and not isinstance(statement, ast.Insert | ast.CopyFrom):

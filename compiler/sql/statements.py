@@ -274,6 +274,16 @@ class Explain:
 
 
 @dataclass(frozen=True, slots=True)
+class ExplainView:
+    """EXPLAIN VIEW name: the plan of a view that there is."""
+
+    stage: str
+    relation: str
+    place: Span
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
 class ExplainRow:
     """EXPLAIN ROW relation VALUES (...) or WHERE ...: where a row comes from, as text or JSON."""
 
@@ -354,6 +364,7 @@ Statement = (
     | CopyTo
     | Explain
     | ExplainRow
+    | ExplainView
     | Begin
     | Commit
     | Rollback

@@ -38,6 +38,7 @@ EXPLAIN_HELP = """
 Show how queries are computed and kept up to date, and what a change costs each step.
 
 [bold]QUERY[/bold] is a file with SQL, or the SQL itself. Its queries are explained, the rest is run.
+With --folder it is about the database there, and may be the name of a view.
 
 Examples:
 
@@ -171,11 +172,15 @@ def explain(
         str | None,
         typer.Option(help="A file that creates the tables, or tpch.", metavar="FILE", show_default=False),
     ] = None,
+    folder: Annotated[
+        str | None,
+        typer.Option("--folder", "-d", metavar="FOLDER", help="The database there.", show_default=False),
+    ] = None,
 ) -> None:
     with collector_at_rest():
         from kpg.cli.explain import run_explain
 
-    run_explain(query, stage, schema)
+    run_explain(query, stage, schema, folder)
 
 
 @app.command("tpch", help=TPCH_HELP)

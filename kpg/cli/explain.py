@@ -1,14 +1,20 @@
 """``kpg explain``: the plans of queries, without data."""
 
+import re
 from pathlib import Path
+from typing import Final
 
 import kpg
 from kpg.runtime.errors import OperationalError
 
+NAME: Final = re.compile(r'\w+(\.\w+)?|"[^"]+"')
 
-def run_explain(query: str, stage: str, schema: str | None) -> None:
-    """Print the plan of every query in a file or text at a stage, over the tables of a schema."""
-    with kpg.connect() as db:
+
+def run_explain(query: str, stage: str, schema: str | None, folder: str | None = None) -> None:
+    """Print the plan of every query in a file or text at a stage, over the tables of a schema or of a
+    database in a folder; there ``query`` may be the name of a view.
+    """
+    with kpg.connect(folder, read_only=folder is not None) as db:
         if schema == "tpch":
             from kpg.tpch.schema import create_statements
 
@@ -17,6 +23,8 @@ def run_explain(query: str, stage: str, schema: str | None) -> None:
         elif schema is not None:
             db.sql(read_script(schema))
         text = read_script(query) if _is_file(query) else query
+        if NAME.fullmatch(text.strip()):
+            text = f"EXPLAIN VIEW {text}"
         for plan in db.explanations(text, stage):
             print(plan)
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
 from kpg.compiler.algebra.text import rel_text
 from kpg.compiler.catalog import did_you_mean
@@ -28,6 +28,12 @@ from kpg.runtime.dictionary import Dictionary
 from kpg.runtime.errors import DataError, Diagnostic, InterfaceError, ProgrammingError
 from kpg.table import Table
 from kpg.view import View
+
+USED: Final = (
+    *("drop", "explain", "explain_absence", "explain_row", "extend", "goals", "label", "prepare", "query"),
+    *("relations", "rows", "update", "warnings"),
+)
+"""What users call of a program; the rest is for kpg's own parts."""
 
 
 class Program:
@@ -56,7 +62,11 @@ class Program:
         self._live = True
 
     def __repr__(self) -> str:
-        return f"<{self.label}{'' if self._live else ', dropped'}>"
+        asks = f", {len(self.goals)} to ask: program.goals[0]()" if self._live and self.goals else ""
+        return f"<{self.label}{asks if self._live else ', dropped'}>"
+
+    def __dir__(self) -> list[str]:
+        return list(USED)
 
     def __enter__(self) -> "Program":
         return self

@@ -146,6 +146,7 @@ def gives_rows(statement: ast.Statement | Subscribe | None) -> bool:
         statement,
         ast.Explain
         | ast.ExplainRow
+        | ast.ExplainView
         | ast.ShowTables
         | ast.Describe
         | ast.VerifyView

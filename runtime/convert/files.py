@@ -6,6 +6,7 @@ reported with its file, row (from 1) and column; chunks handed out before are th
 
 import csv
 import glob
+import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
@@ -271,9 +272,11 @@ def write_parquet(table: pa.Table, path: str | Path) -> None:
 
 
 def write_csv(table: pa.Table, path: str | Path, options: CsvOptions = DEFAULT_CSV) -> None:
-    """Write a result as CSV that :func:`read_csv` reads back: text quoted, NULL as ``options.null``."""
+    """Write a result as CSV that :func:`read_csv` reads back: NULL as ``options.null``, text in quotes where
+    it would be read otherwise without.
+    """
     _require_storable(table, "CSV")
-    names = [_quoted(name, options.quote) for name in table.column_names]
+    names = _csv_fields(pa.array(table.column_names, pa.string()), options).to_pylist()
     try:
         with Path(path).open("w", newline="", encoding="utf-8") as file:
             if options.header:
@@ -297,14 +300,14 @@ def _csv_fields(column: pa.Array, options: CsvOptions) -> pa.Array:
     """The column as it is written, in large strings."""
     fields = column.cast(pa.large_string())
     if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
-        doubled = pc.replace_substring(fields, options.quote, options.quote * 2)
-        mark = pa.scalar(options.quote, pa.large_string())
-        fields = pc.binary_join_element_wise(mark, doubled, mark, pa.scalar("", pa.large_string()))
+        special = "".join(re.escape(mark) for mark in (options.delimiter, options.quote))
+        needs = pc.match_substring_regex(fields, rf"[{special}\r\n]|^\\\.$|^{re.escape(options.null)}$")
+        if pc.any(needs).as_py():
+            doubled = pc.replace_substring(fields, options.quote, options.quote * 2)
+            mark = pa.scalar(options.quote, pa.large_string())
+            quoted = pc.binary_join_element_wise(mark, doubled, mark, pa.scalar("", pa.large_string()))
+            fields = pc.if_else(needs, quoted, fields)
     return fields.fill_null(options.null)
-
-
-def _quoted(text: str, quote: str) -> str:
-    return quote + text.replace(quote, quote + quote) + quote
 
 
 def _require_storable(table: pa.Table, form: str) -> None:

@@ -25,6 +25,7 @@ BOUNDARY = re.compile(
 STRING = r'"(?:[^"\\]|\\.)*"'
 BRACKET = re.compile(rf"{STRING}|[(\[{{}}\])]", re.DOTALL)
 LINES = re.compile(STRING, re.DOTALL)
+SQL = re.compile(r"\s*(?:select|insert\s+into|create|with|update|delete\s+from|drop)\s+[\w*]", re.IGNORECASE)
 CLOSED_BY = {"(": ")", "[": "]", "{": "}"}
 SPELLING = {
     "IDENT": "a name",
@@ -111,7 +112,8 @@ def _note(error: UnexpectedInput, text: str, source: Source, diagnostics: Diagno
     if unended is not None:
         diagnostics.error("syntax", "a string does not end in its line", source.span(unended, unended + 1))
         return unended, unended + 1
-    diagnostics.error("syntax", message, source.span(start, end), hint=_expected(error))
+    hint = "this is SQL: db.query and db.sql take it" if SQL.match(text) else _expected(error)
+    diagnostics.error("syntax", message, source.span(start, end), hint=hint)
     return start, end
 
 

@@ -93,6 +93,18 @@ def test_explain(monkeypatch: pytest.MonkeyPatch, capsys: Captured, tmp_path: Pa
     assert "t" in capsys.readouterr().out
 
 
+def test_explain_of_a_view_in_a_folder(
+    monkeypatch: pytest.MonkeyPatch, capsys: Captured, tmp_path: Path
+) -> None:
+    folder = str(tmp_path / "db")
+    with kpg.connect(folder) as db:
+        db.sql("CREATE TABLE t (a INT); CREATE MATERIALIZED VIEW v AS SELECT a, count(*) FROM t GROUP BY a")
+    assert run(monkeypatch, "explain", "v", "-d", folder) == 0
+    assert "Reduce" in capsys.readouterr().out
+    assert run(monkeypatch, "explain", "t", "-d", folder) == 1
+    assert '"t" is a table' in capsys.readouterr().err
+
+
 def test_explain_tpch(monkeypatch: pytest.MonkeyPatch, capsys: Captured) -> None:
     assert run(monkeypatch, "explain", "SELECT count(*) FROM lineitem", "--schema", "tpch") == 0
     assert "lineitem" in capsys.readouterr().out

@@ -185,10 +185,10 @@ RESULT = pa.table(
 def test_write_csv(tmp_path):
     write_csv(RESULT, tmp_path / "t.csv")
     assert (tmp_path / "t.csv").read_text() == (
-        '"id","price","name","day"\n1,1.50,"say ""hi"", you",1995-01-01\n,,"",\n'
+        'id,price,name,day\n1,1.50,"say ""hi"", you",1995-01-01\n,,"",\n'
     )
     write_csv(RESULT.select(["id", "name"]), tmp_path / "u.csv", CsvOptions(False, "|", "'", "NULL"))
-    assert (tmp_path / "u.csv").read_text() == "1|'say \"hi\", you'\nNULL|''\n"
+    assert (tmp_path / "u.csv").read_text() == '1|say "hi", you\nNULL|\n'
 
 
 def test_written_files_read_back(tmp_path):

@@ -234,3 +234,10 @@ def test_extending_keeps_facts(db: Database) -> None:
     assert sorted(program["edge"]) == [(2, 3), (3, 4), (8, 8), (8, 9)]
     program.update("+edge(9, 1).")
     assert (9, 1) in list(program["edge"])
+
+
+def test_what_users_see_of_a_program() -> None:
+    program = kpg.connect().datalog(".decl e(x: number) e(1). .decl p(x: number) p(x) :- e(x). ?- p(x).")
+    assert repr(program) == "<Datalog program 1, 1 to ask: program.goals[0]()>"
+    assert {"rows", "query", "update"} <= set(dir(program)) and not {"engine", "pull"} & set(dir(program))
+    assert all(hasattr(program, name) for name in dir(program))
