@@ -13,16 +13,15 @@ def connected(
     count: int, merge_effort: str, options: Mapping[str, object], how: Mapping[str, object]
 ) -> Database:
     """A database with so many workers, in a folder if the options have one; ``how`` it is opened there."""
-    named = {"memory_limit": "a memory limit", "history": "a history"}
-    for option, what in named.items():
-        if options[option] is not None:
-            raise NotSupportedError(
-                f"{what} together with workers={count} is not supported", hint="leave one of them out"
-            )
+    if options["memory_limit"] is not None:
+        raise NotSupportedError(
+            f"a memory limit together with workers={count} is not supported", hint="leave one of them out"
+        )
+    history: Any = options["history"]
     folder: dict[str, Any] = {} if options["folder"] is None else {"folder": options["folder"], **how}
     crew = processes(count, merge_effort)
     try:
-        return Database(merge_effort, workers=Workers(crew), **folder)
+        return Database(merge_effort, None, history, workers=Workers(crew), **folder)
     except BaseException:
         crew.close()
         raise

@@ -67,6 +67,31 @@ def connected(kind: type[Kept], name: str, output: Operator, position: int, **fi
     return capture
 
 
+def changes_after(parts: list[Updates], epoch: int) -> list[Updates]:
+    """Those of changes in order of epochs that came after one, in the parts in which they are kept."""
+    first = next((i for i, part in enumerate(parts) if part.time[0].max() > epoch), None)
+    if first is None:
+        return []
+    rest = parts[first:]
+    late = rest[0].times()[0] > epoch
+    return rest if late.all() else [rest[0].take(np.flatnonzero(late)), *rest[1:]]
+
+
+def forgotten(parts: list[Updates], since: int, epoch: int) -> tuple[list[Updates], int]:
+    """As above, and the epoch since which changes are known then; before it was ``since``."""
+    kept = changes_after(parts, epoch)
+    if len(kept) == len(parts) and not (kept and kept[0] is not parts[0]):
+        return parts, since
+    times = np.concatenate([part.time[0] for part in parts[: len(parts) - len(kept) + 1]])
+    return kept, max(since, int(times[times <= epoch].max()))
+
+
+def gathered(parts: list[Updates]) -> None:
+    """Have changes be in few parts: each has more than the next."""
+    while len(parts) > 1 and len(parts[-2]) <= 2 * len(parts[-1]):
+        parts[-2:] = [Updates.concat(parts[-2:])]
+
+
 @dataclass(slots=True, eq=False)
 class Memory(Capture):
     """Keeps the changes of a view as its past: all that came after the epoch ``since``."""
@@ -76,27 +101,15 @@ class Memory(Capture):
     def commit(self) -> None:
         """Keep the step's changes, in few parts: each has more than the next."""
         Capture.commit(self)
-        kept = self.changes
-        while len(kept) > 1 and len(kept[-2]) <= 2 * len(kept[-1]):
-            kept[-2:] = [Updates.concat(kept[-2:])]
+        gathered(self.changes)
 
     def after(self, epoch: int) -> list[Updates]:
         """The changes after an epoch, step by step."""
-        first = next((i for i, part in enumerate(self.changes) if part.time[0].max() > epoch), None)
-        if first is None:
-            return []
-        rest = self.changes[first:]
-        late = rest[0].times()[0] > epoch
-        return rest if late.all() else [rest[0].take(np.flatnonzero(late)), *rest[1:]]
+        return changes_after(self.changes, epoch)
 
     def forget(self, epoch: int) -> None:
         """Keep only what came after an epoch."""
-        kept = self.after(epoch)
-        if len(kept) < len(self.changes) or (kept and kept[0] is not self.changes[0]):
-            before = self.changes[: len(self.changes) - len(kept) + 1]
-            times = np.concatenate([part.time[0] for part in before])
-            self.since = max(self.since, int(times[times <= epoch].max()))
-            self.changes = kept
+        self.changes, self.since = forgotten(self.changes, self.since, epoch)
 
 
 class Installed:

@@ -36,6 +36,17 @@ class Keeper(Context, Protocol):
     views: dict[str, Installed]
 
 
+class Remembering(Protocol):
+    """What a view was."""
+
+    @property
+    def remembers(self) -> int | None:
+        """The epoch since which its changes are kept; None if they are not."""
+
+    def rows_then(self, epoch: int) -> tuple[Words, Words]:
+        """Its rows after an epoch."""
+
+
 class Then:
     """What rendering needs of a worker, for a plan as of the epoch ``then``."""
 
@@ -64,7 +75,7 @@ class Then:
 
     def view_output(self, view: str) -> Operator:
         """What gives the contents of a view then."""
-        installed = self._worker.views[view]
+        installed = self._installed(view)
         since = installed.remembers
         if since is None or since > self._epoch:
             raise unknown(view, self._epoch, since)
@@ -73,6 +84,9 @@ class Then:
         contents = Constant(place, data=np.repeat(data, diffs, axis=1))
         contents.hydrated = True
         return contents
+
+    def _installed(self, view: str) -> "Remembering":
+        return self._worker.views[view]
 
     def input(self, identity: str) -> Operator:
         """The operator of an input, which views stand for."""

@@ -9,6 +9,7 @@ import mmap
 import os
 from types import TracebackType
 from typing import Any, Final, NamedTuple, Protocol
+from weakref import WeakSet
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,13 +23,14 @@ Bytes = NDArray[np.uint8]
 PAGE: Final = 4096
 ARENA: Final = 1 << 30
 """Where the text of the dictionary is; before it is a page for each of those that keep numbers."""
-ARENA_BYTES: Final = 1 << 37
+ARENA_BYTES: Final = 1 << 36
 OFFSETS: Final = ARENA + ARENA_BYTES
-OFFSETS_BYTES: Final = 1 << 36
-SLOTS: Final = 1 << 38
+OFFSETS_BYTES: Final = 1 << 34
+SLOTS: Final = 1 << 37
 """A hash table of n bytes is as many behind it: tables of different sizes, powers of two, never overlap."""
-ROWS: Final = 1 << 40
-END: Final = 1 << 41
+ROWS: Final = 1 << 38
+END: Final = ROWS + (1 << (4 * os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") - 1).bit_length())
+"""Rows have room for four times what the machine has: what was given up leaves holes."""
 MAP_NORESERVE: Final = 0x4000
 REMOVE: Final = 9
 """``MADV_REMOVE``: pages are given back, and read as zeros."""
@@ -88,12 +90,13 @@ class Memory:
         except (OSError, ValueError, AttributeError) as error:
             raise OperationalError(
                 f"workers cannot have memory in common: {error}",
-                hint="it takes Linux, and room for 2 TiB of addresses (ulimit -v)",
+                hint=f"it takes Linux, and room for {END >> 30} GiB of addresses (ulimit -v)",
             ) from None
         self._bytes = np.frombuffer(self._map, np.uint8)
         self._base = int(self._bytes.ctypes.data)
         self._next = ROWS
         self._free: dict[int, list[int]] = {}
+        self._readers: WeakSet[object] = WeakSet()
         self._doomed: list[tuple[int, int]] = []
         self.restless: dict[Restless, None] = {}
 
@@ -144,8 +147,15 @@ class Memory:
             groups.unshown(shown)
         self._doomed += news.doomed
 
+    def pin(self, reader: object) -> None:
+        """Free nothing as long as somebody is there who reads what there was."""
+        self._readers.add(reader)
+
     def heard(self, news: News) -> None:
-        """They have: nobody reads any more what was given up before."""
+        """They have: nobody reads any more what was given up before, unless it is pinned."""
+        if self._readers:
+            self._doomed += news.doomed
+            return
         for place, size in news.doomed:
             self.clear(place, size)
             self._free.setdefault(size, []).append(place)

@@ -97,7 +97,7 @@ class CommonDictionary(Dictionary):
     def _reserve(self, strings: int, size: int) -> None:
         wanted = self._count + strings
         if int(self.offsets[self._count]) + size > ARENA_BYTES or wanted >= self.offsets.shape[0]:
-            raise OperationalError("there is no room for more text", hint="strings take 128 GiB at most")
+            raise OperationalError("there is no room for more text", hint="strings take 64 GiB at most")
         if 4 * wanted > self._slots.shape[0]:
             before, slots = self._slots, self._new_slots(1 << (4 * wanted - 1).bit_length())
             kernels.rehash(before, slots)

@@ -15,11 +15,12 @@ from numpy.typing import NDArray
 from kpg.runtime.data.epochs import drain_all
 from kpg.runtime.data.table import Table
 from kpg.runtime.dataflow.step import Step
-from kpg.runtime.errors import InternalError, NotSupportedError, ProgrammingError
+from kpg.runtime.errors import InternalError, ProgrammingError
 from kpg.runtime.handles import Installation
 from kpg.runtime.installed import Installed
 from kpg.runtime.interrupts import DeferredInterrupt
 from kpg.runtime.operators.input import Input
+from kpg.runtime.past import Remembering, Then
 from kpg.runtime.plan import Columns, Import, Plan, Source, Types, user
 from kpg.runtime.sharing.rows import CommonGroups
 from kpg.runtime.sharing.strings import Told
@@ -60,6 +61,15 @@ Place = Callable[[str, Plan], tuple[Plan, bool]]
 """What makes of a plan one for many workers, and says whether each of them has all rows of its output."""
 
 
+class ThenHere(Then):
+    """As of an epoch, of views whose members tell what has changed in them."""
+
+    _worker: "Coordinator"
+
+    def _installed(self, view: str) -> Remembering:
+        return self._worker.remote[view]
+
+
 class Coordinator(Asking, Worker):
     """An ``executor.Executor`` whose operators are at the members of a crew."""
 
@@ -98,7 +108,7 @@ class Coordinator(Asking, Worker):
                 self._tell_table(name)
             for remote in self.remote.values():
                 self._put(remote)
-                if remote.watched:
+                if remote.observed:
                     self.inform("observe", remote.name, True)
             if self._gone is not None:
                 raise self._gone
@@ -226,17 +236,18 @@ class Coordinator(Asking, Worker):
     def watch(self, installed: Installation) -> None:
         """Start capturing its changes."""
         remote = self.remote[installed.name]
-        if not remote.watched:
+        if not remote.observed:
             self.inform("observe", remote.name, True)
-            remote.watched = True
+        remote.watched = True
 
     def unwatch(self, installed: Installation) -> None:
         """Stop capturing its changes, and forget those not drained."""
         remote = self.remote.get(installed.name)
         if remote is not None and remote.watched:
-            self.inform("observe", remote.name, False)
             remote.watched = False
             remote.captured.clear()
+            if not remote.observed:
+                self.inform("observe", remote.name, False)
 
     def preview(self, installed: Installation) -> Updates:
         """See ``executor.Executor``."""
@@ -259,19 +270,37 @@ class Coordinator(Asking, Worker):
         self._ended = True
         self.crew.close()
 
-    def fork(self, interrupt: DeferredInterrupt) -> Any:
-        """Not there yet."""
-        raise NotSupportedError(
-            "a branch of a database with several workers is not supported",
-            hint="branch one that was made without workers=",
-        )
+    def fork(self, interrupt: DeferredInterrupt) -> Worker:
+        """A single worker with the tables of this one, which computes what is installed in it."""
+        other = super().fork(interrupt)
+        if self.crew.memory is not None:
+            self.crew.memory.pin(other)
+        return other
 
     def remember(self, installed: Installation) -> None:
-        """Not there yet."""
-        raise NotSupportedError(
-            "the past of views is not kept with several workers",
-            hint="open the database without workers=, or without history=",
-        )
+        """Keep what changes in an installation from now on, until it is forgotten."""
+        remote = self.remote[installed.name]
+        if remote.remembers is None:
+            if not remote.observed:
+                self.inform("observe", remote.name, True)
+            remote.remember(self.epoch)
+
+    def forget_past(self, epoch: int) -> None:
+        """See ``Worker``."""
+        super().forget_past(epoch)
+        for remote in self.remote.values():
+            remote.forget(epoch)
+
+    def drop_past(self) -> None:
+        """See ``Worker``."""
+        super().drop_past()
+        for remote in self.remote.values():
+            remote.remember(None)
+            if not remote.observed:
+                self.inform("observe", remote.name, False)
+
+    def _as_of(self, epoch: int, *, own: bool) -> Then:
+        return ThenHere(self, epoch, own=own)
 
     def retire(self) -> None:
         """Members keep what closed inputs have made."""

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from kpg.runtime import plan
 from kpg.runtime.errors import NotSupportedError
 from kpg.runtime.handles import RankLookup, Stats
+from kpg.runtime.installed import changes_after, forgotten, gathered
 from kpg.runtime.plan import Columns, Plan, user
 from kpg.runtime.trace.updates import Updates
 
@@ -21,8 +22,6 @@ Words = NDArray[np.int64]
 class Remote:
     """An ``executor.Installation`` of a coordinator."""
 
-    remembers: int | None = None
-
     def __init__(
         self, owner: "Coordinator", name: str, made: Plan, texts: tuple[int, ...], width: int, held: bool
     ) -> None:
@@ -33,6 +32,9 @@ class Remote:
         self.width = width
         self.held = held
         self.watched = False
+        self.remembers: int | None = None
+        """The epoch since which all changes are kept; None if they are not."""
+        self._past: list[Updates] = []
         self.captured: list[Updates] = []
         self.fresh: list[Updates] = []
         """What members have told of the last step."""
@@ -101,20 +103,42 @@ class Remote:
         fresh, self.fresh = self.fresh, []
         if fresh:
             whole = Updates.concat(fresh).consolidate()
-            self.captured += [whole] if len(whole) else []
+            if self.watched and len(whole):
+                self.captured.append(whole)
+            if self.remembers is not None and len(whole):
+                self._past.append(whole)
+                gathered(self._past)
 
     def drain(self) -> list[Updates]:
         """See ``Installation``."""
         changes, self.captured = self.captured, []
         return changes
 
+    @property
+    def observed(self) -> bool:
+        """Whether members are to tell of its changes."""
+        return self.watched or self.remembers is not None
+
+    def remember(self, epoch: int | None) -> None:
+        """Keep what changes after an epoch; None: nothing any more."""
+        self.remembers, self._past = epoch, []
+
+    def forget(self, epoch: int) -> None:
+        """Keep only what came after an epoch."""
+        if self.remembers is not None:
+            self._past, self.remembers = forgotten(self._past, self.remembers, epoch)
+
     def changes(self, since: int) -> list[Updates]:
-        """Nothing is kept of them."""
-        return []
+        """The changes after an epoch, if they are kept: consolidated, step by step."""
+        return [one.consolidate() for one in changes_after(self._past, since)]
 
     def rows_then(self, epoch: int) -> tuple[Words, Words]:
-        """Only the present is known."""
-        return self.rows()
+        """As :meth:`rows`, after an epoch since which changes are kept."""
+        time = np.zeros((1, 1), np.int64)
+        data, diffs = self.rows()
+        parts = [part.negate().with_time(time) for part in self.changes(epoch)]
+        whole = Updates.concat([Updates(data, time, diffs), *parts]).consolidate()
+        return whole.data, whole.diffs()
 
     def heard(self, listener: int) -> list[Updates]:
         """See ``Installation``: what all members' sinks got, as one."""

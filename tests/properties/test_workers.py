@@ -13,6 +13,8 @@ from kpg.runtime.errors import Error
 from kpg.runtime.workers.threads import Threads
 from kpg.working import Workers
 from tests.oracle.postgres import ASKS, ONCE, statements
+from tests.properties import test_branches_are_their_model as branches
+from tests.properties import test_past_is_its_model as pasts
 
 SCHEMA = """
 create table a(k int primary key, v int, s text);
@@ -223,3 +225,57 @@ def test_explain_tells_where_rows_are_and_what_is_sent() -> None:
     with kpg.connect() as db:
         db.sql("create table o(k int primary key, c int, v int)")
         assert "parted" not in repr(db.sql("explain select c, sum(v) from o group by c"))
+
+
+@pytest.mark.parametrize("count", [1, 2, 3])
+def test_the_past_is_what_it_was(count: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """``AS OF``, and the changes of views since an epoch, against a model that keeps every version."""
+
+    def connect(folder: Path | None, history: int) -> Database:
+        return Database(history=history, workers=Workers(Threads(count, count, common=True), 0))
+
+    monkeypatch.setattr(kpg, "connect", connect)
+    past = pasts.History(count, 5 if count == 2 else 1000)
+    with past.db:
+        for _ in range(8):
+            past.step()
+        past.check()
+
+
+def test_the_past_is_kept_in_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def connect(folder: Path, history: int) -> Database:
+        crew = Threads(2, 4, common=True)
+        return Database(history=history, workers=Workers(crew, 0), folder=folder)
+
+    monkeypatch.setattr(kpg, "connect", connect)
+    monkeypatch.setattr(pasts, "kept", lambda db: set())
+    past = pasts.History(6, 1000, tmp_path / "db")
+    for _ in range(3):
+        past.step()
+        past.step()
+        past.again()
+    past.check()
+    past.db.close()
+
+
+def test_a_branch_goes_on_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A branch is one worker's; what the trunk gives up meanwhile stays as long as the branch is there."""
+
+    def connect(folder: Path | None, history: int | None) -> Database:
+        return Database(history=history, workers=Workers(Threads(2, 3, common=True), 0))
+
+    monkeypatch.setattr(kpg, "connect", connect)
+    branches.test_a_merge_is_both_changes_or_none(1)
+    with many(2) as db:
+        db.sql(
+            "create table t(k int primary key, v int); create materialized view s as select sum(v) s from t"
+        )
+        db.sql("insert into t select i, 1 from generate_series(1, 600000) i(i)")
+        branch = db.branch()
+        db.sql("delete from t where k % 8 <> 0")
+        db.sql("delete from t where k % 16 <> 0")
+        db.sql("insert into t select i, 2 from generate_series(600001, 1200000) i(i)")
+        assert branch.sql("select count(*), sum(k) from t").fetchall() == [(600000, 180000300000)]
+        assert db.sql("select * from s").fetchall() == [(37500 + 1200000,)]
+        assert branch.sql("select * from s").fetchall() == [(600000,)]
+        branch.close()

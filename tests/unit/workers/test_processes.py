@@ -173,12 +173,10 @@ def test_a_closed_database_leaves_no_process() -> None:
 
 
 def test_what_is_not_there_yet_is_refused_by_name() -> None:
-    with pytest.raises(NotSupportedError, match="a history together with workers=2"):
-        kpg.connect(history=3, workers=2)
-    with kpg.connect(workers=2) as db:
-        with pytest.raises(NotSupportedError, match="a dataflow of collections with several workers"):
-            db.dataflow()
-        with pytest.raises(NotSupportedError, match="a branch of a database with several workers"):
-            db.branch()
+    with pytest.raises(NotSupportedError, match="a memory limit together with workers=2"):
+        kpg.connect(memory_limit="1 GB", workers=2)
+    refused = pytest.raises(NotSupportedError, match="a dataflow of collections with several workers")
+    with kpg.connect(workers=2) as db, refused:
+        db.dataflow()
     with pytest.raises(InterfaceError, match="there cannot be 0 workers"):
         kpg.connect(workers=0)
