@@ -77,9 +77,21 @@ class Following(Schemas):
 
     def _move(self, entry: ViewEntry) -> None:
         self.catalog.replace(entry)
-        self.followed.add(entry.name)
+        self._leave_text(entry.name)
         if entry.name in self.views:
             self.keep_later(entry.name)
+
+    def _leave_text(self, name: str) -> None:
+        """A view's text does not say any more what it is."""
+        if name not in self.followed:
+            self.followed.add(name)
+            self.journal.note(undo=partial(self.followed.discard, name))
+
+    def _forget(self, entry: ViewEntry) -> None:
+        if entry.name in self.followed:
+            self.followed.discard(entry.name)
+            self.journal.note(undo=partial(self.followed.add, entry.name))
+        super()._forget(entry)
 
     def keep_later(self, name: str) -> None:
         """Have the commit install a kept view by its present definition: until then it has an old plan."""
@@ -111,7 +123,8 @@ class Following(Schemas):
             self.executor.set_schema(name, old)
 
         self.journal.note(undo)
-        self.followed.update(self.dependents(name))
+        for user in self.dependents(name):
+            self._leave_text(user)
 
     def rename_table(self, old: TableEntry, name: str) -> None:
         """A table has another name; whatever refers to it follows."""
