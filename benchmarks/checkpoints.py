@@ -58,15 +58,16 @@ def make(folder: Path, scale: float) -> None:
         with timed("CHECKPOINT after a refresh"):
             db.sql("checkpoint")
         print(f"{'':32} {size(folder) - before:10,.0f} MB more of {size(folder):,.0f}")
-    apply(db, stream.next_batch())
-    meanwhile(db)
+    db.sql("create table tiny (a int)")
+    for _ in range(5):
+        apply(db, stream.next_batch())
+        meanwhile(db)
     with timed("close"):
         db.close()
 
 
 def meanwhile(db: Any) -> None:
     """Commits of one row while a child of the process writes a checkpoint."""
-    db.sql("create table tiny (a int)")
     checkpoints, waits = db._engine.keeper.checkpoints, []
     with timed("begin a checkpoint, fork included"):
         checkpoints.begin(aside=True)
