@@ -9,6 +9,7 @@ from kpg.compiler.algebra.facts import unique_keys
 from kpg.compiler.algebra.rel import Get, OrderBy, Rel
 from kpg.compiler.constraints import Constraints, Domain, Index, Sequence
 from kpg.compiler.rights import FIRST, Rights
+from kpg.compiler.rights import Asker as Asker
 from kpg.compiler.routines import Aggregate, Routine
 from kpg.runtime.errors import ProgrammingError, Span
 from kpg.runtime.functions.named import Named
@@ -87,19 +88,6 @@ def _refill(known: dict[K, V], other: Mapping[K, V]) -> None:
     known.update(other)
 
 
-@dataclass(frozen=True, slots=True)
-class Asker:
-    """Who asks: the role whose rights count, the one whose session it is, and the session's number.
-
-    ``came_as`` is the role that logged in, which decides whose session it may become.
-    """
-
-    user: str = FIRST
-    login: str = FIRST
-    number: int = 0
-    came_as: str = FIRST
-
-
 @dataclass(slots=True)
 class Catalog:
     """Tables and views by case-insensitive name, that of a schema other than public with a dot behind it;
@@ -129,6 +117,8 @@ class Catalog:
     """The present time of the statement that is run, in microseconds since 1970."""
     consulted: Consulted = field(default_factory=Consulted)
     """Shared by copies."""
+    parts: dict[str, str] = field(default_factory=dict)
+    """Tables, in lower case, that a statement changes as parts of another one, whose privileges count."""
     asker: Asker = Asker()
     activity: Callable[[], list[tuple[object, ...]]] = list
     """The number, the user, the program, the state and the last text of each session."""
@@ -332,6 +322,7 @@ class Catalog:
             self.moment,
             self.consulted,
             asker=self.asker,
+            parts=self.parts,
             activity=self.activity,
             numbers=self.numbers,
             rights=self.rights.copy(),

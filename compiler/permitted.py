@@ -1,12 +1,19 @@
 """Errors for what a role may not do, in Postgres' words."""
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from kpg.compiler.rights import Key
 from kpg.runtime.errors import PrivilegeError, Span
 
 if TYPE_CHECKING:
-    from kpg.compiler.catalog import Catalog
+    from kpg.compiler.catalog import Asker, Catalog
+    from kpg.compiler.routines import Routine
+
+
+def definer_of(catalog: "Catalog", routine: "Routine") -> "Asker":
+    """Who asks in the body of a function that has its owner's rights."""
+    return replace(catalog.asker, user=catalog.rights.owner(("FUNCTION", routine.name.lower())))
 
 
 def key_of(name: str) -> Key:

@@ -70,6 +70,25 @@ lower case; of a column, that of its relation and its own."""
 
 
 @dataclass(frozen=True, slots=True)
+class Asker:
+    """Who asks: the role whose rights count, the one whose session it is, and the session's number.
+
+    ``came_as`` is the role that logged in, which decides whose session it may become.
+    """
+
+    user: str = FIRST
+    login: str = FIRST
+    number: int = 0
+    came_as: str = FIRST
+    shown: str = ""
+    """Who CURRENT_USER is, if that is not the role whose rights count: in the action of a rule."""
+
+    def with_rights_of(self, role: str) -> "Asker":
+        """Who asks, with the rights of another role."""
+        return replace(self, user=role, shown=self.shown or self.user)
+
+
+@dataclass(frozen=True, slots=True)
 class Membership:
     """A role that another one is a member of."""
 

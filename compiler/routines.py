@@ -50,6 +50,8 @@ class Routine:
     """Whether the body is run for each call, and not put in its place."""
     pure: bool = False
     """Of one that is run: whether it neither reads nor changes anything."""
+    definer: bool = False
+    """Whether its body has the rights of its owner: SECURITY DEFINER."""
 
     @property
     def key(self) -> str:

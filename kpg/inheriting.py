@@ -1,6 +1,7 @@
 """Tables that inherit others: made, and changed together with these."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -9,6 +10,7 @@ from numpy.typing import NDArray
 
 from kpg.beside import prepared_beside
 from kpg.changing import Changes, Returned
+from kpg.compiler.catalog import Entry
 from kpg.compiler.constraints import Check
 from kpg.compiler.security import refuse_heirs
 from kpg.compiler.sql import definitions as ddl
@@ -96,6 +98,25 @@ def together(engine: Engine, statement: ast.Change) -> "Several | None":
     heirs_ = () if entry is None else heirs(engine.catalog.others, entry.name)
     if entry is None or not heirs_:
         return None
+    with parts_of(engine, entry):
+        return _together(engine, statement, entry, heirs_)
+
+
+@contextmanager
+def parts_of(engine: Engine, entry: Entry) -> Iterator[None]:
+    """Within the block the tables below one are changed by who may change that one."""
+    catalog = engine.catalog
+    before, whole = catalog.parts, catalog.parts.get(entry.name.lower(), entry.name)
+    catalog.parts = before | {name.lower(): whole for name in heirs(catalog.others, entry.name)}
+    try:
+        yield
+    finally:
+        catalog.parts = before
+
+
+def _together(
+    engine: Engine, statement: ast.Update | ast.Delete, entry: Entry, heirs_: Sequence[str]
+) -> "Several":
     from kpg.blocks.triggers import actions_of
     from kpg.routing import is_partitioned, moved
 

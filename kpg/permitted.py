@@ -27,6 +27,8 @@ def check_insertion(statement: ast.Insert, entry: TableEntry, catalog: Catalog) 
         from kpg.compiler.sql.change import lower_returning
 
         lower_returning(statement, catalog)
+    if entry.name.lower() in catalog.parts:
+        return
     for name, rule in zip(entry.schema.names, entry.constraints.rules, strict=False):
         if rule.sequence and not rule.identity and name.lower() not in given:
             need_any(catalog, ("SEQUENCE", rule.sequence.lower()), "Uw")

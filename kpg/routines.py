@@ -79,6 +79,7 @@ def _routine(engine: Engine, statement: ast.CreateFunction, name: str) -> Routin
         statement.language,
         statement.kind,
         outs,
+        definer=statement.definer,
     )
     if statement.kind == "procedure" or statement.language == "plpgsql" or _is_run(statement.body, name):
         from kpg.blocks.procedures import settled
@@ -186,7 +187,7 @@ def _alter(engine: Engine, statement: ast.AlterFunction) -> None:
     routine = _found(engine, statement.name, statement.types, statement.span)
     if routine is None:
         raise ProgrammingError(f'function "{statement.name}" does not exist', span=statement.span)
-    if not statement.rename and statement.strict is None:
+    if not statement.rename and statement.strict is None and statement.definer is None:
         return
     _refuse_used(engine, routine, "altered", statement.span)
     _remove(engine.catalog, routine)
@@ -194,7 +195,8 @@ def _alter(engine: Engine, statement: ast.AlterFunction) -> None:
     name = statement.rename.lower() or routine.name
     name = f"{schema}.{name}" if schema and statement.rename else name
     strict = routine.strict if statement.strict is None else statement.strict
-    new = replace(routine, name=name, strict=strict)
+    definer = routine.definer if statement.definer is None else statement.definer
+    new = replace(routine, name=name, strict=strict, definer=definer)
     engine.catalog.routines[name] = (*engine.catalog.routines.get(name, ()), new)
 
 

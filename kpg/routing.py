@@ -14,7 +14,7 @@ from kpg.compiler.sql.change import nothing
 from kpg.compiler.sql.rules import checks
 from kpg.compiler.triggers import Heir
 from kpg.engine import Engine
-from kpg.inheriting import Several
+from kpg.inheriting import Several, parts_of
 from kpg.runtime.errors import IntegrityError, Span
 
 Words = NDArray[np.int64]
@@ -41,7 +41,8 @@ def routed(engine: Engine, statement: ast.Insert) -> Several | None:
     whole = replace(statement, conflict=None, returning=())
     inserted = insertion(engine, table, whole, words, None, fitted=False).inserted
     assert inserted is not None
-    return Several(_parts(engine, entry, statement, inserted), around, "INSERT")
+    with parts_of(engine, entry):
+        return Several(_parts(engine, entry, statement, inserted), around, "INSERT")
 
 
 def inserted_beside(engine: Engine, name: str, words: Words) -> Several:

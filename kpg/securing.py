@@ -199,7 +199,7 @@ def _all_satisfy(engine: Engine, entry: TableEntry, user: str, text: str, words:
     catalog = engine.reading_catalog
     if user != catalog.asker.user:
         catalog = catalog.copy()
-        catalog.asker = replace(catalog.asker, user=user)
+        catalog.asker = catalog.asker.with_rights_of(user)
     binding = new_binding(text, catalog)
     columns = [Column(binding.fresh(), type_) for type_ in entry.schema.types]
     scalars = condition(binding, entry, columns, text)
@@ -221,7 +221,7 @@ def _satisfy_by_query(engine: Engine, user: str, entry: TableEntry, text: str, w
         query = parse_query(f"SELECT 1 FROM {name} AS {alias} WHERE ({text}) IS NOT TRUE LIMIT 1")
         engine.catalog.rights.owners[key_of(attached)] = user
         seen = engine.reading_catalog.copy()
-        seen.asker = replace(seen.asker, user=user)
+        seen.asker = seen.asker if user == seen.asker.user else seen.asker.with_rights_of(user)
         rows, _ = engine.run(plan(query, seen, engine.statistics))
         return not rows.shape[1]
     finally:

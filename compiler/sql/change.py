@@ -267,6 +267,7 @@ def lower_returning(
     scope = Scope(fields=fields, common=with_scope(binding, statement.common).common)
     if binding.reads is not None:
         named = entry if statement.through is None else catalog.get(statement.through.view)
+        named = catalog.get(catalog.parts.get(named.name.lower(), named.name))
         binding.reads.enter(named, columns, scanned=False)
     items = select_items(binding, scope.without_aggregates("RETURNING"), statement.returning)
     scalars = tuple(settled(item.scalar) for item in items)
@@ -338,6 +339,7 @@ def target_of(
     if binding.reads is not None:
         shown = entry if isinstance(statement, ast.Merge) or statement.through is None else None
         named = shown or catalog.get(statement.through.view)  # type: ignore[union-attr]
+        named = catalog.get(catalog.parts.get(named.name.lower(), named.name))
         binding.reads.enter(named, columns, scanned=False)
     return binding, Scope(fields=fields, clause="WHERE", common=common), node, scan
 

@@ -20,6 +20,7 @@ def check_change(statement: ast.Change, catalog: Catalog) -> None:
     found = None if isinstance(statement, ast.Merge) else statement.through
     if found is None:
         name = catalog.table(statement.table).name
+        name = catalog.parts.get(name.lower(), name)
         for letter, columns in needs:
             need_columns(catalog, name, letter, columns, None)
         return

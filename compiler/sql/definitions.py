@@ -191,6 +191,7 @@ class CreateFunction(Definition):
     language: str = "sql"
     kind: str = "function"
     outs: tuple[tuple[str, Type], ...] = ()
+    definer: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,13 +207,17 @@ class DropFunction(Definition):
 
 @dataclass(frozen=True, slots=True)
 class AlterFunction(Definition):
-    """ALTER FUNCTION: another name, "" if that stays, and whether it is STRICT, None if that stays."""
+    """ALTER FUNCTION: another name, "" if that stays, and whether it is STRICT, None if that stays.
+
+    ``definer``: whether it has its owner's rights; None if that stays.
+    """
 
     name: str
     types: tuple[Type, ...] | None
     rename: str
     strict: bool | None
     span: Span
+    definer: bool | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -101,7 +101,8 @@ class Dialect(Postgres):
     class Tokenizer(Postgres.Tokenizer):
         COMMANDS: ClassVar[set[TokenType]] = set()
         KEYWORDS: ClassVar[dict[str, TokenType]] = {
-            **Postgres.Tokenizer.KEYWORDS,
+            # LANGUAGE sql SECURITY DEFINER are four words here.
+            **{word: kind for word, kind in Postgres.Tokenizer.KEYWORDS.items() if word != "SQL SECURITY"},
             **dict.fromkeys(SIGNS, OPERATOR),
         }
 

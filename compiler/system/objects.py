@@ -216,7 +216,7 @@ def _functions(catalog: Catalog) -> Iterator[Row]:
         ("a", {one.name for one in aggregates()}),
     ):
         for name in sorted(names):
-            yield number_of("function", name), name, 11, 10, kind, 0, 0, "", 12, 0, 0, "i"
+            yield number_of("function", name), name, 11, 10, kind, 0, 0, "", 12, 0, 0, "i", 0
 
 
 def is_function(name: str) -> bool:
@@ -332,7 +332,7 @@ POSTGRES: Final = {
     "pg_proc": System(
         columns(
             "oid:o proname pronamespace:o proowner:o prokind prorettype:o pronargs:i prosrc prolang:o "
-            "proisstrict:b proretset:b provolatile"
+            "proisstrict:b proretset:b provolatile prosecdef:b"
         ),
         _functions,
     ),

@@ -64,9 +64,22 @@ def function_rows(catalog: Catalog) -> Iterator[Row]:
             kind = "p" if one.kind == "procedure" else "f"
             language, body, strict, rows = one.language, one.body, int(one.strict), int(one.rows)
             result = one.result
+        definer = int(isinstance(one, Routine) and one.definer)
         facts = (0 if result is None else type_number_of(result), len(_types(one)), body)
         language_number = LANGUAGES.get(language.lower(), 14)
-        yield number, name, schema_number(schema), owner, kind, *facts, language_number, strict, rows, "v"
+        yield (
+            number,
+            name,
+            schema_number(schema),
+            owner,
+            kind,
+            *facts,
+            language_number,
+            strict,
+            rows,
+            "v",
+            definer,
+        )
 
 
 def _types(one: Routine | Aggregate) -> list[Type]:

@@ -13,6 +13,7 @@ from kpg.blocks.frame import Frame, Record, Value, Variable, row_words
 from kpg.blocks.returning import Returned
 from kpg.changing import Changes
 from kpg.compiler.catalog import Catalog, Entry
+from kpg.compiler.permitted import key_of
 from kpg.compiler.sql.blocks.tree import Dynamic
 from kpg.compiler.triggers import Deed, Trigger
 from kpg.engine import Engine
@@ -170,12 +171,25 @@ class Actions:
                 for place, (before, after) in enumerate(pairs)
                 if not rule.condition or self._is_true(rule.condition, event, before, after)
             ]
-            for place in chosen:
-                for text in rule.statements:
-                    self.evaluator.run(self._frame(event, *pairs[place]), Dynamic(text))
+            with self._owning():
+                for place in chosen:
+                    for text in rule.statements:
+                        self.evaluator.run(self._frame(event, *pairs[place]), Dynamic(text))
             if rule.instead:
                 changes = _without(changes, event, chosen)
         return changes
+
+    @contextmanager
+    def _owning(self) -> Iterator[None]:
+        """What rules do is done with the rights of the relation's owner."""
+        catalog = self.engine.catalog
+        before = catalog.asker
+        owner = catalog.rights.owner(key_of(self.entry.name))
+        catalog.asker = before if owner == before.user else before.with_rights_of(owner)
+        try:
+            yield
+        finally:
+            catalog.asker = before
 
     @contextmanager
     def _transition(

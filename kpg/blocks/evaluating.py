@@ -256,7 +256,7 @@ class Evaluator:
     def _computed(self, text: str, found: dict[Name, Value], target: Type | None) -> Value | None:
         catalog = self.engine.catalog
         types = tuple(value.type for value in found.values())
-        key = (text, types, target, catalog.path)
+        key = (text, types, target, catalog.path, catalog.asker.user)
         if self._version != catalog.version:
             self._version = catalog.version
             self._compiled.clear()

@@ -5,7 +5,8 @@ fails, its arguments are noted, and when the step is over the bodies are run for
 runs again, and finds their values. That ends when nothing new is called.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -14,6 +15,7 @@ from kpg.blocks.frame import Frame, Record, Value, Variable, plain_of, row_words
 from kpg.blocks.purity import is_pure
 from kpg.blocks.returning import Returned
 from kpg.blocks.running import Running
+from kpg.compiler.permitted import definer_of
 from kpg.compiler.routines import Routine
 from kpg.compiler.sql.blocks.parser import block_of
 from kpg.compiler.sql.blocks.tree import Dynamic
@@ -224,10 +226,11 @@ class Procedures:
             raise _endless()
         before = self._depth
         try:
-            if routine.language == "plpgsql":
-                Running(self.evaluator, frame, returned).run(block_of(routine.body))
-            else:
-                self._run_sql(routine, frame, returned)
+            with self._rights_of(routine):
+                if routine.language == "plpgsql":
+                    Running(self.evaluator, frame, returned).run(block_of(routine.body))
+                else:
+                    self._run_sql(routine, frame, returned)
         except RecursionError:
             raise _endless() from None
         except Error as error:
@@ -235,6 +238,18 @@ class Procedures:
             raise
         finally:
             self._depth = before - 1
+
+    @contextmanager
+    def _rights_of(self, routine: Routine) -> Iterator[None]:
+        """Within the block who asks is the owner of a function that has the owner's rights."""
+        catalog = self.engine.catalog
+        before = catalog.asker
+        if routine.definer:
+            catalog.asker = definer_of(catalog, routine)
+        try:
+            yield
+        finally:
+            catalog.asker = before
 
     def _run_sql(self, routine: Routine, frame: Frame, returned: Returned) -> None:
         given = None

@@ -12,7 +12,7 @@ from kpg.result import Affected, Rows
 from kpg.states import state_of
 from tests.oracle.postgres import serving
 
-SCRIPTS = ("roles.sql", "row_security.sql")
+SCRIPTS = ("roles.sql", "row_security.sql", "definers.sql")
 
 
 @pytest.fixture

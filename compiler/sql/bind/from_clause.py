@@ -280,6 +280,8 @@ def _table(binding: Binding, scope: Scope, node: exp.Table) -> Node:
         query = with_heirs(binding, entry)
         if query is not None:
             width = len(entry.schema.columns)
+            if binding.reads is not None:
+                binding.reads.enter(entry, query.columns[:width])
             enter(binding, scope, name, query.names[:width], query.columns[:width], renamed, node)
             for column in query.columns[width:]:
                 scope.fields.append(Field(name, "tableoid", column, of_system=True))

@@ -23,7 +23,12 @@ def with_heirs(binding: Binding, entry: Entry) -> Query | None:
     tree = tree_of(tokenize(text), text)
     for node in tree.walk():
         node.meta.clear()
-    return settled_query(binding.query(Scope(), tree))
+    # Who may read the table may read what is below it.
+    reads, binding.reads = binding.reads, None
+    try:
+        return settled_query(binding.query(Scope(), tree))
+    finally:
+        binding.reads = reads
 
 
 def _quoted(name: str) -> str:

@@ -9,16 +9,17 @@ from typing import Final, TypeVar
 
 from sqlglot import exp
 
-from kpg.compiler.permitted import need
+from kpg.compiler.permitted import definer_of, need, need_columns
 from kpg.compiler.routines import Chosen, Routine, chosen
 from kpg.compiler.sql.bind.calls import brought, call, coerce, settled
 from kpg.compiler.sql.bind.functions import NAMED, aggregate_of, operands_of
 from kpg.compiler.sql.bind.output import settled_query
 from kpg.compiler.sql.bind.scope import Binding, Field, Scope
 from kpg.compiler.sql.bodies import body_of
+from kpg.compiler.sql.reads import Reads
 from kpg.compiler.sql.syntax import relation_name, span_of, whole
 from kpg.compiler.sql.tree import Filter, Join, Map, Node, Query, Rows, Subquery, TopK, Window
-from kpg.runtime.errors import NotSupportedError, ProgrammingError
+from kpg.runtime.errors import NotSupportedError, PrivilegeError, ProgrammingError
 from kpg.runtime.functions import castable, is_aggregate, is_function
 from kpg.runtime.plan.windows import WindowCall
 from kpg.runtime.records import dataclass
@@ -238,13 +239,32 @@ def _guarded(binding: Binding, routine: Routine, bind: Callable[[], T]) -> T:
     if binding.inlining > DEEPEST:
         raise NotSupportedError(f"function {routine.name}, which calls itself, is not supported")
     try:
-        return bind()
+        return _as_definer(binding, routine, bind) if routine.definer else bind()
+    except PrivilegeError:
+        raise
     except ProgrammingError as error:
         if "in function " in error.message:
             raise
         raise ProgrammingError(f"{error.message} (in function {routine.name})", hint=error.hint) from None
     finally:
         binding.inlining -= 1
+
+
+def _as_definer(binding: Binding, routine: Routine, bind: Callable[[], T]) -> T:
+    """What binding a body gives with the rights of the function's owner; PrivilegeError if they do not do."""
+    caller = binding.catalog, binding.reads, binding.owner
+    catalog = binding.catalog.copy()
+    catalog.asker = definer_of(catalog, routine)
+    binding.catalog, binding.owner = catalog, None
+    binding.reads = Reads() if catalog.is_limited else None
+    try:
+        found = bind()
+        for one in binding.reads.relations if binding.reads is not None else ():
+            if one.scanned or one.used:
+                need_columns(catalog, one.entry.name, "r", frozenset(one.used))
+        return found
+    finally:
+        binding.catalog, binding.reads, binding.owner = caller
 
 
 def _bound(

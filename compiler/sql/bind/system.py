@@ -94,7 +94,7 @@ def bind_system(binding: Binding, scope: Scope, node: exp.Expr) -> Scalar:
 def _of_asker(binding: Binding, text: str) -> str:
     """What a constant of the session is: who asks, where names are looked up, or the text itself."""
     asker = binding.catalog.asker
-    return {CURRENT: asker.user, SESSION: asker.login, "": _schema(binding)}.get(text, text)
+    return {CURRENT: asker.shown or asker.user, SESSION: asker.login, "": _schema(binding)}.get(text, text)
 
 
 def _schema(binding: Binding) -> str:

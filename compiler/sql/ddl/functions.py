@@ -22,10 +22,15 @@ TEXTS: Final = (
 )
 NOTHING: Final = (
     *("IMMUTABLE", "STABLE", "VOLATILE", "NOT LEAKPROOF", "LEAKPROOF", "WINDOW"),
-    *("SECURITY INVOKER", "SECURITY DEFINER", "EXTERNAL SECURITY INVOKER", "EXTERNAL SECURITY DEFINER"),
     *("PARALLEL SAFE", "PARALLEL UNSAFE", "PARALLEL RESTRICTED"),
 )
 """What a function may be declared to be, and changes no answer."""
+SECURITY: Final = {
+    "SECURITY DEFINER": True,
+    "EXTERNAL SECURITY DEFINER": True,
+    "SECURITY INVOKER": False,
+    "EXTERNAL SECURITY INVOKER": False,
+}
 MODES: Final = ("IN OUT", "INOUT", "IN", "OUT", "VARIADIC")
 
 
@@ -40,6 +45,8 @@ class _Parts:
         self.language = ""
         self.body = ""
         self.strict = False
+        self.definer: bool | None = None
+        """Whether it has its owner's rights."""
         self.keeps_outs = False
         """Whether OUT parameters are arguments too: those of a procedure."""
 
@@ -120,6 +127,7 @@ def _built(reader: Reader, name: str, parts: _Parts, how: tuple[bool, str]) -> a
         parts.language or "sql",
         kind,
         tuple(parts.outs),
+        bool(parts.definer),
     )
 
 
@@ -222,6 +230,8 @@ def _option(reader: Reader, parts: _Parts) -> None:
         reader.skip(1)
     elif reader.take("SET"):
         _setting(reader)
+    elif security := next((words for words in SECURITY if reader.take(*words.split())), ""):
+        parts.definer = SECURITY[security]
     elif not any(reader.take(*words.split()) for words in NOTHING):
         reader.unexpected("LANGUAGE, AS or RETURN")
 
@@ -304,6 +314,6 @@ def alter_function(reader: Reader) -> ast.AlterFunction:
             strict = reader.at("STRICT") or reader.at("RETURNS") or reader.at("CALLED")
             if not reader.take("RESTRICT"):
                 _option(reader, parts)
-            found = replace(found, strict=parts.strict if strict else found.strict)
+            found = replace(found, strict=parts.strict if strict else found.strict, definer=parts.definer)
     reader.end()
     return found
