@@ -75,6 +75,21 @@ class Following(Schemas):
         for name in kept:
             self.keep_later(name)
 
+    def plan_again(self, views: Sequence[tuple[ViewEntry, frozenset[str]]]) -> None:
+        """Views have other plans, which use what stands beside them."""
+        kept = [view.name for view, _ in views if view.name in self.views]
+        if kept and self.executor.has_pending:
+            raise NotSupportedError(
+                f"replacing a function in a transaction that has changed rows is not supported while {kept[0]} "
+                "uses it"
+            )
+        with self._interrupt:
+            for view, uses in views:
+                self.catalog.replace(view)
+                self._uses[view.name] = uses
+        for name in kept:
+            self.keep_later(name)
+
     def _move(self, entry: ViewEntry) -> None:
         self.catalog.replace(entry)
         self._leave_text(entry.name)

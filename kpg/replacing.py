@@ -1,12 +1,15 @@
-"""CREATE OR REPLACE VIEW: the columns that a view keeps, and the views over it, which are planned again."""
+"""CREATE OR REPLACE of views and functions: columns that a view keeps, and views that are planned again."""
 
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from kpg.compiler.algebra.rel import Project
 from kpg.compiler.catalog import Catalog, ViewEntry
+from kpg.compiler.routines import Routine
 from kpg.compiler.sql.parse import parse_query
 from kpg.compiler.sql.query import lower_query
+from kpg.compiler.sql.statements import Select
+from kpg.planning import relations_of
 from kpg.runtime.errors import NotSupportedError, ProgrammingError, Span
 from kpg.runtime.types import Schema
 
@@ -54,17 +57,47 @@ def _cut(entry: ViewEntry, schema: Schema) -> ViewEntry:
     return replace(entry, schema=schema, definition=Project(entry.rel, tuple(range(width))), order=order)
 
 
+def views_calling(
+    engine: "Engine", old: Routine, known: tuple[Routine, ...], span: Span
+) -> list[tuple[ViewEntry, frozenset[str]]]:
+    """The views that call a function which is replaced, with their plans then and what these use.
+
+    ``known`` are the functions of its name from then on.
+    """
+    catalog = engine.catalog.copy()
+    catalog.routines[old.name] = known
+    refused = NotSupportedError(
+        f"replacing function {old.name} in this way is not supported while a view uses it",
+        span=span,
+        hint="drop the view first, and make it again afterwards",
+    )
+    found = []
+    for name in engine.users(old.key):
+        view, query = _again(engine, name, catalog, refused)
+        assert view.rel is not None
+        found.append((view, relations_of(view.rel, query, catalog)))
+    return found
+
+
 def _over(engine: "Engine", name: str, catalog: Catalog, entry: ViewEntry, span: Span) -> ViewEntry:
+    return _again(engine, name, catalog, _refused(name, entry, span))[0]
+
+
+def _again(
+    engine: "Engine", name: str, catalog: Catalog, refused: NotSupportedError
+) -> tuple[ViewEntry, Select]:
+    """A view that is planned again over another catalog, and its query."""
     view = engine.catalog.find(name)
     plain = isinstance(view, ViewEntry) and not (callable(view.definition) or view.definition is None)
     if not isinstance(view, ViewEntry) or not plain or name in engine.followed or name in engine.dataflows:
-        raise _refused(name, entry, span)
-    bound = lower_query(parse_query(view.sql), catalog, kept=True)
+        raise refused
+    query = parse_query(view.sql)
+    bound = lower_query(query, catalog, kept=True)
     if bound.types != view.schema.types:  # its * had fewer columns when it was made
-        raise _refused(name, entry, span)
+        raise refused
     made = replace(view, definition=bound.rel)
     catalog.add(made, replace=True)
-    return made
+    return made, query
 
 
 def _refused(name: str, entry: ViewEntry, span: Span) -> NotSupportedError:

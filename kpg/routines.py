@@ -53,8 +53,13 @@ def _create(engine: Engine, statement: ast.CreateFunction) -> None:
         if old.result != routine.result or old.columns != routine.columns or old.rows != routine.rows:
             message = f"function {name} cannot be replaced by one that gives something else"
             raise ProgrammingError(message, span=statement.span, hint="drop it first")
-        _refuse_used(engine, old, "replaced", statement.span)
         known[known.index(old)] = routine
+        if old.runs or routine.runs:
+            _refuse_used(engine, old, "replaced", statement.span)
+        elif engine.users(old.key):
+            from kpg.replacing import views_calling
+
+            engine.plan_again(views_calling(engine, old, tuple(known), statement.span))
     else:
         known.append(routine)
     catalog.routines[name] = tuple(known)

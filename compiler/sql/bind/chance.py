@@ -6,15 +6,13 @@ from typing import Final
 from sqlglot import exp
 
 from kpg.compiler.sql.bind.input_order import order_within
-from kpg.compiler.sql.bind.scope import Binding, Field, Scope
+from kpg.compiler.sql.bind.scope import ROW, Binding, Field, Scope
 from kpg.compiler.sql.tree import Node, Window
 from kpg.compiler.sql.volatile import Drawn, varies
 from kpg.runtime.plan.windows import WindowCall
 from kpg.runtime.scalar import Call, Column, Literal, Scalar
 from kpg.runtime.types import BIGINT, DOUBLE, Kind, Type
 
-NAME: Final = "(row)"
-"""A column that is for no text to name."""
 SALT_BITS: Final = 62
 
 
@@ -34,14 +32,14 @@ def with_numbers(binding: Binding, scope: Scope, source: Node, node: exp.Select)
 
 def numbered_by(column: Column) -> Field:
     """The field of a column that tells rows apart."""
-    return Field("", NAME, column, of_system=True)
+    return Field("", ROW, column, of_system=True)
 
 
 def bind_varying(binding: Binding, scope: Scope, node: exp.Expr) -> Scalar | None:
     """Such a call; None for any other, and where rows have no numbers."""
     if binding.kept or not varies(node):
         return None
-    number = next((field.column for field in scope.fields if field.name == NAME), None)
+    number = next((field.column for field in scope.fields if field.name == ROW), None)
     if number is None:
         return None
     if isinstance(node, Drawn):

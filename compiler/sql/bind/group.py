@@ -1,17 +1,18 @@
 """GROUP BY: the keys, and the expressions over groups that may use only keys and aggregates."""
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import field, replace
 
 from sqlglot import exp
 
 from kpg.compiler.algebra.rel import Get
 from kpg.compiler.sql.bind.calls import comparable, settled
 from kpg.compiler.sql.bind.grouping_sets import grouping_sets, has_sets
-from kpg.compiler.sql.bind.scope import Aggregates, Binding, Marker, Scope, resolve_name
+from kpg.compiler.sql.bind.scope import ROW, Aggregates, Binding, Marker, Scope, resolve_name
 from kpg.compiler.sql.syntax import only
-from kpg.compiler.sql.tree import Group, GroupingSets, Ids, Node, Scan, used, walk
+from kpg.compiler.sql.tree import Group, GroupingSets, Ids, Node, Scan, Window, used, walk
 from kpg.runtime.errors import Error
+from kpg.runtime.plan.windows import WindowCall
 from kpg.runtime.records import dataclass
 from kpg.runtime.scalar import Column, Scalar, children, with_children
 
@@ -148,6 +149,8 @@ class Grouping:
     scope: Scope
     grouped_by: Keys
     source: Node
+    numbers: list[Column] = field(default_factory=list)
+    """The column that tells rows apart, if a call is to have another value for each group."""
 
     @property
     def keys(self) -> list[Key]:
@@ -160,6 +163,9 @@ class Grouping:
         own = {known.column.index: known.column for known in self.scope.fields}
         stray = used(result, self.binding.subqueries) & own.keys()
         stray -= {key.column.index for key in self.keys}
+        telling = {one.column.index: one.column for one in self.scope.fields if one.name == ROW}
+        self.numbers.extend(telling[id_] for id_ in stray & telling.keys())
+        stray -= telling.keys()
         if stray:
             brought = stray & self._determined()
             self.keys.extend(Key(own[id_], own[id_]) for id_ in sorted(brought))
@@ -170,6 +176,13 @@ class Grouping:
                 f'column "{name}" must be in GROUP BY or inside an aggregate', place, "add it to GROUP BY"
             )
         return result
+
+    def numbered(self, groups: Node) -> Node:
+        """The groups, with numbers for calls that have another value for each of them."""
+        for number in dict.fromkeys(self.numbers):
+            calls = (WindowCall("row_number", (), number.type),)
+            groups = Window(groups, (), (), (), (number.index,), calls)
+        return groups
 
     def check_direct(self, collector: Aggregates) -> None:
         """Refuse arguments taken once for each group that do not have one value in it."""

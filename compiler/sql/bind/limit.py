@@ -4,6 +4,7 @@ from dataclasses import replace
 
 from sqlglot import exp
 
+from kpg.compiler.sql.bind.calls import call, coerce, settled
 from kpg.compiler.sql.bind.scope import Binding, Scope
 from kpg.compiler.sql.syntax import only
 from kpg.compiler.sql.tree import Filter, Query, SortKey, TopK, Window
@@ -15,6 +16,8 @@ from kpg.runtime.types import BIGINT, BOOLEAN, Kind
 def limited(binding: Binding, query: Query, order: tuple[SortKey, ...], node: exp.Expr) -> Query:
     """The query in its order, and only the rows that its LIMIT and OFFSET leave."""
     clause = node.args.get("limit")
+    if binding.kept and any(_asks(node.args.get(name)) for name in ("limit", "offset")):
+        return replace(query, node=_by_number(binding, query, order, node), order=order)
     limit = _row_count(binding, clause, "LIMIT")
     offset = _row_count(binding, node.args.get("offset"), "OFFSET") or 0
     if clause is not None and _has_ties(binding, clause):
@@ -25,6 +28,31 @@ def limited(binding: Binding, query: Query, order: tuple[SortKey, ...], node: ex
     if limit is None and not offset:
         return replace(query, order=order)
     return replace(query, node=TopK(query.node, (), order, limit, offset), order=order)
+
+
+def _asks(clause: exp.Expr | None) -> bool:
+    """Whether a clause takes its number from a query."""
+    return clause is not None and clause.find(exp.Query) is not None
+
+
+def _by_number(binding: Binding, query: Query, order: tuple[SortKey, ...], node: exp.Expr) -> Filter:
+    """The rows whose numbers are between those that queries say: a view follows these, too."""
+    limit, offset = (_asked(binding, node.args.get(name), name.upper()) for name in ("limit", "offset"))
+    if node.args.get("limit") is not None and _has_ties(binding, node.args["limit"]):
+        binding.refuse("WITH TIES of a number that a query says, in a view", node.args["limit"])
+    number = Column(binding.fresh(), BIGINT)
+    window = Window(query.node, (), order, (), (number.index,), (WindowCall("row_number", (), BIGINT),))
+    skipped = call(binding, "coalesce", [offset, Literal(0, BIGINT)], node)
+    last = call(binding, "add", [skipped, limit], node)
+    within = call(binding, "coalesce", [call(binding, "le", [number, last], node), Literal(1, BOOLEAN)], node)
+    return Filter(window, (call(binding, "gt", [number, skipped], node), within))
+
+
+def _asked(binding: Binding, clause: exp.Expr | None, name: str) -> Scalar:
+    if clause is None:
+        return Literal(None, BIGINT)
+    value = clause.args.get("count") if isinstance(clause, exp.Fetch) else clause.expression
+    return coerce(settled(binding.expression(Scope(clause=name), value)), BIGINT)
 
 
 def _has_ties(binding: Binding, clause: exp.Expr) -> bool:

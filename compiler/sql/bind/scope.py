@@ -3,7 +3,7 @@
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import field, replace
 from itertools import count
-from typing import NoReturn
+from typing import Final, NoReturn
 
 from sqlglot import exp
 
@@ -17,6 +17,9 @@ from kpg.runtime.plan.windows import Frame
 from kpg.runtime.records import dataclass
 from kpg.runtime.scalar import Column, Scalar
 from kpg.runtime.types import ColumnDef, Type
+
+ROW: Final = "(row)"
+"""The name of a column that tells rows apart, which is for no text to name."""
 
 
 @dataclass(frozen=True, slots=True)

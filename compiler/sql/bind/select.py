@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import takewhile
 from typing import Final
 
 from sqlglot import exp
@@ -105,7 +106,7 @@ def bind_select(binding: Binding, around: Scope, node: exp.Select) -> tuple[Quer
         clauses = clauses.over(grouping, node)
         _expand_over(grouping, expansions, node)
         over_groups(windows, grouping, node)
-        source, kept_order = grouped(binding, source, keys, collector), ()
+        source, kept_order = grouping.numbered(grouped(binding, source, keys, collector)), ()
         if clauses.having is not None:
             source = Filter(source, conjuncts(clauses.having))
     if windows.calls:
@@ -176,6 +177,10 @@ def _output(
             if scalar not in values:
                 binding.wrong("ORDER BY of SELECT DISTINCT needs a column of the select list", syntax)
     grouping = [scalar for scalar, _ in distinct_on]
+    leading = [*takewhile(grouping.__contains__, ordering)]
+    if len(leading) < len(ordering) and not set(grouping) <= set(leading) and grouping:
+        message = "SELECT DISTINCT ON expressions must match initial ORDER BY expressions"
+        binding.wrong(message, distinct_on[0][1])
     others = [scalar for scalar in dict.fromkeys((*ordering, *grouping)) if scalar not in values]
     source, columns = as_columns(binding, source, [*values, *others])
     outputs = columns[: len(values)]
@@ -249,7 +254,9 @@ def output_column(
     binding: Binding, names: Sequence[str], columns: Sequence[Column], node: exp.Expr
 ) -> Column | None:
     """The output column that ORDER BY or GROUP BY means by a name or position; None if it means neither."""
-    if isinstance(node, exp.Literal) and not node.is_string:
+    if isinstance(node, exp.Literal):
+        if node.is_string:
+            binding.wrong("non-integer constant in ORDER BY", node)
         if not node.name.isdigit() or not 1 <= int(node.name) <= len(columns):
             binding.wrong(f"position {node.name} is not in the select list", node)
         return columns[int(node.name) - 1]

@@ -90,3 +90,25 @@ def test_what_cannot_be_kept_is_asked_each_time(tmp_path: Path) -> None:
             db.sql("create materialized view kept as select a from timed")
     with kpg.connect(tmp_path / "db") as db:
         assert db.query("select n, at is not null from over_it").fetchall() == [(2, True)]
+
+
+def test_views_follow_a_function_that_is_replaced(db: kpg.Database) -> None:
+    db.sql("""
+CREATE TABLE item (a INT);
+CREATE TABLE other (n INT);
+INSERT INTO item VALUES (1), (2);
+INSERT INTO other VALUES (100);
+CREATE FUNCTION twice(n INT) RETURNS INT LANGUAGE SQL AS 'SELECT n * 2';
+CREATE FUNCTION beyond(n INT) RETURNS INT LANGUAGE SQL AS 'SELECT twice(n) + 1';
+CREATE VIEW plain AS SELECT a, twice(a) AS x FROM item;
+CREATE MATERIALIZED VIEW called AS SELECT a, beyond(a) AS y, x FROM plain;
+CREATE OR REPLACE FUNCTION twice(n INT) RETURNS INT LANGUAGE SQL AS 'SELECT n * 3 + sum(o.n)::INT FROM other o'
+""")
+    assert db.query("SELECT * FROM called").fetchall() == [(1, 104, 103), (2, 107, 106)]
+    db.sql("INSERT INTO other VALUES (1000); DELETE FROM item WHERE a = 2")
+    assert db.query("SELECT * FROM called").fetchall() == [(1, 1104, 1103)]
+    with pytest.raises(kpg.ProgrammingError, match='"other" cannot be dropped: view'):
+        db.sql("DROP TABLE other")
+    db.sql("CREATE OR REPLACE FUNCTION twice(n INT) RETURNS INT LANGUAGE SQL AS 'SELECT 5'; DROP TABLE other")
+    assert db.query("SELECT * FROM called").fetchall() == [(1, 6, 5)]
+    db.sql("VERIFY VIEW called")
