@@ -51,7 +51,7 @@ def _by_number(binding: Binding, query: Query, order: tuple[SortKey, ...], node:
 def _asked(binding: Binding, clause: exp.Expr | None, name: str) -> Scalar:
     if clause is None:
         return Literal(None, BIGINT)
-    value = clause.args.get("count") if isinstance(clause, exp.Fetch) else clause.expression
+    value: exp.Expr = clause.args["count"] if isinstance(clause, exp.Fetch) else clause.expression
     return coerce(settled(binding.expression(Scope(clause=name), value)), BIGINT)
 
 
