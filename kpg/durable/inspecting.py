@@ -31,7 +31,10 @@ def files_of(folder: str | Path) -> tuple[Files, Manifest]:
     if not path.is_dir():
         raise OperationalError(f"{path} {'is a file' if path.exists() else 'does not exist'}")
     files = Disk(path)
-    manifest = read_manifest(files)
+    try:
+        manifest = read_manifest(files)
+    except OSError as error:
+        raise OperationalError(f"{path} cannot be read: {error.strerror or error}") from error
     if manifest is None:
         raise OperationalError(f"{path} is no database of kpg", hint="it has no manifest")
     return files, manifest
@@ -44,8 +47,9 @@ def inspected(folder: str | Path) -> list[FileFacts]:
 
 
 def _facts(files: Files, manifest: Manifest, name: str) -> FileFacts:
-    size = size_of(files, name)
+    size = 0
     try:
+        size = size_of(files, name)
         if name == NAME:
             return FileFacts(name, "manifest", size, _of_manifest(manifest))
         if (segment := segment_number(name)) is not None:
@@ -54,6 +58,8 @@ def _facts(files: Files, manifest: Manifest, name: str) -> FileFacts:
             return FileFacts(name, "pack", size, _of_pack(files, manifest, pack))
     except Error as error:
         return FileFacts(name, "damaged", size, error.message)
+    except OSError as error:
+        return FileFacts(name, "damaged", size, f"it cannot be read: {error.strerror or error}")
     return FileFacts(name, "lock" if name == "lock" else "left over", size, "")
 
 
@@ -107,10 +113,11 @@ def damage(folder: str | Path) -> Iterator[str]:
     """What is wrong with the files, read to their last bit: a line for each thing."""
     try:
         files, manifest = files_of(folder)
+        yield from damage_of(files, manifest)
     except OperationalError as error:
         yield error.message
-        return
-    yield from damage_of(files, manifest)
+    except OSError as error:
+        yield f"{folder} cannot be read: {error.strerror or error}"
 
 
 def damage_of(files: Files, manifest: Manifest) -> Iterator[str]:

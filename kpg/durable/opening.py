@@ -56,6 +56,8 @@ def open_folder(engine: "Engine", folder: str | Path, **options: Any) -> dict[st
     What was left out, and why.
     """
     try:
+        if not str(folder):
+            raise OperationalError("a folder without a name cannot be opened", hint='kpg.connect("folder")')
         return _open_folder(engine, Path(folder), Wanted(**options))
     except BaseException:
         engine.close()
@@ -71,6 +73,8 @@ def _open_folder(engine: "Engine", path: Path, wanted: Wanted) -> dict[str, str]
             raise OperationalError(f"{path} {what}", hint="a database is a folder")
     except OSError as error:
         raise _refused(str(path), error) from error
+    except ValueError as error:  # a name that the system would not understand
+        raise OperationalError(f"{path!r} cannot be opened: {error}") from error
     return open_files(engine, Disk(path), wanted)
 
 

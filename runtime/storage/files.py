@@ -7,7 +7,9 @@ name is once :meth:`Files.sync` has.
 """
 
 import contextlib
+import mmap
 import os
+import weakref
 from collections.abc import Callable, Sequence
 from functools import cache, cached_property
 from pathlib import Path
@@ -198,39 +200,40 @@ class DiskLock:
     __del__ = release
 
 
-def _allocated(path: Path, size: int) -> bool:
+def _allocated(descriptor: int, size: int) -> bool:
     """Have a file take all the room that it ever will; whether there was some."""
-    try:
-        descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
-    except OSError:
-        return False
     try:
         os.posix_fallocate(descriptor, 0, size)
     except OSError:
         return False
-    finally:
-        os.close(descriptor)
     return True
 
 
-def _copied(path: Path, size: int) -> Bytes:
+def _copied(descriptor: int, size: int) -> Bytes:
     """What has been written to a file, in this process' memory, which takes none for the rest."""
     data = np.zeros(size, np.uint8)
-    with open(path, "rb", buffering=0) as file, contextlib.suppress(OSError):
+    with contextlib.suppress(OSError):
         start = 0
         while start < size:  # until there is no more of it
-            start = os.lseek(file.fileno(), start, os.SEEK_DATA)
-            end = os.lseek(file.fileno(), start, os.SEEK_HOLE)
+            start = os.lseek(descriptor, start, os.SEEK_DATA)
+            end = os.lseek(descriptor, start, os.SEEK_HOLE)
             while start < end:
-                start += os.preadv(file.fileno(), [data[start:end].data], start)
+                start += os.preadv(descriptor, [data[start:end].data], start)
     return data
 
 
 class Disk:
-    """The files of a folder, which is there."""
+    """The files of a folder, which is there: of this one, whatever becomes of its name meanwhile."""
 
     def __init__(self, folder: str | Path) -> None:
         self._folder = Path(folder)
+
+    @cached_property
+    def _at(self) -> int:
+        """The folder, open: the process may go to another one, and somebody move it."""
+        descriptor = os.open(self._folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        weakref.finalize(self, os.close, descriptor)
+        return descriptor
 
     @property
     def where(self) -> str:
@@ -239,7 +242,8 @@ class Disk:
 
     def list(self) -> list[str]:
         """The names of its files."""
-        return sorted(one.name for one in os.scandir(self._folder) if one.is_file())
+        with os.scandir(self._at) as found:
+            return sorted(one.name for one in found if one.is_file())
 
     def create(self, name: str) -> File:
         """A new, empty file."""
@@ -250,33 +254,45 @@ class Disk:
         return DiskFile(name, self._descriptor(name, os.O_RDWR if writing else os.O_RDONLY))
 
     def _descriptor(self, name: str, flags: int) -> int:
-        return os.open(self._folder / name, flags | os.O_CLOEXEC, 0o666)
+        return os.open(name, flags | os.O_CLOEXEC, 0o666, dir_fd=self._at)
 
     def rename(self, old: str, new: str) -> None:
         """Have a file take another name."""
-        os.replace(self._folder / old, self._folder / new)
+        os.replace(old, new, src_dir_fd=self._at, dst_dir_fd=self._at)
 
     def remove(self, name: str) -> None:
         """Remove a file."""
-        (self._folder / name).unlink()
+        os.unlink(name, dir_fd=self._at)
 
     def sync(self) -> None:
         """The names."""
-        descriptor = os.open(self._folder, os.O_RDONLY | os.O_CLOEXEC)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
+        os.fsync(self._at)
 
     def map(self, name: str) -> Bytes:
         """The bytes of a file, in pages that are this process' own once it has written to them."""
-        path = self._folder / name
-        facts = path.stat()
-        if not facts.st_size:
-            return np.empty(0, np.uint8)
-        if 512 * facts.st_blocks < facts.st_size and self._in_memory and not _allocated(path, facts.st_size):
-            return _copied(path, facts.st_size)
-        return np.memmap(path, np.uint8, "c").view(np.ndarray)
+        descriptor = self._descriptor(name, os.O_RDONLY)
+        try:
+            facts = os.fstat(descriptor)
+            if not facts.st_size:
+                return np.empty(0, np.uint8)
+            if 512 * facts.st_blocks < facts.st_size and self._in_memory:
+                return self._whole(name, descriptor, facts.st_size)
+            return np.frombuffer(mmap.mmap(descriptor, 0, access=mmap.ACCESS_COPY), np.uint8)
+        finally:
+            os.close(descriptor)
+
+    def _whole(self, name: str, descriptor: int, size: int) -> Bytes:
+        """The bytes of a file in memory, of which some were never written."""
+        writing = None
+        with contextlib.suppress(OSError):
+            writing = self._descriptor(name, os.O_RDWR)
+        try:
+            if writing is None or not _allocated(writing, size):
+                return _copied(descriptor, size)
+            return np.frombuffer(mmap.mmap(descriptor, 0, access=mmap.ACCESS_COPY), np.uint8)
+        finally:
+            if writing is not None:
+                os.close(writing)
 
     @cached_property
     def _in_memory(self) -> bool:
@@ -284,7 +300,7 @@ class Disk:
 
         Where there is none left, a process that does so in a mapped file is ended by the system.
         """
-        device = self._folder.stat().st_dev
+        device = os.fstat(self._at).st_dev
         mounted = f"{os.major(device)}:{os.minor(device)}"
         with contextlib.suppress(OSError), open("/proc/self/mountinfo") as mounts:
             for line in mounts:
@@ -299,7 +315,7 @@ class Disk:
 
         descriptor = self._descriptor(name, os.O_RDWR | os.O_CREAT)
         # The folder too: the file of the lock might have been removed by somebody who tidied up.
-        folder = os.open(self._folder, os.O_RDONLY | os.O_CLOEXEC)
+        folder = os.open(".", os.O_RDONLY | os.O_CLOEXEC, dir_fd=self._at)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -1,5 +1,7 @@
 """What the files of a folder are, and what is wrong with them."""
 
+import errno
+import os
 import sys
 from pathlib import Path
 
@@ -148,3 +150,13 @@ def test_no_code_that_a_folder_names_is_run(tmp_path: Path, monkeypatch: pytest.
     assert "mischief" not in sys.modules
     code, output = run("check", str(path), "--imports")
     assert (code, output) == (0, f"run\n{path}: all is as it should be\n")
+
+
+def test_a_folder_whose_files_cannot_be_read(tmp_path: Path) -> None:
+    folder = tmp_path / "db"
+    kpg.connect(folder).close()
+    (folder / "manifest").unlink()
+    (folder / "manifest").symlink_to("manifest")
+    assert list(check(folder)) == [f"{folder} cannot be read: {os.strerror(errno.ELOOP)}"]
+    with pytest.raises(kpg.OperationalError, match="cannot be opened"):
+        kpg.connect(folder)

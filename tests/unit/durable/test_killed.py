@@ -1,7 +1,12 @@
 """What the last commit before a kill has defined is so when the folder is opened, and views follow it."""
 
+import os
+import shutil
+from pathlib import Path
+
 import pytest
 
+import kpg
 from tests.model.disk import Sim
 from tests.model.durable import contents, opened
 
@@ -60,3 +65,35 @@ def test_rights_of_what_a_program_has_are_kept() -> None:
     assert ("RELATION", "tc") in expected["rights: lists"]
     with opened(sim.after_kill()) as again:
         assert contents(again) == expected
+
+
+def test_a_folder_stays_the_same_wherever_it_and_the_process_go(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither is what has its name meanwhile touched."""
+    (tmp_path / "other").mkdir()
+    monkeypatch.chdir(tmp_path)
+    with kpg.connect("other/db") as other, kpg.connect("db") as db:
+        other.sql("create table o (a int)")
+        db.sql("create table t (a int); insert into t values (1)")
+        monkeypatch.chdir("other")
+        db.sql("checkpoint; insert into t values (2)")
+        shutil.move(tmp_path / "db", tmp_path / "moved")
+        with kpg.connect(tmp_path / "db") as new:
+            new.sql("create table n (a int)")
+            before = sorted(os.listdir(tmp_path / "db"))
+            db.sql("insert into t values (3); checkpoint; insert into t values (4)")
+            assert sorted(os.listdir(tmp_path / "db")) == before
+    with kpg.connect(tmp_path / "moved") as db, kpg.connect("db") as other:
+        assert db.query("select sum(a) from t").fetchall() == [(10,)]
+        assert other.query("select count(*) from o").fetchall() == [(0,)]
+    with kpg.connect(tmp_path / "db") as new:
+        assert new.query("select count(*) from n").fetchall() == [(0,)]
+
+
+@pytest.mark.parametrize("name", ["", "nul\0", "x" * 300])
+def test_names_that_no_folder_has(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(kpg.OperationalError, match="cannot be opened"):
+        kpg.connect(name)
+    assert os.listdir(tmp_path) == []

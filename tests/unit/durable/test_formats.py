@@ -1,0 +1,45 @@
+"""Folders that earlier versions have written are opened by this one, go on, and are whole.
+
+``folders/`` has their files as they were when the process was killed: checkpoints with what changed since the
+one before, and a log behind them. A folder of the newest format is there too: it has to stay as it is when
+there is a newer one.
+"""
+
+import tarfile
+from decimal import Decimal
+from pathlib import Path
+
+import pytest
+
+import kpg
+from kpg.durable.checking import check
+
+FOLDERS = Path(__file__).parent / "folders"
+
+
+@pytest.mark.parametrize("written", ["log1_pack1", "log2_pack1", "log2_pack2"])
+def test_a_folder_of_an_earlier_format(written: str, tmp_path: Path) -> None:
+    folder = tmp_path / "db"
+    with tarfile.open(FOLDERS / f"{written}.tar.xz") as packed:
+        packed.extractall(folder, filter="data")
+    assert list(check(folder)) == []
+    with kpg.connect(folder, read_only=True) as reader:
+        assert reader.query("select count(*) from t").fetchall() == [(414,)]
+    for life in range(2):
+        with kpg.connect(folder) as db:
+            found = db.query(
+                "select count(*), sum(k), sum(amount), max(name) from t where k < 5000"
+            ).fetchall()
+            assert found == [(414, 143611, Decimal("117620.5"), "name 9")]
+            assert (
+                db.query("select x from reach order by x").fetchall() == [(1,), (2,), (3,), (5,)][: 4 - life]
+            )
+            assert db.query("select n, s, m from sums where g = 99").fetchall() == [
+                (1, Decimal("12.0"), "name 8")
+            ]
+            assert db.query("select d from plain where k = 8").fetchall() == [(198,)]
+            assert db.query("select nextval('s')").fetchall() == [(2 + life,)]
+            db.sql(f"insert into t values ({5000 + life}, 3, 'new', 1); delete from edge where b = 5")
+            for view in ("sums", "reach"):
+                db.verify(view)
+    assert list(check(folder)) == []
