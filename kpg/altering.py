@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kpg.altering_columns import ColumnChange
+from kpg.altering_kin import of_heir
 from kpg.altering_table import place_of, with_name
 from kpg.compiler.catalog import ViewEntry
 from kpg.compiler.sql import definitions as ast
@@ -57,7 +58,10 @@ def alter(engine: Engine, statement: ast.Alter) -> None:
                 rest = tuple(rest_)
             name = _Altering(engine, found, statement.span).run(action)
             for heir in rest:
-                _Altering(engine, engine.catalog.table(heir), statement.span).run(action)
+                child = engine.catalog.table(heir)
+                of_child = of_heir(found, child, action)
+                if of_child is not None:
+                    _Altering(engine, child, statement.span).run(of_child)
     engine.refresh_rules()
     if any(key[:2] == ("exclusion", name.lower()) for key in engine.catalog.others):
         from kpg.exclusions import rebuild_exclusions

@@ -5,11 +5,26 @@ from typing import assert_never
 
 from kpg.compiler.catalog import TableEntry
 from kpg.compiler.security import refuse_heirs
+from kpg.compiler.constraints import Check, ForeignKey, Unique
 from kpg.compiler.sql import definitions as ast
 from kpg.compiler.triggers import Heir
 from kpg.engine import Engine
 from kpg.rereading import check_rereadable, end_past, reread
 from kpg.runtime.errors import ProgrammingError, Span
+
+
+def of_heir(parent: TableEntry, child: TableEntry, action: ast.Action) -> ast.Action | None:
+    """What an action on a table is to one that inherits it, whose keys have names of their own."""
+    if isinstance(action, ast.AddConstraint) and isinstance(action.constraint, Unique | ForeignKey):
+        return replace(action, constraint=replace(action.constraint, name=""))
+    if not isinstance(action, ast.DropConstraint):
+        return action
+    found = next((one for one in parent.constraints if one.name.lower() == action.name.lower()), None)
+    for one in child.constraints:
+        same = found is not None and replace(one, name="") == replace(found, name="")
+        if same and (not isinstance(one, Check) or one.name.lower() == action.name.lower()):
+            return replace(action, name=one.name)
+    return None
 
 
 def alter_kin(

@@ -160,9 +160,6 @@ def _settled_key(entry: TableEntry, key: ForeignKey, catalog: Catalog, span: Spa
     plain = entry.name.rpartition(".")[2]
     itself = key.target.lower() in (entry.name.lower(), plain.lower())
     target = entry if itself else catalog.table(key.target, span)
-    if ("partitioned", target.name.lower(), "") in catalog.others:
-        message = f'a FOREIGN KEY to "{target.name}", which is partitioned, is not supported'
-        raise NotSupportedError(message, span=span)
     columns = _known(entry, key.columns, span)
     wanted = key.target_columns or tuple(target.schema.names[i] for i in target.schema.primary_key)
     if not wanted:

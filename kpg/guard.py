@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kpg.compiler.catalog import Catalog, TableEntry
+from kpg.compiler.constraints import Check
 from kpg.references import References
 from kpg.runtime.convert.values import show
 from kpg.runtime.errors import DataError, IntegrityError
@@ -110,10 +111,27 @@ class Guard:
             if bad.size:
                 columns = zip(words[:, bad[0]].tolist(), self._entry.schema.types, strict=True)
                 row = ", ".join(show(word, type_, self._executor.dictionary) for word, type_ in columns)
+                if self._is_bound(check):
+                    raise _beyond(self._entry.name, row)
                 raise IntegrityError(
                     f"row ({row}) of table {self._entry.name} fails CHECK {check.name}: {check.text}",
                     hint="nothing was changed",
                 )
+
+    def _is_bound(self, check: Check) -> bool:
+        """Whether a check says which rows a partition takes."""
+        name = self._entry.name.lower()
+        others = self._catalog.others
+        return check.name.endswith("_partition") and any(
+            key[0] == "inherits" and key[2] == name for key in others
+        )
+
+
+def _beyond(name: str, row: str) -> IntegrityError:
+    message = f'new row for relation "{name.rpartition(".")[2]}" violates partition constraint'
+    error = IntegrityError(message, hint="nothing was changed").with_detail(f"Failing row contains ({row}).")
+    error.sqlstate = "23514"
+    return error
 
 
 def guards(executor: Executor, catalog: Catalog, references: References) -> dict[str, Guard | None]:

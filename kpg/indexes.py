@@ -6,9 +6,10 @@ from functools import partial
 from kpg.compiler.catalog import Catalog, TableEntry
 from kpg.compiler.constraints import Exclusion, Index, Unique
 from kpg.compiler.sql import definitions as ast
+from kpg.compiler.triggers import Partitioned
 from kpg.defining import free_name
 from kpg.engine import Engine
-from kpg.runtime.errors import ProgrammingError
+from kpg.runtime.errors import NotSupportedError, ProgrammingError
 from kpg.runtime.plan import Arrange, Linear, Mfp, Plan, Source
 from kpg.runtime.scalar import Column, Fetch
 from kpg.runtime.types import ROWID, Schema
@@ -45,11 +46,38 @@ def create_index(engine: Engine, statement: ast.CreateIndex) -> None:
         return
     if statement.unique:
         key = Unique(name, columns, nulls_distinct=statement.nulls_distinct, index=True)
+        whole = catalog.others.get(("partitioned", entry.name.lower(), ""))
+        if whole is not None:
+            check_key(whole, columns)
         add_key(engine, entry, key)
+        if whole is not None:
+            _add_below(engine, entry.name)
         return
     index = Index(name, entry.name, columns, statement.what)
     catalog.indexes[name.lower()] = index
     keep(engine, index)
+
+
+def check_key(whole: Partitioned, columns: tuple[str, ...]) -> None:
+    """NotSupportedError for a key of a partitioned table that its partitions cannot keep each for itself."""
+    known = {column.lower() for column in columns}
+    for key in whole.keys:
+        if key.lower().strip('"') not in known:
+            error = NotSupportedError(
+                "unique constraint on partitioned table must include all partitioning columns",
+                hint=f'column "{key}" is part of the partition key',
+            )
+            raise error
+
+
+def _add_below(engine: Engine, name: str) -> None:
+    """Have the partitions of a table be unique in what it is unique in."""
+    from kpg.partitions import with_keys
+
+    for key, heir in list(engine.catalog.others.items()):
+        if key[0] == "inherits" and key[1] == name.lower() and heir.told is not None:
+            with_keys(engine, engine.catalog.table(name), engine.catalog.table(heir.child))
+            _add_below(engine, heir.child)
 
 
 def add_key(engine: Engine, entry: TableEntry, key: Unique) -> None:

@@ -153,13 +153,21 @@ def dropped_together(engine: Engine, names: list[str], statement: ast.Drop) -> l
         for heir in heirs(engine.catalog.others, name):
             if heir in found:
                 continue
-            if not statement.cascade:
+            if not statement.cascade and not _is_partition(engine, heir):
                 message = f'"{name}" cannot be dropped: table "{heir}" inherits it'
                 raise ProgrammingError(
                     message, span=statement.span, hint="drop that table first, or use CASCADE"
                 )
             found.append(heir)
     return found
+
+
+def _is_partition(engine: Engine, name: str) -> bool:
+    """Whether a table goes with the one whose partition it is."""
+    others = engine.catalog.others
+    return any(
+        one.told is not None for key, one in others.items() if key[0] == "inherits" and key[2] == name.lower()
+    )
 
 
 def altered_together(engine: Engine, name: str, action: Action, span: Span) -> tuple[str, ...]:
@@ -174,8 +182,16 @@ def altered_together(engine: Engine, name: str, action: Action, span: Span) -> t
     if inherits and isinstance(action, columns):
         message = "a change of a column of a table that inherits others is not supported"
         raise NotSupportedError(message, span=span, hint="change the table that it inherits")
-    is_check = isinstance(action, ddl.AddConstraint) and isinstance(action.constraint, Check)
-    if isinstance(action, columns | ddl.AddColumn | ddl.SetNotNull) or is_check:
+    if isinstance(action, ddl.AddColumn) and _is_partition(engine, name):
+        error = ProgrammingError("cannot add column to a partition", span=span)
+        error.sqlstate = "42809"
+        raise error
+    whole = ("partitioned", lower, "") in others
+    is_check = isinstance(action, ddl.AddConstraint) and (whole or isinstance(action.constraint, Check))
+    is_default = isinstance(action, ddl.SetRule) and action.part == "default"
+    if isinstance(action, columns | ddl.AddColumn | ddl.SetNotNull | ddl.DropConstraint) or (
+        is_check or is_default
+    ):
         return (name, *mine)
     return (name,)
 
@@ -223,6 +239,6 @@ class Several:
         """What the statement gives."""
         if self.returned is None:
             return Affected(self.count)
-        result = replace(self.parts[0], returned=self.returned).result()
+        result = Changes(self.table, returned=self.returned).result()
         result.affected = self.count
         return result

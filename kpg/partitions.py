@@ -7,14 +7,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kpg.compiler.catalog import TableEntry
-from kpg.compiler.constraints import Check, Constraints
 from kpg.compiler.security import refuse_heirs
+from kpg.compiler.constraints import NO_RULE, Check, Constraints
 from kpg.compiler.sql import definitions as ddl
 from kpg.compiler.sql import statements as ast
-from kpg.compiler.triggers import Bound, Heir, Partitioned
+from kpg.compiler.triggers import Bound, Heir, Partitioned, heirs
 from kpg.defining import definition
 from kpg.engine import Engine
 from kpg.rereading import check_rereadable, end_past, reread
+from kpg.indexes import check_key
 from kpg.routing import fits, order_of, partitions_of
 from kpg.runtime.errors import IntegrityError, ProgrammingError, Span
 from kpg.runtime.types import Schema
@@ -25,6 +26,16 @@ Words = NDArray[np.int64]
 def note_partitioned(engine: Engine, statement: ast.CreateTable, name: str) -> None:
     """Remember how a table that was just made is partitioned."""
     if statement.partitioned is not None:
+        entry = engine.catalog.table(name) if name in engine.catalog else None
+        columns = statement.schema.names if entry is None else entry.schema.names
+        for key in statement.partitioned.keys:
+            known = statement.likes or key.lower() in map(str.lower, columns)
+            if key.isidentifier() and not known:
+                message = f'column "{key}" named in partition key does not exist'
+                raise ProgrammingError(message, span=statement.span)
+        uniques = statement.constraints.uniques if entry is None else entry.constraints.uniques
+        for unique in uniques:
+            check_key(statement.partitioned, unique.columns)
         engine.catalog.others["partitioned", name.lower(), ""] = replace(statement.partitioned, table=name)
 
 
@@ -39,21 +50,55 @@ def create_partition(engine: Engine, statement: ast.CreateTable, name: str) -> N
     text = predicate(whole, bound, span)
     old = parent.constraints
     rules = tuple(replace(rule, sequence="", identity="") for rule in old.rules)
+    given = statement.constraints
     constraints = Constraints(
         rules,
-        (*old.checks, *_own(name, text)),
-        tuple(replace(one, name="") for one in old.uniques),
-        tuple(replace(one, name="") for one in old.foreign_keys),
+        (*old.checks, *given.checks, *_own(name, text)),
+        (*(replace(one, name="") for one in old.uniques), *given.uniques),
+        (*(replace(one, name="") for one in old.foreign_keys), *given.foreign_keys),
     )
     refuse_heirs(catalog, parent, statement.span)
     made = replace(statement, partition=None, partitioned=None, constraints=constraints)
-    made = replace(made, schema=Schema(parent.schema.columns))
+    made = _with_own_columns(replace(made, schema=Schema(parent.schema.columns)), statement)
     entry, _ = definition(made, name, catalog)
     engine.create_table(name, entry.schema, entry.constraints)
     key = ("inherits", parent.name.lower(), name.lower())
     catalog.others[key] = Heir(parent.name, name, text, not text, bound)
     note_partitioned(engine, statement, name)
+    settle_defaults(engine)
     reread(engine, parent)
+
+
+def _with_own_columns(made: ast.CreateTable, statement: ast.CreateTable) -> ast.CreateTable:
+    """A partition with what it says itself of columns."""
+    columns = list(made.schema.columns)
+    rules = list(made.constraints.rules or (NO_RULE,) * len(columns))
+    known = [column.name.lower() for column in columns]
+    for place, own in enumerate(statement.schema.columns):
+        if own.name.lower() not in known:
+            raise ProgrammingError(f'column "{own.name}" does not exist', span=statement.span)
+        at = known.index(own.name.lower())
+        columns[at] = replace(columns[at], nullable=columns[at].nullable and own.nullable)
+        rule = statement.constraints.rule(place)
+        rules[at] = rule if rule.default or rule.generated else rules[at]
+    constraints = replace(made.constraints, rules=tuple(rules))
+    return replace(made, schema=Schema(tuple(columns)), constraints=constraints)
+
+
+def settle_defaults(engine: Engine) -> None:
+    """Have DEFAULT partitions refuse the rows that others are there for now."""
+    catalog = engine.catalog
+    for default in [one for key, one in catalog.others.items() if key[0] == "inherits" and one.default]:
+        bounds = [one.bound for one in partitions_of(engine, default.parent) if not one.default]
+        text = " AND ".join(f"NOT {bound}" for bound in bounds)
+        for name in (default.child, *heirs(catalog.others, default.child)):
+            entry = catalog.table(name)
+            own = {one.name for one in _own(default.child, "true")}
+            kept = tuple(one for one in entry.constraints.checks if one.name not in own)
+            checks = (*kept, *_own(default.child, text))
+            if checks != entry.constraints.checks:
+                catalog.replace(replace(entry, constraints=replace(entry.constraints, checks=checks)))
+    engine.refresh_rules()
 
 
 def _whole(engine: Engine, parent: TableEntry, span: Span) -> Partitioned:
@@ -87,7 +132,8 @@ def attach(engine: Engine, parent: TableEntry, action: ddl.Attach, span: Span) -
     catalog.replace(replace(child, constraints=replace(child.constraints, checks=checks)))
     key = ("inherits", parent.name.lower(), child.name.lower())
     catalog.others[key] = Heir(parent.name, child.name, text, not text, action.bound)
-    _with_keys(engine, parent, catalog.table(child.name))
+    with_keys(engine, parent, catalog.table(child.name))
+    settle_defaults(engine)
     reread(engine, parent)
     end_past(engine, parent.name)
 
@@ -106,7 +152,7 @@ def _check_columns(parent: TableEntry, child: TableEntry, span: Span) -> None:
         raise ProgrammingError(message, span=span, hint="a new partition has the columns of its parent only")
 
 
-def _with_keys(engine: Engine, parent: TableEntry, child: TableEntry) -> None:
+def with_keys(engine: Engine, parent: TableEntry, child: TableEntry) -> None:
     """Have a partition be unique in what the whole table is unique in."""
     from kpg.defining import free_name
     from kpg.indexes import add_key
@@ -131,10 +177,13 @@ def detach(engine: Engine, parent: TableEntry, action: ddl.Detach, span: Span) -
         message = f'relation "{child.name}" is not a partition of relation "{parent.name}"'
         raise ProgrammingError(message, span=span)
     check_rereadable(engine, parent, span)
-    own = {one.name for one in _own(child.name, catalog.others[key].bound)}
+    if "references" in vars(engine):
+        engine.references.check_left(child.name)
+    own = {one.name for one in _own(child.name, "true")}
     del catalog.others[key]
     checks = tuple(one for one in child.constraints.checks if one.name not in own)
     catalog.replace(replace(child, constraints=replace(child.constraints, checks=checks)))
+    settle_defaults(engine)
     reread(engine, parent)
     end_past(engine, parent.name)
 
@@ -170,8 +219,6 @@ def check_bound(engine: Engine, parent: TableEntry, bound: Bound, name: str, spa
 
 def _below(engine: Engine, parent: TableEntry, name: str) -> Words:
     """All rows of a partition, with the columns as the whole table has them."""
-    from kpg.compiler.triggers import heirs
-
     found = []
     for one in (name, *heirs(engine.catalog.others, name)):
         words = engine.executor.scan(one)

@@ -5,6 +5,7 @@ transaction. Work is in proportion to the rows that changed: both sides are look
 """
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Protocol
 
 import numpy as np
@@ -12,8 +13,9 @@ from numpy.typing import NDArray
 
 from kpg.compiler.catalog import Catalog, TableEntry
 from kpg.compiler.constraints import ForeignKey
+from kpg.compiler.triggers import heirs
 from kpg.runtime.convert.values import show
-from kpg.runtime.errors import IntegrityError
+from kpg.runtime.errors import IntegrityError, ProgrammingError
 from kpg.runtime.executor import Executor
 from kpg.runtime.records import dataclass
 from kpg.runtime.types import NULL, Schema
@@ -33,6 +35,8 @@ class Link:
     target_schema: Schema
     target_columns: tuple[int, ...]
     set_columns: tuple[int, ...]
+    leaves: tuple[tuple[str, tuple[int, ...]], ...] = ()
+    """Of a target that is partitioned: the tables that have its rows, and the columns there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +78,7 @@ class References:
         self.removals: list[Removed] = []
         self.after: list[Callable[[], object]] = []
         """What triggers do once all changes of a statement have been made."""
+        self._moving: dict[str, Words] = {}
         self.immediate: set[str] = set()
         self.deferred: set[str] = set()
         self._defaults: Callable[[str, tuple[int, ...], int], Words] | None = None
@@ -89,6 +94,10 @@ class References:
                     link = link_of(entry, key, catalog)
                     self._outgoing.setdefault(link.table, []).append(link)
                     self._incoming.setdefault(link.target, []).append(link)
+                    for leaf, columns in link.leaves:
+                        schema = catalog.table(leaf).schema
+                        below = replace(link, target=leaf, target_schema=schema, target_columns=columns)
+                        self._incoming.setdefault(leaf, []).append(below)
 
     def concerns(self, table: str) -> bool:
         """Whether a table has foreign keys or is referred to."""
@@ -121,6 +130,7 @@ class References:
         self.inserts.clear()
         self.removals.clear()
         self.after.clear()
+        self._moving.clear()
 
     # What has changed
 
@@ -129,10 +139,27 @@ class References:
         for link in self._outgoing.get(table, ()):
             self.inserts.append(Inserted(link, rowids, words[list(link.columns)]))
 
+    def moves(self, table: str, new: Words) -> None:
+        """Rows are about to go to other partitions, as new ones: to who refers to them that is an update.
+
+        ProgrammingError if somebody refers to rows of their partition only.
+        """
+        for link in self._incoming.get(table, ()):
+            if not link.leaves:
+                what = "a non-root ancestor of the source partition is directly referenced in a foreign key"
+                raise ProgrammingError(f"cannot move tuple across partitions when {what}")
+            self._moving[table] = new
+
     def deleted(self, table: str, old: Words) -> None:
         """Rows have gone."""
+        new = self._moving.pop(table, None)
         for link in self._incoming.get(table, ()):
-            self.removals.append(Removed(link, old[list(link.target_columns)], None))
+            columns = list(link.target_columns)
+            if new is None or new.shape != old.shape:
+                self.removals.append(Removed(link, old[columns], None))
+                continue
+            changed = (old[columns] != new[columns]).any(axis=0)
+            self.removals.append(Removed(link, old[columns][:, changed], new[columns][:, changed]))
 
     def updated(self, table: str, old: Words, new: Words, rowids: Words) -> None:
         """Rows have become others, in the same order."""
@@ -199,6 +226,9 @@ class References:
         action = _action(event)
         if action in ("NO ACTION", "RESTRICT"):
             return False
+        if link.leaves and event.new is None:
+            # A row that has gone to another partition is still there.
+            event = replace(event, old=np.ascontiguousarray(event.old[:, self._found(link, event.old) < 0]))
         places, rowids = self._referring(event)
         if not rowids.size:
             return True
@@ -225,6 +255,29 @@ class References:
             self.inserts.append(Inserted(link, rowids, words[list(link.columns)]))
         return True
 
+    def _found(self, link: Link, keys: Words) -> Words:
+        """The row of the target for each key, or -1."""
+        keys = np.ascontiguousarray(keys)
+        if not link.leaves:
+            return self._executor.find_unique(link.target, link.target_columns, keys)
+        found = np.full(keys.shape[1], -1, np.int64)
+        for leaf, columns in link.leaves:
+            found = np.maximum(found, self._executor.find_unique(leaf, columns, keys))
+        return found
+
+    def check_left(self, table: str) -> None:
+        """IntegrityError if rows refer to those of a partition that is about to be one no more."""
+        for link in self._incoming.get(table, ()):
+            old = self._executor.scan(table)[list(link.target_columns)]
+            _, rowids = self._referring(Removed(link, np.ascontiguousarray(old), None))
+            if link.leaves and rowids.size:
+                error = IntegrityError(
+                    f'removing partition "{table}" violates foreign key constraint "{link.key.name}"',
+                    hint=f"row {self._row(link, rowids[:1])} of {link.table} refers to it",
+                )
+                error.sqlstate = "23503"
+                raise error
+
     def _referring(self, event: Removed) -> tuple[Words, Words]:
         """The rows that refer to keys that are gone, and to which of them."""
         whole = np.flatnonzero((event.old != NULL).all(axis=0))
@@ -238,7 +291,7 @@ class References:
         link = event.link
         gone = event
         if not _restricts(event):
-            there = self._executor.find_unique(link.target, link.target_columns, event.old)
+            there = self._found(link, event.old)
             gone = Removed(link, np.ascontiguousarray(event.old[:, there < 0]), None)
         places, rowids = self._referring(gone)
         if rowids.size:
@@ -259,7 +312,7 @@ class References:
         if not asking.any():
             return
         rowids, keys = event.rowids[asking], np.ascontiguousarray(event.keys[:, asking])
-        found = self._executor.find_unique(link.target, link.target_columns, keys)
+        found = self._found(link, keys)
         bad = np.flatnonzero(found < 0)
         bad = bad[np.isin(rowids[bad], self._executor.live(link.table, rowids[bad]))] if bad.size else bad
         if bad.size:
@@ -300,6 +353,10 @@ def _restricts(event: Removed) -> bool:
 def link_of(entry: TableEntry, key: ForeignKey, catalog: Catalog) -> Link:
     """A foreign key by positions."""
     target = catalog.table(key.target)
+    leaves: tuple[str, ...] = ()
+    if ("partitioned", target.name.lower(), "") in catalog.others:
+        below = heirs(catalog.others, target.name)
+        leaves = tuple(one for one in below if ("partitioned", one.lower(), "") not in catalog.others)
     return Link(
         key,
         entry.name,
@@ -309,6 +366,7 @@ def link_of(entry: TableEntry, key: ForeignKey, catalog: Catalog) -> Link:
         target.schema,
         places(target.schema, key.target_columns),
         places(entry.schema, key.set_columns),
+        tuple((leaf, places(catalog.table(leaf).schema, key.target_columns)) for leaf in leaves),
     )
 
 

@@ -176,6 +176,8 @@ def moved(engine: Engine, whole: str, changes: Changes) -> tuple[list[Changes], 
     if verdict.all():
         return [changes], 0
     ids, rows = rowids[~verdict], np.ascontiguousarray(words[:, ~verdict])
+    if "references" in vars(engine):
+        engine.references.moves(changes.table.name, rows)
     kept = np.ascontiguousarray(rowids[verdict]), np.ascontiguousarray(words[:, verdict])
     parent, child = engine.catalog.table(whole), engine.catalog.table(changes.table.name)
     names = [name.lower() for name in child.schema.names]

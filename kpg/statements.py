@@ -341,6 +341,10 @@ def drop_relations(engine: Engine, statement: ast.Drop) -> None:
             engine.drop(name)
         elif name in engine.catalog:
             engine.drop(name)
+    if any(one[0] == "partitioned" for one in engine.catalog.others):
+        from kpg.partitions import settle_defaults
+
+        settle_defaults(engine)
 
 
 def _release(engine: Engine, name: str, statement: ast.Drop) -> None:

@@ -21,11 +21,12 @@ from kpg.compiler.sql.given import given_assignments, insert_places
 from kpg.compiler.sql.query import Bound, check_reads, lowered
 from kpg.compiler.sql.tree import Distinct, Filter, Join, Map, Node, Query, Rows, Scan
 from kpg.compiler.sql.volatile import MENTIONS
+from kpg.compiler.system.naming import number_of
 from kpg.compiler.views import Through
 from kpg.runtime.errors import ProgrammingError
 from kpg.runtime.plan import Mfp
 from kpg.runtime.scalar import Column, Literal, Scalar, remap, transform
-from kpg.runtime.types import ROWID, ColumnDef, Schema, Type
+from kpg.runtime.types import OID, ROWID, ColumnDef, Schema, Type
 
 
 def lower_insert(statement: ast.Insert, catalog: Catalog) -> Bound:
@@ -269,6 +270,11 @@ def lower_returning(
         named = entry if statement.through is None else catalog.get(statement.through.view)
         named = catalog.get(catalog.parts.get(named.name.lower(), named.name))
         binding.reads.enter(named, columns, scanned=False)
+    known_oid: dict[int, Scalar] = {}
+    if "tableoid" in statement.span.source.lower() and statement.through is None:
+        number = Column(binding.fresh(), OID)
+        scope.fields.append(Field(statement.alias, "tableoid", number, of_system=True))
+        known_oid[number.index] = Literal(number_of("relation", entry.name), OID)
     items = select_items(binding, scope.without_aggregates("RETURNING"), statement.returning)
     scalars = tuple(settled(item.scalar) for item in items)
     names = tuple(item.name for item in items)
@@ -276,7 +282,7 @@ def lower_returning(
     check_reads(binding.reads, catalog)
     if binding.subqueries:
         return None, names, types
-    known = {column.index: value for column, value in zip(columns, values, strict=True)}
+    known = {column.index: value for column, value in zip(columns, values, strict=True)} | known_oid
     return Mfp((), tuple(substituted(scalar, known) for scalar in scalars)), names, types
 
 

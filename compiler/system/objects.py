@@ -29,6 +29,7 @@ def _classes(catalog: Catalog) -> Iterator[Row]:
     keyed = {name for pair in keys for name in pair}
     for schema, name, entry in entries(catalog):
         kind = "r" if isinstance(entry, TableEntry) else "m" if entry.materialized else "v"
+        kind = "p" if ("partitioned", entry.name.lower(), "") in catalog.others else kind
         width = len(entry.schema.columns)
         number = number_of("relation", entry.name)
         checks = len(entry.constraints.checks) if isinstance(entry, TableEntry) else 0

@@ -177,6 +177,8 @@ def _moved(engine: Engine, done: RowByRow, whole: str, ids: Words, new: Words) -
     from kpg.routing import route_words
 
     kept = done.actions.before_delete(ids)
+    if kept.size and "references" in vars(engine):
+        engine.references.moves(done.table.name, new)
     done.parts += done.actions.made(Changes(done.table, deleted=kept))
     several = route_words(engine, whole, new if kept.size else new[:, :0])
     done.count += int(kept.size)

@@ -244,14 +244,34 @@ def _partition(reader: Reader, name: str, exists: bool) -> ast.CreateTable:
     from kpg.compiler.sql.ddl.partitions import bound_of, partition_by
 
     parent = reader.relation()
-    if reader.at("("):
-        reader.refuse("a partition with columns or constraints of its own")
+    parts = _own_elements(reader)
     bound = bound_of(reader, parent)
     partitioned = partition_by(reader, name)
     _options(reader)
     reader.end()
-    made = ast.CreateTable(name, Schema(()), exists, reader.span)
+    made = ast.CreateTable(name, Schema(tuple(parts.columns)), exists, reader.span, gathered(parts))
     return replace(made, partition=bound, partitioned=partitioned)
+
+
+def _own_elements(reader: Reader) -> Parts:
+    """What a partition says of columns that it has of the whole table, and its own constraints."""
+    parts = Parts()
+    if not reader.take("("):
+        return parts
+    while True:
+        if any(reader.at(*words.split()) for words in TABLE_PARTS):
+            parts.constraints.append(table_constraint(reader))
+        else:
+            name = reader.name()
+            reader.take("WITH", "OPTIONS")
+            behind = _Column(reader, name, t.TEXT, parts)
+            behind.read()
+            parts.columns.append(ColumnDef(name, t.TEXT, behind.nullable))
+            parts.rules.append(behind.rule)
+        if not reader.take(","):
+            break
+    reader.need(")")
+    return parts
 
 
 def reader_error(reader: Reader) -> Exception:
