@@ -22,6 +22,8 @@ class Trigger:
     old_rows: str = ""
     new_rows: str = ""
     enabled: bool = True
+    deferral: str = ""
+    """Of a constraint trigger that may wait for the commit: DEFERRABLE, or DEFERRED if it does by itself."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -161,6 +161,8 @@ class _Altering(ColumnChange):
                 self._drop_constraint(action)
             case ast.RenameConstraint(old=old, new=new):
                 self._rename_constraint(old, new)
+            case ast.SettleConstraint():
+                self._settle_constraint(action)
             case ast.Attach() | ast.Detach() | ast.Inherit() | ast.Switch() | ast.Secure():
                 from kpg.altering_kin import alter_kin
 

@@ -4,8 +4,8 @@ from dataclasses import replace
 from typing import assert_never
 
 from kpg.compiler.catalog import TableEntry
-from kpg.compiler.security import refuse_heirs
 from kpg.compiler.constraints import Check, ForeignKey, Unique
+from kpg.compiler.security import refuse_heirs
 from kpg.compiler.sql import definitions as ast
 from kpg.compiler.triggers import Heir
 from kpg.engine import Engine

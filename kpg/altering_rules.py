@@ -14,7 +14,7 @@ from kpg.compiler.sql import definitions as ast
 from kpg.compiler.sql.rules import bind_default
 from kpg.defining import with_constraint
 from kpg.indexes import add_key, drop_key
-from kpg.references import Link, link_of
+from kpg.links import Link, link_of
 from kpg.runtime.errors import ProgrammingError
 from kpg.runtime.types import ColumnDef, Schema
 
@@ -169,6 +169,30 @@ class RuleChange(TableChange):
                 else:
                     drop_key(engine, entry, found)
                     self.entry = engine.catalog.table(entry.name)
+            case _:
+                assert_never(found)
+
+    def _settle_constraint(self, action: ast.SettleConstraint) -> None:
+        entry, engine = self.entry, self.engine
+        found = next((one for one in entry.constraints if one.name.lower() == action.name.lower()), None)
+        message = f'constraint "{action.name}" of relation "{entry.name}"'
+        match found:
+            case Check() if action.validates:
+                engine.refresh_rules()
+                guard = engine.table(entry.name).guard
+                if guard is not None:
+                    guard.fitting(engine.executor.scan(entry.name))
+            case ForeignKey() if action.validates:
+                engine.references.check_all(link_of(entry, found, engine.catalog))
+            case ForeignKey():
+                changed = replace(found, deferrable=action.deferrable, deferred=action.deferred)
+                keys = tuple(changed if one == found else one for one in entry.constraints.foreign_keys)
+                self._put(replace(entry, constraints=replace(entry.constraints, foreign_keys=keys)))
+            case None:
+                raise ProgrammingError(f"{message} does not exist", span=self.span)
+            case Check() | Unique():
+                wanted = "or check constraint" if action.validates else "constraint"
+                raise ProgrammingError(f"{message} is not a foreign key {wanted}", span=self.span)
             case _:
                 assert_never(found)
 

@@ -18,7 +18,7 @@ from kpg.result import Affected, Listed, Result
 from kpg.runtime.convert import copying, files
 from kpg.runtime.convert.arrow import Origin, encode
 from kpg.runtime.errors import NotSupportedError, OperationalError, ProgrammingError
-from kpg.runtime.types import NULL, TEXT, Schema, Type
+from kpg.runtime.types import NULL, TEXT, ColumnDef, Schema, Type
 from kpg.table import Table
 
 Words = NDArray[np.int64]
@@ -40,6 +40,11 @@ def copy_from(engine: Engine, statement: ast.CopyFrom) -> int:
     rows = 0
     for words, defaulted in _chunks(table, schema, statement):
         whole = _placed(engine, table, words, places, defaulted)
+        if statement.where:
+            from kpg.routing import fits
+
+            kept = fits(engine, engine.catalog.table(table.name), statement.where, whole)
+            whole = np.ascontiguousarray(whole[:, kept])
         if engine.catalog.others:
             rows += _with_triggers(engine, statement.table, whole)
             continue
@@ -219,7 +224,7 @@ def copy_to(engine: Engine, statement: ast.CopyTo) -> Result:
         return Affected(len(result))
     bound = lower_query(statement.query, engine.reading_catalog)
     names = bound.names
-    form = _form(statement, Schema(()))
+    form = _form(statement, Schema(tuple(map(ColumnDef, names, bound.types))))
     rows = select(engine, shown_query(statement.query, bound.types)).fetchall()
     lines = [copying.line_of(row, form, names) for row in rows]
     if form.header:
@@ -251,6 +256,14 @@ def _form(statement: ast.CopyFrom | ast.CopyTo, schema: Schema) -> copying.Form:
     for name in given:
         if not csv and name in ("quote", "escape", "force_quote", "force_null", "force_not_null"):
             raise ProgrammingError(f'COPY option "{name}" is for CSV only', span=statement.span)
+    known = {name.lower() for name in schema.names}
+    for option in ("force_quote", "force_null", "force_not_null"):
+        for name in sorted(_names(given, option, []) - known):
+            raise ProgrammingError(
+                f'column "{name}" of COPY option "{option}" is unknown', span=statement.span
+            )
+    if "default" in given and isinstance(statement, ast.CopyTo):
+        raise ProgrammingError("COPY DEFAULT only available using COPY FROM", span=statement.span)
     quote = _character(statement, "quote", given.get("quote", '"'))
     names = [name.lower() for name in schema.names]
     return copying.Form(

@@ -13,6 +13,7 @@ from kpg.compiler.sql.ddl.sequences import created, settled
 from kpg.engine import Engine
 from kpg.result import Affected, Result
 from kpg.runtime.errors import ProgrammingError
+from kpg.transaction import State
 
 if TYPE_CHECKING:
     from kpg.blocks.actions import Actions
@@ -68,7 +69,7 @@ def define(engine: Engine, statement: ast.AnyDefinition) -> Result | None:
             from kpg.altering import alter
 
             alter(engine, statement)
-        case ast.CreateTrigger() | ast.DropTrigger():
+        case ast.CreateTrigger() | ast.DropTrigger() | ast.RenameTrigger():
             from kpg.blocks.triggers import define_trigger
 
             define_trigger(engine, statement)
@@ -170,6 +171,32 @@ def _create_schema(engine: Engine, statement: ast.CreateSchema) -> None:
     if name.startswith("pg_"):
         raise ProgrammingError(f'schema name "{statement.name}" is reserved', span=statement.span)
     engine.catalog.schemas[name] = name
+    if statement.elements:
+        _create_elements(engine, statement, name)
+
+
+def _create_elements(engine: Engine, statement: ast.CreateSchema, name: str) -> None:
+    """What CREATE SCHEMA makes in the schema."""
+    from kpg.compiler.sql.parse import parse
+    from kpg.statements import execute
+
+    path = engine.catalog.path
+    engine.catalog.path = (name, *path)
+    alone = engine.transactions.state is State.NONE
+    try:
+        if alone:
+            engine.transactions.begin()
+        for text in statement.elements:
+            for one in parse(text):
+                execute(engine, one)
+    except BaseException:
+        if alone and engine.transactions.state is not State.NONE:
+            engine.transactions.rollback()
+        raise
+    finally:
+        engine.catalog.path = path
+    if alone:
+        engine.transactions.commit()
 
 
 def _drop(engine: Engine, statement: ast.DropOther, name: str) -> None:
@@ -337,6 +364,8 @@ def _comment(engine: Engine, statement: ast.Comment) -> None:
                     message = f'column "{statement.part}" of "{entry.name}" does not exist'
                     raise ProgrammingError(message, span=statement.span)
                 key = ("COLUMN", entry.name.lower(), statement.part.lower())
+            elif statement.kind == "MATERIALIZED VIEW" and not getattr(entry, "materialized", False):
+                raise ProgrammingError(f'"{entry.name}" is not a materialized view', span=statement.span)
             elif (statement.kind == "TABLE") != isinstance(entry, TableEntry):
                 kind = "table" if isinstance(entry, TableEntry) else "view"
                 raise ProgrammingError(f'"{entry.name}" is a {kind}', span=statement.span)
@@ -346,6 +375,18 @@ def _comment(engine: Engine, statement: ast.Comment) -> None:
                 message = f'constraint "{statement.part}" of "{table.name}" does not exist'
                 raise ProgrammingError(message, span=statement.span)
             key = ("CONSTRAINT", table.name.lower(), statement.part.lower())
+        case "TRIGGER" | "RULE":
+            relation = catalog.get(statement.name, statement.span)
+            key = (statement.kind, relation.name.lower(), statement.part.lower())
+            if (statement.kind.lower(), *key[1:]) not in catalog.others:
+                kind = statement.kind.lower()
+                message = f'{kind} "{statement.part}" for table "{relation.name}" does not exist'
+                raise ProgrammingError(message, span=statement.span)
+        case "FUNCTION" | "PROCEDURE" | "ROUTINE":
+            schema, _, plain = statement.name.rpartition(".")
+            if not catalog.find_routines(plain, schema):
+                raise ProgrammingError(f'function "{statement.name}" does not exist', span=statement.span)
+            key = ("FUNCTION", plain.lower())
         case "SEQUENCE":
             catalog.sequence(statement.name, statement.span)
         case "SCHEMA" if statement.name.lower() not in catalog.schemas:

@@ -49,7 +49,7 @@ class Point:
 
     rows: object
     mark: Mark
-    waiting: tuple[int, int]
+    waiting: tuple[int, int, int]
 
 
 class Engine(Kept):
@@ -240,13 +240,12 @@ class Engine(Kept):
 
     def savepoint(self) -> "Point":
         """The present state, for :meth:`rollback_to`."""
-        waiting = (len(self.references.inserts), len(self.references.removals))
-        return Point(self.executor.savepoint(), self.journal.mark(), waiting)
+        return Point(self.executor.savepoint(), self.journal.mark(), self.references.waiting)
 
     def rollback_to(self, point: "Point") -> None:
         """Throw away what has changed since a savepoint."""
         self.executor.rollback_to(point.rows)
-        del self.references.inserts[point.waiting[0] :], self.references.removals[point.waiting[1] :]
+        self.references.return_to(point.waiting)
         self.undo_definitions(point.mark)
 
     def undo_definitions(self, mark: Mark | None) -> None:

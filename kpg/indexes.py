@@ -2,17 +2,20 @@
 
 from dataclasses import replace
 from functools import partial
+from typing import TYPE_CHECKING
 
 from kpg.compiler.catalog import Catalog, TableEntry
 from kpg.compiler.constraints import Exclusion, Index, Unique
 from kpg.compiler.sql import definitions as ast
-from kpg.compiler.triggers import Partitioned
 from kpg.defining import free_name
 from kpg.engine import Engine
 from kpg.runtime.errors import NotSupportedError, ProgrammingError
 from kpg.runtime.plan import Arrange, Linear, Mfp, Plan, Source
 from kpg.runtime.scalar import Column, Fetch
 from kpg.runtime.types import ROWID, Schema
+
+if TYPE_CHECKING:
+    from kpg.compiler.triggers import Partitioned
 
 
 def create_index(engine: Engine, statement: ast.CreateIndex) -> None:
@@ -58,7 +61,7 @@ def create_index(engine: Engine, statement: ast.CreateIndex) -> None:
     keep(engine, index)
 
 
-def check_key(whole: Partitioned, columns: tuple[str, ...]) -> None:
+def check_key(whole: "Partitioned", columns: tuple[str, ...]) -> None:
     """NotSupportedError for a key of a partitioned table that its partitions cannot keep each for itself."""
     known = {column.lower() for column in columns}
     for key in whole.keys:

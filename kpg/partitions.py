@@ -7,15 +7,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kpg.compiler.catalog import TableEntry
-from kpg.compiler.security import refuse_heirs
 from kpg.compiler.constraints import NO_RULE, Check, Constraints
+from kpg.compiler.security import refuse_heirs
 from kpg.compiler.sql import definitions as ddl
 from kpg.compiler.sql import statements as ast
 from kpg.compiler.triggers import Bound, Heir, Partitioned, heirs
 from kpg.defining import definition
 from kpg.engine import Engine
-from kpg.rereading import check_rereadable, end_past, reread
 from kpg.indexes import check_key
+from kpg.rereading import check_rereadable, end_past, reread
 from kpg.routing import fits, order_of, partitions_of
 from kpg.runtime.errors import IntegrityError, ProgrammingError, Span
 from kpg.runtime.types import Schema

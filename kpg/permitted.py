@@ -76,7 +76,7 @@ def check_definition(catalog: Catalog, statement: Defining) -> None:
                 need(catalog, key_of(catalog.table(name, span).name), "D", span)
         case ddl.CreateTrigger(made=made):
             _need_relation(catalog, made.table, span)
-        case ddl.DropTrigger() | ddl.DefinePolicy():
+        case ddl.DropTrigger() | ddl.RenameTrigger() | ddl.DefinePolicy():
             _need_relation(catalog, statement.table, span)
         case ddl.Alter():
             _need_relation(catalog, statement.name, span)

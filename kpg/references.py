@@ -6,44 +6,30 @@ transaction. Work is in proportion to the rows that changed: both sides are look
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from kpg.compiler.catalog import Catalog, TableEntry
 from kpg.compiler.constraints import ForeignKey
-from kpg.compiler.triggers import heirs
 from kpg.runtime.convert.values import show
 from kpg.runtime.errors import IntegrityError, ProgrammingError
 from kpg.runtime.executor import Executor
 from kpg.runtime.records import dataclass
 from kpg.runtime.types import NULL, Schema
 
+if TYPE_CHECKING:
+    from kpg.links import Link
+
 Words = NDArray[np.int64]
-
-
-@dataclass(frozen=True, slots=True)
-class Link:
-    """A foreign key by positions: ``columns`` of the table that has it, ``target_columns`` of the other."""
-
-    key: ForeignKey
-    table: str
-    schema: Schema
-    columns: tuple[int, ...]
-    target: str
-    target_schema: Schema
-    target_columns: tuple[int, ...]
-    set_columns: tuple[int, ...]
-    leaves: tuple[tuple[str, tuple[int, ...]], ...] = ()
-    """Of a target that is partitioned: the tables that have its rows, and the columns there."""
 
 
 @dataclass(frozen=True, slots=True)
 class Inserted:
     """Rows that must refer to a row."""
 
-    link: Link
+    link: "Link"
     rowids: Words
     keys: Words
 
@@ -52,7 +38,7 @@ class Inserted:
 class Removed:
     """Keys that rows had, and ``new`` ones in their order if they were updated; ``checked``: acted on."""
 
-    link: Link
+    link: "Link"
     old: Words
     new: Words | None
     checked: bool = False
@@ -78,6 +64,8 @@ class References:
         self.removals: list[Removed] = []
         self.after: list[Callable[[], object]] = []
         """What triggers do once all changes of a statement have been made."""
+        self.late: list[tuple[str, Callable[[], object]]] = []
+        """What constraint triggers do when the transaction ends, by their names."""
         self._moving: dict[str, Words] = {}
         self.immediate: set[str] = set()
         self.deferred: set[str] = set()
@@ -85,6 +73,8 @@ class References:
 
     def refresh(self, catalog: Catalog, defaults: Callable[[str, tuple[int, ...], int], Words]) -> None:
         """Take the catalog's foreign keys anew; ``defaults`` gives the words of a table's DEFAULTs."""
+        from kpg.links import link_of
+
         self._defaults = defaults
         self._outgoing.clear()
         self._incoming.clear()
@@ -103,15 +93,15 @@ class References:
         """Whether a table has foreign keys or is referred to."""
         return table in self._outgoing or table in self._incoming
 
-    def incoming(self, table: str) -> list[Link]:
+    def incoming(self, table: str) -> "list[Link]":
         """The foreign keys that refer to a table, its own among them."""
         return self._incoming.get(table, [])
 
-    def users(self, table: str) -> list[Link]:
+    def users(self, table: str) -> "list[Link]":
         """The foreign keys of other tables that refer to a table."""
         return [link for link in self._incoming.get(table, ()) if link.table != table]
 
-    def all(self) -> list[Link]:
+    def all(self) -> "list[Link]":
         """Every foreign key there is."""
         return [link for links in self._outgoing.values() for link in links]
 
@@ -131,6 +121,17 @@ class References:
         self.removals.clear()
         self.after.clear()
         self._moving.clear()
+        self.late.clear()
+
+    @property
+    def waiting(self) -> tuple[int, int, int]:
+        """How much there is to be settled."""
+        return len(self.inserts), len(self.removals), len(self.late)
+
+    def return_to(self, waiting: tuple[int, int, int]) -> None:
+        """Forget what is to be settled since there was so much of it."""
+        inserts, removals, late = waiting
+        del self.inserts[inserts:], self.removals[removals:], self.late[late:]
 
     # What has changed
 
@@ -193,6 +194,8 @@ class References:
 
     def settle(self, *, committing: bool) -> None:
         """Act on what has changed, and check that rows refer to one; what is deferred, when committing."""
+        if committing and self.late:
+            self.catch_up(None)
         if not self.inserts and not self.removals:
             return
         self.act()
@@ -212,13 +215,21 @@ class References:
                 self._check_inserted(one)
         self.removals = [Removed(one.link, one.old, one.new, checked=True) for one in late]
 
+    def catch_up(self, names: set[str] | None) -> None:
+        """Run the constraint triggers of these names that wait, all without any."""
+        while mine := [one for one in self.late if names is None or one[0] in names]:
+            self.late.remove(mine[0])
+            mine[0][1]()
+
     def _is_deferred(self, key: ForeignKey) -> bool:
-        if not key.deferrable:
-            return False
-        name = key.name.lower()
+        return key.deferrable and self.is_deferred(key.name, deferred=key.deferred)
+
+    def is_deferred(self, name: str, *, deferred: bool) -> bool:
+        """Whether a constraint is checked late now, if it is ``deferred`` or not by itself."""
+        name = name.lower()
         if name in self.immediate or name in self.deferred:
             return name in self.deferred
-        return key.deferred
+        return deferred
 
     def _act(self, event: Removed) -> bool:
         """Do what a key's action says; False if it says nothing, so that it has to be checked."""
@@ -255,7 +266,7 @@ class References:
             self.inserts.append(Inserted(link, rowids, words[list(link.columns)]))
         return True
 
-    def _found(self, link: Link, keys: Words) -> Words:
+    def _found(self, link: "Link", keys: Words) -> Words:
         """The row of the target for each key, or -1."""
         keys = np.ascontiguousarray(keys)
         if not link.leaves:
@@ -323,12 +334,12 @@ class References:
                 hint=f"of row {self._row(link, rowids[bad[:1]])}",
             )
 
-    def _row(self, link: Link, rowids: Words) -> str:
+    def _row(self, link: "Link", rowids: Words) -> str:
         words = self._executor.fetch(link.table, rowids)[:, 0]
         values = zip(words.tolist(), link.schema.types, strict=True)
         return f"({', '.join(show(word, type_, self._executor.dictionary) for word, type_ in values)})"
 
-    def check_all(self, link: Link) -> None:
+    def check_all(self, link: "Link") -> None:
         """Raise IntegrityError if a row of a table does not refer to one: for a key that is new."""
         words = self._executor.scan(link.table)
         rowids = np.empty(0, np.int64)
@@ -348,32 +359,6 @@ def _action(event: Removed) -> str:
 def _restricts(event: Removed) -> bool:
     """Whether rows must not refer to the keys even for a moment: nothing that comes later makes that good."""
     return _action(event) == "RESTRICT"
-
-
-def link_of(entry: TableEntry, key: ForeignKey, catalog: Catalog) -> Link:
-    """A foreign key by positions."""
-    target = catalog.table(key.target)
-    leaves: tuple[str, ...] = ()
-    if ("partitioned", target.name.lower(), "") in catalog.others:
-        below = heirs(catalog.others, target.name)
-        leaves = tuple(one for one in below if ("partitioned", one.lower(), "") not in catalog.others)
-    return Link(
-        key,
-        entry.name,
-        entry.schema,
-        places(entry.schema, key.columns),
-        target.name,
-        target.schema,
-        places(target.schema, key.target_columns),
-        places(entry.schema, key.set_columns),
-        tuple((leaf, places(catalog.table(leaf).schema, key.target_columns)) for leaf in leaves),
-    )
-
-
-def places(schema: Schema, names: tuple[str, ...]) -> tuple[int, ...]:
-    """The positions of columns."""
-    known = [name.lower() for name in schema.names]
-    return tuple(known.index(name.lower()) for name in names)
 
 
 def _shown(schema: Schema, columns: tuple[int, ...], key: Words, executor: Executor) -> str:

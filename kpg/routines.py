@@ -185,7 +185,25 @@ def _drop(engine: Engine, statement: ast.DropFunction, name: str, types: Sequenc
             if user in engine.catalog:
                 drop_relations(engine, statements.Drop("VIEW", (user,), True, True, statement.span))
     _refuse_used(engine, routine, "dropped", statement.span)
+    if routine.result.name == "trigger":
+        _drop_triggers(engine, routine, statement)
     _remove(engine.catalog, routine)
+
+
+def _drop_triggers(engine: Engine, routine: Routine, statement: ast.DropFunction) -> None:
+    """The triggers of a function go with it, with CASCADE."""
+    others = engine.catalog.others
+    name = routine.name.lower()
+    for key, one in list(others.items()):
+        if key[0] != "trigger" or one.function.lower().removeprefix("public.") != name:
+            continue
+        if not statement.cascade:
+            raise ProgrammingError(
+                f'function "{routine.name}" cannot be dropped: trigger "{one.name}" of {one.table} calls it',
+                span=statement.span,
+                hint="drop the trigger first, or use CASCADE",
+            )
+        del others[key]
 
 
 def _alter(engine: Engine, statement: ast.AlterFunction) -> None:

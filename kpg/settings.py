@@ -343,16 +343,21 @@ def _set_path(engine: Engine, statement: ast.Set) -> None:
 def _set_constraints(engine: Engine, statement: ast.SetConstraints) -> None:
     references = engine.references
     known = {link.key.name.lower(): link.key for link in references.all()}
+    waiting = {one.name.lower(): one for key, one in engine.catalog.others.items() if key[0] == "trigger"}
+    triggers = {name for name, one in waiting.items() if one.deferral}
     for name in statement.names:
+        if name.lower() in triggers:
+            continue
         if name.lower() not in known:
             raise ProgrammingError(f'constraint "{name}" does not exist', span=statement.span)
         if not known[name.lower()].deferrable:
             raise ProgrammingError(f'constraint "{name}" is not deferrable', span=statement.span)
     if engine.transactions.idle:
         return
-    names = {name.lower() for name in statement.names} or set(known)
+    names = {name.lower() for name in statement.names} or {*known, *triggers}
     references.defer(names, deferred=statement.deferred)
     if not statement.deferred:
+        references.catch_up(names)
         references.settle(committing=False)
 
 

@@ -68,6 +68,7 @@ ELSEWHERE: dict[str, str] = {
     "kpg/conflicting.py": "oracle/sql/conflicts.sql",
     "kpg/showing.py": "unit/kpg/test_statements.py",
     "kpg/session_rows.py": "oracle/sql/statements_sessions.sql",
+    "kpg/links.py": "unit/kpg/test_references.py",
     "kpg/accepting.py": "oracle/sql/statements_sessions.sql",
     "kpg/readonly.py": "oracle/sql/statements_sessions.sql",
     "kpg/positioned.py": "oracle/sql/cursors_positioned.sql",

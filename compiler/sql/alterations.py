@@ -155,6 +155,16 @@ class Secure:
 
 
 @dataclass(frozen=True, slots=True)
+class SettleConstraint:
+    """ALTER CONSTRAINT, or, if it ``validates``, VALIDATE CONSTRAINT."""
+
+    name: str
+    validates: bool
+    deferrable: bool = False
+    deferred: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Nothing:
     """What changes nothing that can be seen: owners, statistics, storage."""
 
@@ -174,6 +184,7 @@ Action = (
     | AddConstraint
     | DropConstraint
     | RenameConstraint
+    | SettleConstraint
     | Attach
     | Detach
     | Inherit

@@ -21,7 +21,6 @@ from kpg.compiler.sql.given import given_assignments, insert_places
 from kpg.compiler.sql.query import Bound, check_reads, lowered
 from kpg.compiler.sql.tree import Distinct, Filter, Join, Map, Node, Query, Rows, Scan
 from kpg.compiler.sql.volatile import MENTIONS
-from kpg.compiler.system.naming import number_of
 from kpg.compiler.views import Through
 from kpg.runtime.errors import ProgrammingError
 from kpg.runtime.plan import Mfp
@@ -272,6 +271,8 @@ def lower_returning(
         binding.reads.enter(named, columns, scanned=False)
     known_oid: dict[int, Scalar] = {}
     if "tableoid" in statement.span.source.lower() and statement.through is None:
+        from kpg.compiler.system.naming import number_of
+
         number = Column(binding.fresh(), OID)
         scope.fields.append(Field(statement.alias, "tableoid", number, of_system=True))
         known_oid[number.index] = Literal(number_of("relation", entry.name), OID)

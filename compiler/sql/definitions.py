@@ -22,6 +22,7 @@ from kpg.compiler.sql.alterations import Secure as Secure
 from kpg.compiler.sql.alterations import SetNotNull as SetNotNull
 from kpg.compiler.sql.alterations import SetRule as SetRule
 from kpg.compiler.sql.alterations import SetSchema as SetSchema
+from kpg.compiler.sql.alterations import SettleConstraint as SettleConstraint
 from kpg.compiler.sql.alterations import Switch as Switch
 from kpg.compiler.sql.definition import Definition
 from kpg.compiler.sql.roles import AnyRole
@@ -60,12 +61,13 @@ class AlterSequence(Definition):
 
 @dataclass(frozen=True, slots=True)
 class CreateSchema(Definition):
-    """CREATE SCHEMA; ``owner`` is empty for who asks."""
+    """CREATE SCHEMA; ``owner`` is empty for who asks. ``elements`` are statements, as texts."""
 
     name: str
     if_not_exists: bool
     span: Span
     owner: str = ""
+    elements: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -288,6 +290,16 @@ class CreateEgoView(Definition):
 
 
 @dataclass(frozen=True, slots=True)
+class RenameTrigger(Definition):
+    """ALTER TRIGGER name ON table RENAME TO."""
+
+    name: str
+    table: str
+    new: str
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
 class DropTrigger(Definition):
     """DROP TRIGGER or RULE, which ``kind`` says in lower case."""
 
@@ -319,6 +331,7 @@ AnyDefinition = (
     | DropAggregate
     | CreateTrigger
     | DefinePolicy
+    | RenameTrigger
     | DropTrigger
     | AnyRole
 )

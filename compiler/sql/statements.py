@@ -241,6 +241,7 @@ class CopyFrom:
     """COPY table [(columns)] FROM 'path'; option names are lower case.
 
     Without a path the rows are STDIN's: ``text``, which a client has sent, or which stands behind it.
+    ``where`` is the text of a condition.
     """
 
     table: str
@@ -250,6 +251,7 @@ class CopyFrom:
     options: tuple[tuple[str, str], ...]
     span: Span
     text: str | None = None
+    where: str = ""
 
 
 @dataclass(frozen=True, slots=True)

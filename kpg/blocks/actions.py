@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from typing import Any, Final
 
 import numpy as np
@@ -131,7 +132,11 @@ class Actions:
             with self._transition(triggers, *together[event]):
                 for before, after in _pairs(old, new) if triggers else []:
                     for trigger in triggers:
-                        self._fire(trigger, event, before, after)
+                        fire = partial(self._fire, trigger, event, before, after)
+                        if trigger.deferral and self._waits(trigger):
+                            self.engine.references.late.append((trigger.name.lower(), fire))
+                        else:
+                            fire()
         for event, (old, new) in together.items():
             triggers = self._of("AFTER", event, for_rows=False)
             with self._transition(triggers, old, new):
@@ -139,6 +144,10 @@ class Actions:
                     self._fire(trigger, event, None, None)
         if "references" in self.engine.__dict__:
             self.engine.references.finish()
+
+    def _waits(self, trigger: Trigger) -> bool:
+        """Whether a constraint trigger is to be run when the transaction ends."""
+        return self.engine.references.is_deferred(trigger.name, deferred=trigger.deferral == "DEFERRED")
 
     def apply_instead(self, changes: Changes) -> None:
         """What is done in the place of changing a view."""

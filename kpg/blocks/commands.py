@@ -89,8 +89,10 @@ def call(engine: Engine, statement: ast.CallProcedure) -> Result | None:
         value = procedures.run(routine, words, may_end=alone)
         if not routine.outs or value is None:
             return None
-        found = np.array([row_words(value, procedures.evaluator.dictionary)], np.int64).T
-        types = value.type.parts
+        single = value.type.kind is not Kind.RECORD
+        row = [value.word] if single else row_words(value, procedures.evaluator.dictionary)
+        found = np.array([row], np.int64).T
+        types = tuple(type_ for _, type_ in routine.outs) if single else value.type.parts
         names = tuple(name for name, _ in routine.outs)
         return Result(names, types, Decoded(names, types, found, engine.executor.dictionary))
 

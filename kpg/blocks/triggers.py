@@ -23,9 +23,14 @@ TRIGGER = Type(Kind.ENUM, name="trigger")
 Row = Sequence[int] | None
 
 
-def define_trigger(engine: Engine, statement: ast.CreateTrigger | ast.DropTrigger) -> None:
-    """CREATE or DROP a trigger or a rule."""
+def define_trigger(
+    engine: Engine, statement: ast.CreateTrigger | ast.DropTrigger | ast.RenameTrigger
+) -> None:
+    """CREATE or DROP a trigger or a rule, or give a trigger another name."""
     catalog = engine.catalog
+    if isinstance(statement, ast.RenameTrigger):
+        _rename(engine, statement)
+        return
     if isinstance(statement, ast.CreateTrigger):
         made = statement.made
         entry = catalog.get(made.table, statement.span)
@@ -46,6 +51,20 @@ def define_trigger(engine: Engine, statement: ast.CreateTrigger | ast.DropTrigge
         message = f'{statement.kind} "{statement.name}" for table "{statement.table}" does not exist'
         raise ProgrammingError(message, span=statement.span)
     del catalog.others[key]
+
+
+def _rename(engine: Engine, statement: ast.RenameTrigger) -> None:
+    catalog = engine.catalog
+    entry = catalog.get(statement.table, statement.span)
+    key = ("trigger", entry.name.lower(), statement.name.lower())
+    if key not in catalog.others:
+        message = f'trigger "{statement.name}" for table "{entry.name}" does not exist'
+        raise ProgrammingError(message, span=statement.span)
+    new = (*key[:2], statement.new.lower())
+    if new in catalog.others:
+        message = f'trigger "{statement.new}" for relation "{entry.name}" already exists'
+        raise ProgrammingError(message, span=statement.span)
+    catalog.others[new] = replace(catalog.others.pop(key), name=statement.new)
 
 
 def _check(engine: Engine, made: Trigger, entry: Entry) -> None:

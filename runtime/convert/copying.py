@@ -140,6 +140,8 @@ def _csv_lines(text: str, form: Form) -> Iterator[str]:
             yield text[start:place]
             start = place + 1
         place += 1
+    if quoted:
+        raise DataError("unterminated CSV quoted field", hint="a quote is not closed")
     if start < len(text):
         yield text[start:]
 

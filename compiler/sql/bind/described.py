@@ -13,7 +13,7 @@ from kpg.compiler.sql.bind.system import choice
 from kpg.compiler.system import naming, objects, users
 from kpg.compiler.system.relations import constraints
 from kpg.runtime.scalar import Literal, Scalar
-from kpg.runtime.types import TEXT
+from kpg.runtime.types import OID, TEXT
 
 
 def of_routine(binding: Binding, node: exp.Anonymous, name: str, number: Scalar) -> Scalar:
@@ -26,6 +26,8 @@ def of_routine(binding: Binding, node: exp.Anonymous, name: str, number: Scalar)
         "pg_get_functiondef": partial(users.definition, catalog),
     }
     tell = tells[name]
+    if isinstance(number, Literal) and isinstance(number.value, str):
+        number = Literal(routine_number(binding, number.value, node), OID)
     found = ((one, tell(routine)) for one, routine in users.routines(catalog))
     text = choice(binding, node, number, ((one, shown) for one, shown in found if shown is not None))
     return call(binding, "coalesce", [text, Literal("", TEXT)], node) if "arguments" in name else text

@@ -25,7 +25,6 @@ NOTHING: Final = (
     "SET WITHOUT",
     "SET TABLESPACE",
     "REPLICA IDENTITY",
-    "VALIDATE CONSTRAINT",
     "RESET",
     "SET LOGGED",
     "SET UNLOGGED",
@@ -56,6 +55,14 @@ def _action(reader: Reader) -> ast.Action:
         reader.take("COLUMN")
         exists, name = reader.take("IF", "EXISTS"), reader.name()
         return ast.DropColumn(name, exists, _cascade(reader))
+    if reader.take("ALTER", "CONSTRAINT"):
+        name = reader.name()
+        deferrable = not reader.take("NOT", "DEFERRABLE") and reader.take("DEFERRABLE")
+        deferred = reader.take("INITIALLY", "DEFERRED")
+        reader.take("INITIALLY", "IMMEDIATE")
+        return ast.SettleConstraint(name, False, deferrable or deferred, deferred)
+    if reader.take("VALIDATE", "CONSTRAINT"):
+        return ast.SettleConstraint(reader.name(), True)
     if reader.take("ALTER"):
         reader.take("COLUMN")
         return _alter_column(reader)
@@ -128,7 +135,9 @@ def _add(reader: Reader) -> ast.Action:
     if any(reader.at(*words.split()) for words in TABLE_PARTS if words != "LIKE"):
         constraint = table_constraint(reader)
         unchecked = reader.take("NOT", "VALID")
-        assert not unchecked or isinstance(constraint, Check | ForeignKey)
+        if unchecked and not isinstance(constraint, Check | ForeignKey):
+            reader.skip(-2)
+            reader.wrong("only CHECK and FOREIGN KEY constraints can be marked NOT VALID")
         return ast.AddConstraint(constraint, not unchecked)
     reader.take("COLUMN")
     exists = reader.take("IF", "NOT", "EXISTS")

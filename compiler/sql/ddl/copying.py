@@ -35,8 +35,7 @@ def copy(reader: Reader) -> ast.CopyFrom | ast.CopyTo:
     place = reader.here()
     path = "" if reader.take("STDOUT" if direction == "TO" else "STDIN") else reader.string()
     options = _options(reader)
-    if direction == "FROM" and reader.at("WHERE"):
-        reader.refuse("WHERE in COPY", "copy into a table of its own, and INSERT ... SELECT from it")
+    where = reader.condition() if direction == "FROM" and reader.take("WHERE") else ""
     reader.end()
     form = options.pop("format", None) or _format_of(path, place)
     if form == BINARY and path:
@@ -51,7 +50,7 @@ def copy(reader: Reader) -> ast.CopyFrom | ast.CopyTo:
         if query is not None:
             reader.skip(-1)
             reader.wrong("COPY FROM needs a table")
-        return ast.CopyFrom(name, columns, path, form, rest, reader.span)
+        return ast.CopyFrom(name, columns, path, form, rest, reader.span, where=where)
     if query is None:
         query = _all_of(name, columns, reader)
     return ast.CopyTo(query, path, form, rest, reader.span)

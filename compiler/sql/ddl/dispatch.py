@@ -24,7 +24,7 @@ MODIFIERS: Final = (
 )
 """What may stand between CREATE and what it makes."""
 REFUSED: Final = {
-    "EVENT TRIGGER": "a trigger",
+    "EVENT TRIGGER": "an event trigger",
     "FOREIGN": "a foreign table",
     "OPERATOR": "an operator of the user's",
     "DATABASE": "a database",
@@ -60,7 +60,10 @@ OWNED: Final = (
 KINDS: Final = ("MATERIALIZED VIEW", "TABLE", "VIEW", "INDEX", "SEQUENCE", "SCHEMA", "TYPE", "DOMAIN")
 EXTENSIONS: Final = ("plpgsql", "pgcrypto", "uuid-ossp", "btree_gist", "btree_gin", "pg_stat_statements")
 """Those that may be asked for: what they have is here anyhow, or is refused where it is called."""
+NAMED: Final = ("ROLE", "EXTENSION", "COLLATION", "TABLESPACE", "LANGUAGE", "EVENT TRIGGER", "STATISTICS")
+"""What may be commented on, and the comment is kept without a look at what it is about."""
 COMMENTED: Final = (
+    *NAMED,
     "MATERIALIZED VIEW",
     "TABLE",
     "VIEW",
@@ -71,6 +74,9 @@ COMMENTED: Final = (
     "TYPE",
     "DOMAIN",
     "FUNCTION",
+    "PROCEDURE",
+    "ROUTINE",
+    "AGGREGATE",
 )
 
 
@@ -207,9 +213,24 @@ def _create_schema(reader: Reader) -> ast.CreateSchema:
 
         owner = role(reader)
         name = name or owner
-    if not reader.done:
-        reader.refuse("a schema with its tables in one statement", "create them one by one")
-    return ast.CreateSchema(name, exists, reader.span, owner)
+    return ast.CreateSchema(name, exists, reader.span, owner, _elements(reader))
+
+
+def _elements(reader: Reader) -> tuple[str, ...]:
+    """The statements within CREATE SCHEMA, as texts."""
+    if reader.done:
+        return ()
+    tokens = list(reader.rest())
+    if tokens[0].text.upper() not in ("CREATE", "GRANT"):
+        reader.unexpected("CREATE or GRANT")
+    starts, depth = list[int](), 0
+    for token in tokens:
+        depth += (token.text == "(") - (token.text == ")")
+        if depth == 0 and token.text.upper() in ("CREATE", "GRANT"):
+            starts.append(token.start)
+    reader.skip(len(tokens))
+    ends = [*starts[1:], tokens[-1].end + 1]
+    return tuple(reader.text[start:end] for start, end in zip(starts, ends, strict=True))
 
 
 def alter_any(reader: Reader) -> statements.Statement | None:
@@ -247,6 +268,10 @@ def alter_any(reader: Reader) -> statements.Statement | None:
         from kpg.compiler.sql.ddl.policies import alter_policy
 
         return alter_policy(reader)
+    if reader.take("TRIGGER"):
+        from kpg.compiler.sql.ddl.triggers import alter_trigger
+
+        return alter_trigger(reader)
     return _refuse(reader, "ALTER")
 
 
@@ -351,9 +376,12 @@ def comment(reader: Reader) -> ast.Comment:
             reader.unexpected("a relation and a column")
         name, part, kind = ".".join(parts[:-1]), parts[-1], "COLUMN"
         name = name.removeprefix("public.")
-    elif reader.take("CONSTRAINT"):
-        part, kind = reader.name(), "CONSTRAINT"
+    elif (
+        word := next((one for one in ("CONSTRAINT", "TRIGGER", "RULE", "POLICY") if reader.take(one)), "")
+    ) != "":
+        part, kind = reader.name(), word
         reader.need("ON")
+        kind = "DOMAIN CONSTRAINT" if kind == "CONSTRAINT" and reader.take("DOMAIN") else kind
         name = reader.relation()
     else:
         kind, part = reader.choice(*COMMENTED), ""
