@@ -20,9 +20,9 @@ from kpg.told import told
 BY_MESSAGE: Final = tuple(
     (kind, re.compile(pattern), state)
     for kind, pattern, state in (
-        (IntegrityError, r"NULL", "23502"),
-        (IntegrityError, r"CHECK", "23514"),
-        (IntegrityError, r"FOREIGN KEY", "23503"),
+        (IntegrityError, r"NULL|not-null", "23502"),
+        (IntegrityError, r"CHECK|check constraint", "23514"),
+        (IntegrityError, r"FOREIGN KEY|foreign key", "23503"),
         (IntegrityError, r"", "23505"),
         (DataError, r"division by zero|by zero", "22012"),
         (DataError, r"cannot take logarithm", "2201E"),

@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable
 from typing import Final
 
-from kpg.runtime.errors import Error
+from kpg.runtime.errors import Error, IntegrityError
 
 TYPE_NAMES: Final = {
     "NULL": "unknown",
@@ -22,6 +22,8 @@ TYPE_NAMES: Final = {
     "BIT VARYING": "bit varying",
     "RECORD": "record",
 }
+QUOTED: Final = re.compile(r"(?:^|(?<=, ))(?:'(.*?)'|NULL)(?=, |$)", re.DOTALL)
+"""A text, or a NULL, as messages show them."""
 SIZED: Final = re.compile(r"(VARCHAR|CHAR|DECIMAL|NUMERIC|BIT|BIT VARYING)\([\d, -]+\)")
 SIZED_NAMES: Final = {"VARCHAR": "character varying", "CHAR": "character", "DECIMAL": "numeric"}
 
@@ -34,6 +36,11 @@ def type_name(shown: str) -> str:
     if sized:
         return SIZED_NAMES.get(sized[1], sized[1].lower())
     return TYPE_NAMES.get(shown, shown.lower() if shown.isupper() else shown)
+
+
+def plain(name: str) -> str:
+    """A name without its schema."""
+    return name.rpartition(".")[2]
 
 
 def _sized(found: re.Match[str]) -> str:
@@ -87,6 +94,40 @@ WORDS: Final[tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], str]], ...]]
                 f"but expression is of type {type_name(found[3])}"
             ),
         ),
+        (
+            r"duplicate key in table \S+: .* against constraint (\S+)",
+            lambda found: f'duplicate key value violates unique constraint "{plain(found[1])}"',
+        ),
+        (
+            r"duplicate key in table ([^\s:]+): .*",
+            lambda found: f'duplicate key value violates unique constraint "{plain(found[1])}_pkey"',
+        ),
+        (
+            r"row \(.*\) of table (\S+) fails CHECK ([^\s:]+): .*",
+            lambda found: (
+                f'new row for relation "{plain(found[1])}" violates check constraint "{plain(found[2])}"'
+            ),
+        ),
+        (
+            r"NULL in column (\S+?)(?: of the primary key)? of table ([^\s:]+): .*",
+            lambda found: (
+                f'null value in column "{found[1]}" of relation "{plain(found[2])}" '
+                "violates not-null constraint"
+            ),
+        ),
+        (
+            r"\(.*\) of table (\S+) is no row of table \S+, against FOREIGN KEY (\S+)",
+            lambda found: (
+                f'insert or update on table "{plain(found[1])}" violates foreign key constraint "{found[2]}"'
+            ),
+        ),
+        (
+            r"\(.*\) of table (\S+) is still referred to by table (\S+), against FOREIGN KEY (\S+)",
+            lambda found: (
+                f'update or delete on table "{plain(found[1])}" violates foreign key constraint '
+                f'"{found[3]}" on table "{plain(found[2])}"'
+            ),
+        ),
         (r"syntax error at the end of the statement", lambda found: "syntax error at end of input"),
         (r'syntax error at "(.*)"', lambda found: f'syntax error at or near "{found[1]}"'),
         (
@@ -107,6 +148,40 @@ def told(error: Error) -> str:
         if found is not None:
             return words(found)
     return message
+
+
+DETAILS: Final = tuple(
+    (re.compile(pattern, re.DOTALL), words)
+    for pattern, words in (
+        (r"duplicate key in table [^\s:]+: \((.*?)\) = \((.*)\) exists.*", "Key ({0})=({1}) already exists."),
+        (
+            r"\((.*?)\) = \((.*)\) of table \S+ is no row of table (\S+), .*",
+            'Key ({0})=({1}) is not present in table "{2}".',
+        ),
+        (
+            r"\((.*?)\) = \((.*)\) of table \S+ is still referred to by table (\S+), .*",
+            'Key ({0})=({1}) is still referenced from table "{2}".',
+        ),
+        (r"row \((.*)\) of table \S+ fails CHECK .*", "Failing row contains ({0})."),
+        (r"NULL in column .*: row \((.*)\)", "Failing row contains ({0})."),
+    )
+)
+
+
+def detail(error: Error) -> str | None:
+    """What else clients are told: which row or key it is about."""
+    if error.detail is not None or not isinstance(error, IntegrityError):
+        return error.detail
+    for pattern, words in DETAILS:
+        found = pattern.fullmatch(error.message)
+        if found is not None:
+            parts = [QUOTED.sub(_unquoted, part) for part in found.groups()]
+            return words.format(*parts)
+    return None
+
+
+def _unquoted(found: re.Match[str]) -> str:
+    return "null" if found[1] is None else found[1]
 
 
 def context(error: Error) -> str | None:

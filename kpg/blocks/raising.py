@@ -69,7 +69,7 @@ def formatted(evaluator: Evaluator, frame: Frame, form: str, arguments: tuple[st
 def told(error: Error, item: str) -> str:
     """What GET STACKED DIAGNOSTICS gives of an error."""
     from kpg.states import state_of
-    from kpg.told import told
+    from kpg.told import detail, told
 
     match item:
         case "RETURNED_SQLSTATE":
@@ -77,7 +77,7 @@ def told(error: Error, item: str) -> str:
         case "MESSAGE_TEXT":
             return told(error)
         case "PG_EXCEPTION_DETAIL":
-            return error.detail or ""
+            return detail(error) or ""
         case "PG_EXCEPTION_HINT":
             return error.hint or ""
         case "CONSTRAINT_NAME" | "TABLE_NAME" | "COLUMN_NAME" | "SCHEMA_NAME":

@@ -12,7 +12,7 @@ from kpg.notices import Notice
 from kpg.runtime.errors import Error, IntegrityError
 from kpg.runtime.types import Type
 from kpg.states import state_of
-from kpg.told import context, told
+from kpg.told import context, detail, told
 from kpg.violations import fields_of
 
 VECTORS: Final = {"indkey": 22, "indoption": 22, "indclass": 30, "indcollation": 30, "proargtypes": 30}
@@ -92,8 +92,9 @@ def failure(error: BaseException, *, severity: str = "ERROR") -> bytes:
             fields |= fields_of(error)
         if error.hint is not None:
             fields["H"] = error.hint
-        if error.detail is not None:
-            fields["D"] = error.detail
+        more = detail(error)
+        if more is not None:
+            fields["D"] = more
         if error.span is not None:
             fields["P"] = str(error.span.start + 1)
     return wire.ErrorResponse(fields={key: _clean(value) for key, value in fields.items()}).to_wire()
