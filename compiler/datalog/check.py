@@ -32,6 +32,7 @@ from kpg.runtime.records import dataclass
 NUMBER_SIZE = "number-size"
 MAX_ROUNDS = "max-rounds"
 ROUNDS = re.compile(r"0*[1-9][0-9]{0,17}", re.ASCII)
+USERS_AGGREGATE = "@@"
 SHALLOW = 30
 """Brackets in brackets that nobody has trouble with."""
 STATEMENT = re.compile(r"[^.\s][^.]*")
@@ -128,6 +129,10 @@ def _check(
     declared = (one for one in statements if isinstance(one, ast.Functor))
     made = {} if after is None else after.functions
     declare_functors(declared, table, catalog, functors, made, diagnostics)
+    if any(USERS_AGGREGATE in text for text in {_source(one) for one in statements}):
+        from kpg.compiler.datalog.typing.folds import with_folds
+
+        statements = with_folds(statements, table, diagnostics)
     relations = Relations(catalog, table, diagnostics, own)
     relations.declare(one for one in statements if isinstance(one, ast.Declaration))
     pragmas = {one.key: one.value for one in statements if isinstance(one, ast.Pragma)}
@@ -150,6 +155,11 @@ def _check(
     kept = tuple(one for one in (*old, *new) if not isinstance(one, ast.Goal | ast.Update))
     callable_ = {name: function for name, function in table.functions.items() if name in table.functors}
     return Checked(program, diagnostics.sorted(), kept, mark, callable_)
+
+
+def _source(one: ast.Statement) -> str:
+    """The text that a rule is in."""
+    return one.span.source if isinstance(one, ast.Clause) else ""
 
 
 def _mark(catalog: Catalog) -> str:

@@ -182,7 +182,7 @@ class AggregateFunction:
     maintenance: Maintenance
     empty: int | None = None
     """Its value over no rows: a word, or NULL."""
-    identity: int | None = None
+    identity: int | str | None = None
     """The word of a value that adding no rows has, for a language without NULLs; None if there is none."""
     trend: Trend | None = None
     """Which way it moves as rows are added, if always the same way: it is monotone."""

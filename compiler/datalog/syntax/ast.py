@@ -54,12 +54,13 @@ class Cast:
 
 @dataclass(frozen=True, slots=True)
 class Aggregate:
-    """``sum x : { body }``; ``value`` is None where there is none."""
+    """``sum x : { body }``; ``value`` is None where there is none, ``initial`` where none is said."""
 
     function: str
     value: "Expression | None"
     body: "Body"
     span: Span = field(compare=False, repr=False)
+    initial: "Expression | None" = None
 
 
 Expression = (

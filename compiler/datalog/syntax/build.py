@@ -20,7 +20,6 @@ FLOWLOGS_OPTIONS = {"header": "headers"}
 KNOWN_ESCAPES = "known: \\\\ \\\" \\' \\? \\n \\t \\r \\a \\b \\f \\v \\0"
 MUTABILITIES = ("static", "append", "mutable")
 """How FlowLog's relations may change: here all do."""
-NO_USER_AGGREGATES = "use the built-in ones, or aggregate in SQL with a function of db.create_function()"
 
 
 class Builder:
@@ -365,11 +364,11 @@ class Builder:
                 return ast.Aggregate(str(function), self._expression(value), self._within(body), span)
             case "user_functor", (name, arguments):
                 return ast.Call(str(name), self._tuple(arguments), span)
-            case "user_aggregate", _:
-                self._unsupported("a user-defined aggregate", node, NO_USER_AGGREGATES)
+            case "user_aggregate", (function, value, initial, body):
+                found, first = self._expression(value), self._expression(initial)
+                return ast.Aggregate(str(function), found, self._within(body), span, first)
             case _:
                 return ast.Call("autoinc", (), span)
-        return ast.Underscore(span)
 
     def _parentheses(self, node: Any) -> ast.Expression:
         """The expression in parentheses; ``(a, b)`` and ``()`` are none."""

@@ -12,12 +12,8 @@ from typing import Any, Final, TypeVar
 
 from kpg.compiler.datalog.diagnostics import Diagnostics
 from kpg.compiler.datalog.syntax import ast
-from kpg.compiler.datalog.syntax.flowlog_cycles import by_rounds
 from kpg.compiler.datalog.syntax.flowlog_loops import Block, without_blocks
-from kpg.compiler.datalog.syntax.flowlog_merges import with_merges
 from kpg.compiler.datalog.syntax.flowlog_names import spelled
-from kpg.compiler.datalog.syntax.flowlog_underscores import Projections
-from kpg.compiler.datalog.syntax.flowlog_widths import Widths, aliases, with_singles
 from kpg.compiler.datalog.syntax.heads import head_aggregate
 from kpg.compiler.datalog.syntax.rewriting import nodes, rewritten
 from kpg.runtime.errors import Span
@@ -59,6 +55,10 @@ def translate(
     statements: Sequence[ast.Statement | Block], diagnostics: Diagnostics
 ) -> tuple[ast.Statement, ...]:
     """FlowLog's statements as ours; what has no equal is noted."""
+    from kpg.compiler.datalog.syntax.flowlog_cycles import by_rounds
+    from kpg.compiler.datalog.syntax.flowlog_merges import with_merges
+    from kpg.compiler.datalog.syntax.flowlog_widths import aliases, with_singles
+
     flat = with_merges(by_rounds(without_blocks(spelled(statements), diagnostics), diagnostics))
     functions = {one.name.text for one in flat if isinstance(one, ast.Functor)}
     singles = [with_singles(one) for one in flat]
@@ -76,6 +76,9 @@ def _scope(
     known_as: Mapping[str, str],
 ) -> tuple[ast.Statement, ...]:
     """The statements of a text or component; ``outside``: what is declared around it."""
+    from kpg.compiler.datalog.syntax.flowlog_underscores import Projections
+    from kpg.compiler.datalog.syntax.flowlog_widths import Widths
+
     own = {name.text: one for one in statements if isinstance(one, ast.Declaration) for name in one.names}
     declared, inside = {**outside, **own}, dict(components)
     made: list[ast.Statement] = []

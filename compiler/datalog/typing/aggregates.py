@@ -6,6 +6,7 @@ from kpg.compiler.datalog.syntax.heads import head_aggregate as head_aggregate
 from kpg.compiler.datalog.typing.types import FLOAT, NUMBER, SYMBOL, UNSIGNED
 from kpg.compiler.rules.core import Domain
 from kpg.runtime.functions import aggregate_named
+from kpg.runtime.functions.named import Named
 from kpg.runtime.types import BIGINT
 
 
@@ -26,12 +27,16 @@ def result_of(function: str) -> Result:
     """What it gives."""
     if not takes_value(function):
         return Result.WHOLE
+    if isinstance(function, Named):
+        return Result.OPERAND
     signature = aggregate_named(function).rule((BIGINT,))
     return Result.OPERAND if signature is not None and signature.result == BIGINT else Result.FLOAT
 
 
 def operand_domains(function: str) -> frozenset[Domain]:
     """The domains of operands that it takes; SQL's types are told apart later."""
+    if isinstance(function, Named):
+        return frozenset(Domain)
     rule = aggregate_named(function).rule
     plain = {kind.domain for kind in (NUMBER, UNSIGNED, FLOAT, SYMBOL) if rule((kind.type,)) is not None}
     return frozenset(plain | {Domain.SQL} if result_of(function) is Result.OPERAND else plain)

@@ -242,6 +242,9 @@ class _Inference:
             case Result.OPERAND:
                 if operand is not None:
                     self.typing.kinds.unify(operand, node)
+                if value is not None and function in self.typing.table.folds:
+                    kind = self.typing.table.folds[function]
+                    self.typing.learn(value, Reason(kind, "what the functor takes", value.span))
             case _:
                 assert_never(result)
         if value is not None:

@@ -105,6 +105,8 @@ class TypeTable:
     functors: "dict[str, Functor]" = field(default_factory=dict)
     functions: dict[str, Named[ScalarFunction]] = field(default_factory=dict)
     """What is called by those names that are not kpg's: users' functions, by functors' names too."""
+    folds: dict[str, TypeKind] = field(default_factory=dict)
+    """Of aggregates of the users' what they take and give."""
 
     def value_type(self, name: str) -> ValueType:
         """The column type of a type's name."""

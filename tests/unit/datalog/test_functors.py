@@ -160,9 +160,71 @@ def test_a_pattern_that_is_none_matches_nothing_and_is_not_missed_either() -> No
 
 def test_texts_go_over_lines() -> None:
     text = '.decl s(x: symbol) .output s\ns("a\nb"). s("c // d").\n// "\ns("e\n/* f */").'
-    assert set(kpg.connect().datalog(text)["s"]) == {("a\nb",), ("c // d",), ("e\n/* f */",)}
+    assert set(kpg.connect().datalog(text).rows("s")) == {("a\nb",), ("c // d",), ("e\n/* f */",)}
 
 
 def test_floats_with_an_exponent() -> None:
     text = ".decl s(x: float) .output s s(1e3). s(2.5e-3). s(1E+2)."
-    assert set(kpg.connect().datalog(text)["s"]) == {(1000.0,), (0.0025,), (100.0,)}
+    assert set(kpg.connect().datalog(text).rows("s")) == {(1000.0,), (0.0025,), (100.0,)}
+
+
+FOLDS = """
+    .functor most(x: number, y: number): number
+    .functor join(x: symbol, y: symbol): symbol
+    .functor plus(x: float, y: float): float
+    .type I = [lo: number, hi: number]
+    .functor lub(x: I, y: I): I stateful
+    .decl a(k: symbol, x: number) +a("p", 3). +a("p", 5). +a("q", 1).
+    .decl m(k: symbol, x: number) .output m
+    m(k, x) :- a(k, _), x = @@most y : 0, { a(k, y) }.
+    .decl none(x: number) .output none
+    none(x) :- x = @@most y : -7, { a("zz", y) }.
+    .decl s(x: symbol) .output s
+    s(x) :- x = @@join k : "", { a(k, _) }.
+    .decl f(x: float) .output f
+    f(x) :- x = @@plus to_float(y) : 0.5, { a(_, y) }.
+    .decl i(k: symbol, x: I) i("a", [1, 2]). i("a", [0, 1]). i("b", [5, 9]).
+    .decl l(k: symbol, x: I) .output l
+    l(k, x) :- i(k, _), x = @@lub y : [3, 3], { i(k, y) }.
+    .decl g(k: symbol, x: number) .output g
+    g(k, x) :- (k = "p" ; k = "z"), x = @@most y : 4, { a(k, y), y > 1 }.
+"""
+
+
+def _lub(left: str, right: str) -> str:
+    (a, b), (c, d) = (map(int, text.strip("[]").split(", ")) for text in (left, right))
+    return f"[{min(a, c)}, {max(b, d)}]"
+
+
+def test_aggregates_of_the_users() -> None:
+    given = {"most": max, "join": lambda x, y: x + y, "plus": lambda x, y: x + y, "lub": _lub}
+    program = kpg.connect().datalog(FOLDS, functors=given)
+    names = ("m", "none", "s", "f", "l", "g")
+    intervals = [("a", "[0, 3]"), ("b", "[3, 9]")]
+    assert [sorted(program[name]) for name in names] == [
+        [("p", 5), ("q", 1)], [(-7,)], [("ppq",)], [(9.5,)], intervals, [("p", 5), ("z", 4)],
+    ]  # fmt: skip
+    program.update('-a("p", 5). +a("q", 9). +a("zz", 1).')
+    assert [sorted(program[name]) for name in names] == [
+        [("p", 3), ("q", 9), ("zz", 1)], [(1,)], [("pqqzz",)], [(14.5,)], intervals, [("p", 4), ("z", 4)],
+    ]  # fmt: skip
+    assert list(program.query("?- m(k, x), x > 3.")) == [("q", 9)]
+
+
+@pytest.mark.parametrize(
+    ("functor", "rule", "message"),
+    [
+        ("f(x: number): number", "b(@@f x : 0, { a(x) }).", "functor f cannot aggregate"),
+        ("f(x: number, y: number): number", "b(@@g x : 0, { a(x) }).", "functor g is not declared"),
+        ("g(x: number, y: number): number", "b(@@g x : 0, { a(x) }).", "there is no function for functor g"),
+        ("f(x: number, y: number): number", "b(y) :- a(z), y = @@f x : z, { a(x) }.", "has to be a constant"),
+        ("f(x: number, y: number): number", 'b(@@f x : "a", { a(x) }).', "what functor f takes is number"),
+        ("f(x: symbol, y: symbol): symbol", 'b(@@f x : "a", { a(x) }).', "type mismatch"),
+        ("f(x: number, y: number): number", "a(@@f x : 0, { a(x) }).", "cyclic aggregation"),
+    ],
+)
+def test_aggregates_that_are_refused(functor: str, rule: str, message: str) -> None:
+    text = f".functor {functor} .decl a(x: number) a(1). .decl b(x: number) {rule}"
+    with pytest.raises(DatalogError, match=message) as caught:
+        kpg.connect().datalog(text, functors={"f": max})
+    assert caught.value.span is not None
