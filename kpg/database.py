@@ -14,6 +14,7 @@ from kpg.planning import explain_export
 from kpg.profiling import Profiling
 from kpg.result import Result, listing
 from kpg.runtime.errors import InterfaceError
+from kpg.runtime.plan import Ego
 from kpg.runtime.types import BIGINT, TEXT
 from kpg.scripts import outcomes, reading
 from kpg.statements import execute, explain_statement, is_explained
@@ -371,6 +372,11 @@ class Database(Ingesting, Profiling):
         return self._wrap(outcome) if isinstance(outcome, Maintained) else outcome
 
     def _wrap(self, maintained: Maintained) -> View:
+        plan = self._engine.plan_of(maintained.name)
+        if plan is not None and any(isinstance(node, Ego) for node in plan.nodes):
+            from kpg.ego_view import EgoView
+
+            return EgoView(self._engine, maintained, self._check_open)
         return View(maintained, self._check_open, partial(self._explain_view, maintained))
 
     def _explain_view(self, maintained: Maintained, stage: str) -> str:

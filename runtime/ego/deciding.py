@@ -12,7 +12,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from kpg.runtime.ego.overlay import PARTIAL, READER, WRITER, Overlay
+from kpg.runtime.ego.overlay import PARTIAL, READER, WRITER, Edges, Overlay
 from kpg.runtime.kernels import deciding
 from kpg.runtime.records import dataclass
 
@@ -26,6 +26,10 @@ UNSEEN: Final = 0.1
 CLEARLY: Final = 1.25
 """A label changes where the other one costs less by more than this."""
 
+AT_HAND: Final = 1 << 13
+"""So many nodes, about, are in the processor's caches."""
+SMALL: Final = 256
+"""Edges that a partial aggregate is in the place of, at most, to be done without."""
 OFTEN: Final = 32
 """Of fewer writes and reads together it is not said what a node costs."""
 
@@ -40,16 +44,18 @@ class Costs:
     pull_each: float
     answer: float = 0.0
     """What a reader's answer costs to make: a pushed one's is remembered until it changes."""
+    cold: float = 0.0
+    """What reading a node costs more that has not been at hand for long; a push of one, a third of that."""
 
-    def pushing(self, inputs: Words) -> Floats:
-        """H(k)."""
+    def pushing(self, inputs: Words, far: Floats | float = 0.0) -> Floats:
+        """H(k), of nodes that are so seldom at hand."""
         costs: Floats = self.push + self.push_log * np.log2(np.maximum(inputs, 1)).astype(np.float64)
-        return costs
+        return costs + self.cold / 3 * far
 
-    def pulling(self, inputs: Words) -> Floats:
-        """L(k)."""
+    def pulling(self, inputs: Words, far: Floats | float = 0.0) -> Floats:
+        """L(k), of nodes that are so seldom at hand."""
         costs: Floats = (self.pull + self.pull_each * inputs).astype(np.float64)
-        return costs
+        return costs + self.cold * far
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +77,13 @@ class Frequencies:
 
     push: Floats
     pull: Floats
+    total: float
+    """Writes and reads together."""
+
+    def far(self, times: Floats) -> Floats:
+        """How probable it is that a node that is visited so often is not at hand: others were since."""
+        shares: Floats = 1.0 / (1.0 + times * (AT_HAND / max(self.total, 1.0)))
+        return shares
 
 
 def frequencies(overlay: Overlay, order: Words) -> Frequencies:
@@ -82,10 +95,11 @@ def frequencies(overlay: Overlay, order: Words) -> Frequencies:
 def _flowing(overlay: Overlay, order: Words, push: Floats, pull: Floats) -> Frequencies:
     """What writers' frequencies add up to below them, and readers' above."""
     inputs, outputs = overlay.inputs, overlay.outputs
+    total = float(push.sum() + pull.sum())
     deciding.add_up(order, inputs.start, inputs.size, inputs.items, push)
     backwards = np.ascontiguousarray(order[::-1])
     deciding.add_up(backwards, outputs.start, outputs.size, outputs.items, pull)
-    return Frequencies(push, pull)
+    return Frequencies(push, pull, total)
 
 
 def _observed(overlay: Overlay, kind: int, times: Words) -> Floats:
@@ -103,7 +117,8 @@ def decide(overlay: Overlay, mode: str, costs: Costs) -> Decision:
     left, method = 0, mode
     if mode == "auto":
         size = overlay.inputs.size
-        weight = often.pull * costs.pulling(size) - often.push * costs.pushing(size)
+        weight = often.pull * costs.pulling(size, often.far(often.pull))
+        weight -= often.push * costs.pushing(size, often.far(often.push))
         known = np.maximum(often.pull - often.push, 0.0) * (overlay.kinds == READER)
         weight += costs.answer * known
         decided, left, method = labels(overlay, order, weight)
@@ -172,12 +187,37 @@ def expected(overlay: Overlay, often: Frequencies, costs: Costs) -> tuple[float,
     others = overlay.kinds != WRITER
     pushed = others & (overlay.pushed == 1)
     pulled = others & (overlay.pushed == 0)
-    pushing = float((often.push * costs.pushing(inputs))[pushed].sum())
-    pulling = float((often.pull * costs.pulling(inputs))[pulled].sum())
+    pushing = float((often.push * costs.pushing(inputs, often.far(often.push)))[pushed].sum())
+    pulling = float((often.pull * costs.pulling(inputs, often.far(often.pull)))[pulled].sum())
     pulling += costs.pull * float(often.pull[(overlay.kinds == READER) & pushed].sum())
     writes = float(often.push[overlay.kinds == WRITER].sum()) or 1.0
     reads = float(often.pull[overlay.kinds == READER].sum()) or 1.0
     return pushing / writes, pulling / reads
+
+
+def dissolve(overlay: Overlay) -> int:
+    """Do without partial aggregates that save nothing as labels are; how many.
+
+    One that is pushed saves work where a consumer is pulled; one that is pulled, or feeds only pushed ones,
+    is a step more on each way. Those in the place of many edges stay, for they save memory.
+    """
+    count = overlay.count
+    inputs, outputs = overlay.inputs.size[:count], overlay.outputs.size[:count]
+    idle = (overlay.pushed[:count] == 0) | (overlay.live[:count] == outputs)
+    small = (inputs - 1) * (outputs - 1) <= SMALL
+    chosen = (overlay.kinds[:count] == PARTIAL) & (inputs > 0) & idle & small
+    if not chosen.any():
+        return 0
+    dissolved = np.zeros(overlay.room, np.uint8)
+    dissolved[:count] = chosen
+    edges, begins, sizes = overlay.inputs, np.zeros(overlay.room, np.int64), np.zeros(overlay.room, np.int64)
+    found = np.empty(0, np.int32)
+    for _ in range(2):
+        total = deciding.expand(edges.start, edges.size, edges.items, dissolved, begins, sizes, found)
+        if total > found.shape[0]:
+            found = np.empty(total, np.int32)
+    overlay.replaced(Edges(begins, sizes, found))
+    return int(chosen.sum())
 
 
 def split_at(push: Floats, pull: float, costs: Costs) -> tuple[int, float]:
@@ -227,7 +267,8 @@ def adapt(overlay: Overlay, costs: Costs) -> Words:
     enough = often.push + often.pull >= OFTEN
     nodes = np.flatnonzero(enough & (overlay.kinds != WRITER) & (inputs.size > 0))
     size, pushed, push, pull = inputs.size[nodes], overlay.pushed[nodes], often.push[nodes], often.pull[nodes]
-    pushing, pulling = push * costs.pushing(size), pull * costs.pulling(size)
+    pushing = push * costs.pushing(size, often.far(push))
+    pulling = pull * costs.pulling(size, often.far(pull))
     pulling += costs.answer * np.maximum(pull - push, 0) * (overlay.kinds[nodes] == READER)
     dearer = np.where(pushed == 1, pushing > CLEARLY * pulling, pulling > CLEARLY * pushing)
     nodes = nodes[dearer]

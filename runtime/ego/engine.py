@@ -193,8 +193,11 @@ class Engine:
     def _label(self) -> None:
         mode = "push" if self.heard else self.mode
         self.decision = deciding.decide(self.overlay, mode, self.costs)
-        if mode == "auto" and deciding.split(self.overlay, self.costs):
-            self.family.grow(self.overlay.room)
+        if mode == "auto":
+            self.overlay.settle(every=True)
+            deciding.dissolve(self.overlay)
+            if deciding.split(self.overlay, self.costs):
+                self.family.grow(self.overlay.room)
         self.overlay.patches = 0
         self._fill(self.overlay.order())
         self.overlay.settle(every=True)

@@ -3,7 +3,7 @@
 import math
 import time
 from collections.abc import Callable
-from functools import lru_cache, partial
+from functools import lru_cache
 from itertools import count
 from typing import Final, assert_never
 
@@ -45,6 +45,8 @@ SIZES: Final = (2, 64)
 """Numbers of inputs that costs are measured with."""
 TIMES: Final = 1 << 11
 """How many writers there are when costs are timed."""
+COLD: Final = 1 << 15
+"""How many there are if what is read shall not be at hand."""
 EACH: Final = 8
 """How many readers each of them has."""
 
@@ -57,29 +59,27 @@ def calibrated(kind: EgoFamily, *, answers: bool = False) -> Costs:
     """
     if kind is EgoFamily.STATES:
         return Costs(push=2.0, push_log=0.0, pull=2.0, pull_each=2.0)
-    (low, pull), (high, most) = (_timed(kind, size) for size in SIZES)
+    low, high = (_pushing(kind, size) for size in SIZES)
+    few, most = (_pulling(kind, size, TIMES) for size in SIZES)
     push = max(low, LEAST)
-    each = max((most - pull) / (SIZES[1] - SIZES[0]), LEAST)
+    each = max((most - few) / (SIZES[1] - SIZES[0]), LEAST)
     grows = max((high - low) / math.log2(SIZES[1] / SIZES[0]), 0.0)
     answer = _answering() if answers else 0.0
-    return Costs(push, min(grows, push), max(pull - each * SIZES[0], LEAST), each, answer)
+    cold = max(_pulling(kind, AVERAGE, COLD) - few - each * (AVERAGE - SIZES[0]), 0.0)
+    return Costs(push, min(grows, push), max(few - each * SIZES[0], LEAST), each, answer, cold)
 
 
+AVERAGE: Final = 8
+"""How many inputs a node has, about."""
 LEAST: Final = 0.002
 """Microseconds: what is timed as less is the clock's."""
 
 
-def _timed(kind: EgoFamily, size: int) -> tuple[float, float]:
-    """Microseconds that an update is more if a node of so many inputs is pushed; a read, if it is pulled."""
-    stars = EACH * TIMES // size
-    call = EgoCall("distinct_count", (0,), (BIGINT,), BIGINT)
-    family = family_of(kind, (call,), 0, Dictionary())
+def _pushing(kind: EgoFamily, size: int) -> float:
+    """Microseconds that an update is more for each node of so many inputs that is pushed."""
     random = np.random.default_rng(1)
-    overlay = Overlay(TIMES, stars, _stars(stars, size, random), EACH * TIMES)
-    family.grow(overlay.room)
+    family, overlay = _example(kind, size, TIMES, random)
     writers = random.permutation(TIMES)
-    family.write(overlay, writers, _values(writers, 0), np.ones(TIMES, np.int64))
-    readers = TIMES + random.integers(0, stars, 4 * TIMES // size)
     turns = count()
     took = []
     for pushed in (0, 1):
@@ -87,8 +87,29 @@ def _timed(kind: EgoFamily, size: int) -> tuple[float, float]:
         overlay.settle(every=True)
         family.fill(overlay, overlay.order())
         took.append(_seconds(lambda: _replace(family, overlay, writers, next(turns))) / EACH / TIMES)
-        took.append(_seconds(partial(family.read, overlay, readers)) / readers.shape[0])
-    return took[2] - took[0], took[1] - took[3]
+    return took[1] - took[0]
+
+
+def _pulling(kind: EgoFamily, size: int, writers: int) -> float:
+    """Microseconds that reading a node of so many inputs takes, if all are read in turns."""
+    random = np.random.default_rng(1)
+    family, overlay = _example(kind, size, writers, random)
+    overlay.settle(every=True)
+    order = writers + random.permutation(overlay.count - writers)
+    return _seconds(lambda: family.read(overlay, order)) / order.shape[0]
+
+
+def _example(kind: EgoFamily, size: int, writers: int, random: np.random.Generator) -> tuple[Family, Overlay]:
+    """So many writers, each of whom has written, and readers of ``size`` of them."""
+    call = EgoCall("distinct_count", (0,), (BIGINT,), BIGINT)
+    family = family_of(kind, (call,), 0, Dictionary())
+    stars = EACH * writers // size
+    overlay = Overlay(writers, stars, _stars(writers, stars, size, random), EACH * writers)
+    family.grow(overlay.room)
+    nodes = random.permutation(writers)
+    family.write(overlay, nodes, _values(nodes, 0), np.ones(writers, np.int64))
+    family.commit()
+    return family, overlay
 
 
 def _answering() -> float:
@@ -122,14 +143,14 @@ def _replace(family: Family, overlay: Overlay, writers: Words, turn: int) -> Non
     family.commit()
 
 
-def _stars(stars: int, size: int, random: np.random.Generator) -> Edges:
+def _stars(writers: int, stars: int, size: int, random: np.random.Generator) -> Edges:
     """Readers of so many writers each, in no order."""
-    writers = np.concatenate([random.permutation(TIMES) for _ in range(EACH)])
-    sizes = np.zeros(TIMES + stars, np.int64)
-    sizes[TIMES:] = size
-    start = np.zeros(TIMES + stars, np.int64)
-    start[TIMES:] = size * np.arange(stars)
-    return Edges(start, sizes, (2 * writers[: stars * size]).astype(np.int32))
+    each = np.concatenate([random.permutation(writers) for _ in range(EACH)])
+    sizes = np.zeros(writers + stars, np.int64)
+    sizes[writers:] = size
+    start = np.zeros(writers + stars, np.int64)
+    start[writers:] = size * np.arange(stars)
+    return Edges(start, sizes, (2 * each[: stars * size]).astype(np.int32))
 
 
 def _seconds(run: Callable[[], object]) -> float:

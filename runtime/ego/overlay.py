@@ -155,6 +155,11 @@ class Overlay:
         self.patches += 1
         return True
 
+    def replaced(self, inputs: Edges) -> None:
+        """All edges are these from now on."""
+        self.inputs, self.outputs = inputs, _turned(inputs)
+        self._unsettled.clear()
+
     def labelled(self, nodes: Words) -> None:
         """Labels of nodes have changed."""
         if nodes.shape[0]:

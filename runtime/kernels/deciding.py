@@ -128,3 +128,37 @@ def frontier(nodes, in_start, in_size, in_items, out_start, out_size, out_items,
             flips[count] = node
             count += 1
     return count
+
+
+@kernel("int64(int64[::1], int64[::1], int32[::1], uint8[::1], int64[::1], int64[::1], int32[::1])")
+def expand(start, size, items, dissolved, begins, sizes, out):
+    """Each node's inputs, in the place of dissolved ones theirs; how many in all, room or not.
+
+    A dissolved node has none. ``begins`` and ``sizes`` say where in ``out`` each node's are.
+    """
+    stack = np.empty(1 << 10, np.int64)
+    count = 0
+    for node in range(start.shape[0]):
+        begins[node] = count
+        if dissolved[node] == 0:
+            for at in range(start[node], start[node] + size[node]):
+                stack[0] = items[at]
+                top = 1
+                while top > 0:
+                    top -= 1
+                    item = stack[top]
+                    source = item >> 1
+                    if dissolved[source] == 0:
+                        if count < out.shape[0]:
+                            out[count] = item
+                        count += 1
+                        continue
+                    if top + size[source] > stack.shape[0]:
+                        grown = np.empty(2 * (top + size[source]), np.int64)
+                        grown[: stack.shape[0]] = stack
+                        stack = grown
+                    for k in range(start[source], start[source] + size[source]):
+                        stack[top] = items[k] ^ (item & 1)
+                        top += 1
+        sizes[node] = count - begins[node]
+    return count

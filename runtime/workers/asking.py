@@ -25,7 +25,17 @@ from kpg.runtime.workers.messages import (
 Words = NDArray[np.int64]
 
 READS: Final = frozenset(
-    {"rows", "matching", "figures", "state", "operators_here", "arrangements_here", "work_here"}
+    {
+        "rows",
+        "matching",
+        "rows_of",
+        "overlay",
+        "figures",
+        "state",
+        "operators_here",
+        "arrangements_here",
+        "work_here",
+    }
 )
 """What members that were started again answer as those before them."""
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from kpg.runtime.dataflow.operator import Below, Operator, Place
 from kpg.runtime.dataflow.scope import Scope
 from kpg.runtime.dataflow.step import Step
-from kpg.runtime.handles import ArrangementInfo, OperatorInfo, Stats, Work
+from kpg.runtime.handles import ArrangementInfo, OperatorInfo, OverlayInfo, Stats, Work
 from kpg.runtime.installed import Installed
 from kpg.runtime.interrupts import Watch
 from kpg.runtime.operators.apply import Apply
@@ -31,7 +31,7 @@ from kpg.runtime.render import Rendered
 from kpg.runtime.sharing.company import LEVEL, Company, PeerFailedError, Peers, StoppedError, level_of
 from kpg.runtime.sharing.memory import Memory
 from kpg.runtime.sharing.strings import OneForAll, Strings
-from kpg.runtime.trace.updates import Updates
+from kpg.runtime.trace.updates import ONE, Updates
 from kpg.runtime.worker import Worker
 from kpg.runtime.workers.holding import Holding
 from kpg.runtime.workers.messages import STEPS, Changed, Command, Reply
@@ -288,6 +288,23 @@ class Member(Holding):
                 own[column] = self.sharing.strings.from_coordinator(own[column : column + 1])[0]
         data, diffs = self.views[name].matching(own.tolist())
         return self._common(Updates(data, np.zeros((1, 1), np.int64), diffs), texts).data, diffs
+
+    def rows_of(self, name: str, keys: Words) -> tuple[Words, Words]:
+        """Of the coordinator's keys of an ego view the places of those that have a row here, and the rows."""
+        texts = self._texts[name]
+        own = self.sharing.strings.from_coordinator(keys) if 0 in texts else keys.copy()
+        there, rows = self.views[name].rows_of(own)
+        kept = np.ascontiguousarray(rows[:, there])
+        data = self._common(Updates(kept, np.zeros((1, 1), np.int64), ONE), texts).data
+        return np.flatnonzero(there), data
+
+    def overlay(self, name: str) -> OverlayInfo | None:
+        """What an ego view is computed by here."""
+        return self.views[name].overlay()
+
+    def decide(self, name: str) -> None:
+        """Have an ego view's labels be decided anew."""
+        self.views[name].decide()
 
     def observe(self, name: str, watched: bool) -> None:
         """Start or stop capturing changes."""

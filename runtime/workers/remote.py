@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from kpg.runtime import plan
 from kpg.runtime.errors import NotSupportedError
-from kpg.runtime.handles import RankLookup, Stats
+from kpg.runtime.handles import OverlayInfo, RankLookup, Stats
 from kpg.runtime.installed import changes_after, forgotten, gathered
 from kpg.runtime.plan import Columns, Plan, user
 from kpg.runtime.trace.updates import Updates
@@ -78,6 +78,25 @@ class Remote:
     def matching(self, prefix: Sequence[int]) -> tuple[Words, Words]:
         """See ``Installation``."""
         return self._together(self._owner.ask("matching", self.name, np.array(prefix, np.int64)))
+
+    def rows_of(self, keys: Words) -> tuple[NDArray[np.bool_], Words]:
+        """See ``Installation``."""
+        there = np.zeros(keys.shape[0], np.bool_)
+        rows = np.zeros((self.width, keys.shape[0]), np.int64)
+        found: list[tuple[Words, Words]] = self._owner.ask("rows_of", self.name, keys)
+        for worker, (places, data) in enumerate(found[:1] if self.held else found):
+            there[places] = True
+            rows[:, places] = self._owner.words(worker, data.copy(), self.texts)
+        return there, rows
+
+    def overlay(self) -> OverlayInfo | None:
+        """See ``Installation``: that of the first member, at which all rows of an ego view are."""
+        found: list[OverlayInfo | None] = self._owner.ask("overlay", self.name)
+        return found[0]
+
+    def decide(self) -> None:
+        """See ``Installation``."""
+        self._owner.ask("decide", self.name)
 
     def _together(self, found: Sequence[tuple[Words, Words]]) -> tuple[Words, Words]:
         parts = []

@@ -112,3 +112,28 @@ def test_what_was_observed_flips_the_frontier() -> None:
     assert deciding.adapt(overlay, COSTS).tolist() == []
     overlay.arrivals[1] = 10000
     assert deciding.adapt(overlay, COSTS).tolist() == [2]
+
+
+def test_nodes_that_save_nothing_as_labels_are_dissolved() -> None:
+    """Two writers, two nodes over both, and two readers of each node."""
+    size = np.array([0, 0, 1, 1, 1, 1, 2, 2], np.int64)
+    items = np.array([12, 12, 14, 15, 0, 2, 0, 3], np.int32)
+    overlay = Overlay(2, 4, Edges(np.cumsum(size) - size, size, items), 8)
+    overlay.pushed[[6, 2, 3]] = 1
+    overlay.settle(every=True)
+    assert deciding.dissolve(overlay) == 2  # one has pushed readers only, the other is pulled
+    assert [sorted(overlay.inputs.of(node).tolist()) for node in range(8)] == [
+        [], [], [0, 2], [0, 2], [0, 3], [1, 2], [], [],
+    ]  # fmt: skip
+    assert sorted(overlay.outputs.of(0).tolist()) == [4, 6, 8, 11]
+    overlay.settle(every=True)
+    assert overlay.live[:2].tolist() == [2, 2]
+
+
+def test_a_node_that_is_pushed_and_pulled_from_stays() -> None:
+    size = np.array([0, 0, 1, 1, 2], np.int64)
+    overlay = Overlay(2, 2, Edges(np.cumsum(size) - size, size, np.array([8, 8, 0, 2], np.int32)), 4)
+    overlay.pushed[[4, 2]] = 1
+    overlay.settle(every=True)
+    assert deciding.dissolve(overlay) == 0
+    assert overlay.inputs.of(3).tolist() == [8]

@@ -24,7 +24,7 @@ ELSEWHERE = {
             "ids.find",
             "ids.observe",
             "ids.put",
-            *(f"deciding.{name}" for name in ("add_up", "frontier", "greedy", "prune")),
+            *(f"deciding.{name}" for name in ("add_up", "expand", "frontier", "greedy", "prune")),
             *(
                 f"overlays.{name}"
                 for name in (
