@@ -80,8 +80,8 @@ class Following(Schemas):
         kept = [view.name for view, _ in views if view.name in self.views]
         if kept and self.executor.has_pending:
             raise NotSupportedError(
-                f"replacing a function in a transaction that has changed rows is not supported while {kept[0]} "
-                "uses it"
+                "replacing a function in a transaction that has changed rows is not supported "
+                f"while {kept[0]} uses it"
             )
         with self._interrupt:
             for view, uses in views:

@@ -103,7 +103,9 @@ def _asked(binding: Binding, over: Over, offset: Scalar, node: exp.Expr, part: s
     if over.frame.unit is Unit.RANGE:
         if len(over.order) != 1:
             binding.wrong("RANGE with an offset needs an ORDER BY with one column", node)
-        return _computed(binding, over, over.order[0].scalar, offset, node, part)
+        by = over.order[0].scalar
+        by = coerce(by, TIMESTAMP) if by.type.kind is Kind.DATE and offset.type in INTERVALS else by
+        return _computed(binding, over, by, offset, node, part)
     if not (offset.type.is_integer or offset.type == UNKNOWN):
         binding.wrong(f"a frame's offset is a number of {over.frame.unit.value}, not {offset.type}", node)
     at = coerce(offset, BIGINT)

@@ -38,7 +38,7 @@ from kpg.compiler.sql.bind.row_functions import bind_expanded, called_rows
 from kpg.compiler.sql.bind.scope import Binding, Scope, resolve_name
 from kpg.compiler.sql.bind.spelled import bind_bits, bounded, otherwise
 from kpg.compiler.sql.bind.subquery import bind_quantified, bind_subquery, is_quantifier
-from kpg.compiler.sql.bind.whole_rows import bind_whole_row
+from kpg.compiler.sql.bind.whole_rows import bind_whole_row, field_called
 from kpg.compiler.sql.bind.window import bind_window
 from kpg.compiler.sql.slots import Beyond, Marker, opened, slot_of
 from kpg.compiler.sql.syntax import Known, construct_name, only, scalar_of, span_of
@@ -329,6 +329,8 @@ def _routine(binding: Binding, scope: Scope, node: exp.Expr) -> Scalar | None:
 
 
 def _function(binding: Binding, scope: Scope, node: exp.Expr) -> Scalar:
+    if isinstance(node, exp.Anonymous) and (field := field_called(binding, scope, node)) is not None:
+        return field
     if (other := otherwise(node)) is not None:
         return binding.expression(scope, other)
     known = function_of(node)

@@ -7,6 +7,7 @@ from sqlglot import exp
 from kpg.compiler.sql.bind.calls import settled
 from kpg.compiler.sql.bind.scope import Binding, Field, Scope
 from kpg.compiler.sql.syntax import only
+from kpg.runtime.functions import is_function
 from kpg.runtime.scalar import Call, Literal, Scalar
 from kpg.runtime.types import INTEGER, Kind, record
 
@@ -37,6 +38,21 @@ def _called_as_column(binding: Binding, scope: Scope, node: exp.Column) -> Scala
         return None
     row = exp.Column(this=node.args["table"].copy()).update_positions(node.this)
     return binding.expression(scope, exp.Anonymous(this=node.name, expressions=[row]))
+
+
+def field_called(binding: Binding, scope: Scope, node: exp.Anonymous) -> Scalar | None:
+    """``name(t)`` for ``t.name``, where there is no function of that name; None for any other call."""
+    name = str(node.this).lower()
+    match node.expressions:
+        case [exp.Column(this=exp.Identifier()) as row] if not row.table and not is_function(name):
+            fields = fields_of(scope, row.name, column_first=True)
+            found = [one for one in fields or () if one.name.lower() == name]
+            if not found:
+                return None
+            binding.use(found)
+            return found[0].column
+        case _:
+            return None
 
 
 def fields_of(scope: Scope, name: str, *, column_first: bool) -> list[Field] | None:

@@ -102,7 +102,8 @@ CREATE FUNCTION twice(n INT) RETURNS INT LANGUAGE SQL AS 'SELECT n * 2';
 CREATE FUNCTION beyond(n INT) RETURNS INT LANGUAGE SQL AS 'SELECT twice(n) + 1';
 CREATE VIEW plain AS SELECT a, twice(a) AS x FROM item;
 CREATE MATERIALIZED VIEW called AS SELECT a, beyond(a) AS y, x FROM plain;
-CREATE OR REPLACE FUNCTION twice(n INT) RETURNS INT LANGUAGE SQL AS 'SELECT $1 * 3 + sum(o.n)::INT FROM other o'
+CREATE OR REPLACE FUNCTION twice(n INT) RETURNS INT LANGUAGE SQL
+    AS 'SELECT $1 * 3 + sum(o.n)::INT FROM other o'
 """)
     assert db.query("SELECT * FROM called").fetchall() == [(1, 104, 103), (2, 107, 106)]
     db.sql("INSERT INTO other VALUES (1000); DELETE FROM item WHERE a = 2")
