@@ -320,17 +320,17 @@ def _own(binding: Binding, scope: Scope, node: exp.Expr) -> Scalar:
 
 
 def _routine(binding: Binding, scope: Scope, node: exp.Expr) -> Scalar | None:
-    """A call of a function that a user wrote in SQL; None for anything else."""
-    if not binding.catalog.routines:
-        return None
-    from kpg.compiler.sql.bind.inlined import bind_routine
+    """A call of a function that a user wrote in SQL, or of a field as of one; None for anything else."""
+    if binding.catalog.routines:
+        from kpg.compiler.sql.bind.inlined import bind_routine
 
-    return bind_routine(binding, scope, node)
+        found = bind_routine(binding, scope, node)
+        if found is not None:
+            return found
+    return field_called(binding, scope, node) if isinstance(node, exp.Anonymous) else None
 
 
 def _function(binding: Binding, scope: Scope, node: exp.Expr) -> Scalar:
-    if isinstance(node, exp.Anonymous) and (field := field_called(binding, scope, node)) is not None:
-        return field
     if (other := otherwise(node)) is not None:
         return binding.expression(scope, other)
     known = function_of(node)
