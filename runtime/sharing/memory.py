@@ -165,7 +165,9 @@ class Memory:
         self._map.madvise(REMOVE, place, _whole(size))
 
     def close(self) -> None:
-        """Give the files back; what is mapped stays until nobody has it."""
+        """Give the files back, and what rows take; text stays readable until nobody has it."""
+        if self._next > ROWS and not self._readers:
+            self.clear(ROWS, self._next - ROWS)
         for file in self.files:
             os.close(file)
 

@@ -5,7 +5,7 @@ import os
 import numpy as np
 import pytest
 
-from kpg.runtime.sharing.memory import PAGE, Lock, Memory
+from kpg.runtime.sharing.memory import ARENA, PAGE, Lock, Memory
 from kpg.runtime.sharing.rows import CommonGroups, SeenGroups
 
 
@@ -15,9 +15,12 @@ def test_what_one_writes_another_reads() -> None:
     place = memory.take(100)
     memory.words(place, 3)[:] = 1, 2, 3
     assert other.words(place, 3).tolist() == [1, 2, 3]
+    text = memory.bytes(ARENA, 1)
+    text[0] = 7
     assert memory.has(memory.words(place, 3)) and not memory.has(np.zeros(3))
     assert memory.place(memory.bytes(place + 7, 1)) == place + 7
     memory.close()
+    assert other.words(place, 3).tolist() == [0, 0, 0] and text[0] == 7
 
 
 def test_what_is_given_up_is_given_again_once_all_have_heard() -> None:
