@@ -181,6 +181,7 @@ ELSEWHERE: dict[str, str] = {
             "reaching",
             "states",
             "sums",
+            "written",
         )
     },
     **{

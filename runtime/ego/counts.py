@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 from kpg.runtime.dictionary import Dictionary
 from kpg.runtime.ego.answers import Answers
 from kpg.runtime.ego.bags import Bags
-from kpg.runtime.ego.extremes import Written
 from kpg.runtime.ego.overlay import WRITER, Overlay
 from kpg.runtime.ego.reaching import reached
+from kpg.runtime.ego.written import Undoable, Written
 from kpg.runtime.functions.named import shown
 from kpg.runtime.kernels import bags as kernels
 from kpg.runtime.plan.ego import EgoCall
@@ -23,19 +23,19 @@ Words = NDArray[np.int64]
 WAYS: Final = {"distinct_count": kernels.NUMBER, "distinct_values": kernels.BY_WORD}
 
 
-class Counts:
+class Counts(Undoable):
     """Of each writer and each pushed node a bag of the words of one column."""
 
     subtracts = True
     repeats = False
 
     def __init__(self, calls: tuple[EgoCall, ...], few: int, dictionary: Dictionary) -> None:
+        super().__init__()
         (self._call,) = calls
         self._few = few
         self._way = WAYS.get(shown(self._call.function), kernels.BY_COUNT)
         self._answers = Answers(self._call.argument_types[0], few, dictionary)
         self._bags = Bags()
-        self._written: list[Written] = []
 
     def grow(self, room: int) -> None:
         self._bags.grow(room)
@@ -48,9 +48,7 @@ class Counts:
         known = words != NULL
         if not known.all():
             nodes, words, diffs = nodes[known], np.ascontiguousarray(words[known]), diffs[known]
-        one = Written(overlay, nodes, words, diffs)
-        self._written.append(one)
-        self._change(one, diffs)
+        self._take(Written(overlay, nodes, words, diffs))
 
     def _change(self, one: Written, diffs: Words) -> None:
         for nodes, origin, sign in reached(one.overlay, one.nodes):
@@ -104,14 +102,6 @@ class Counts:
             bags.live, bags.answer, bags.words, bags.counts, self._few, self._way, found, size,
         )  # fmt: skip
         return found, size[:done], int(done)
-
-    def commit(self) -> None:
-        self._written.clear()
-
-    def rollback(self) -> None:
-        for one in reversed(self._written):
-            self._change(one, -one.diffs)
-        self._written.clear()
 
     @property
     def bytes(self) -> int:

@@ -5,24 +5,14 @@ from numpy.typing import NDArray
 
 from kpg.runtime.ego.bags import Bags
 from kpg.runtime.ego.overlay import WRITER, Overlay
+from kpg.runtime.ego.written import Undoable, Written
 from kpg.runtime.kernels import overlays
-from kpg.runtime.records import dataclass
 from kpg.runtime.types import NULL
 
 Words = NDArray[np.int64]
 
 
-@dataclass(frozen=True, slots=True)
-class Written:
-    """What a write has added to writers."""
-
-    overlay: Overlay
-    nodes: Words
-    words: Words
-    diffs: Words
-
-
-class Extremes:
+class Extremes(Undoable):
     """Of each node one word; the greatest is the least of complements. Repetition does not matter.
 
     A pushed node whose best input has got worse looks at all its inputs, which are pushed too.
@@ -32,10 +22,10 @@ class Extremes:
     repeats = True
 
     def __init__(self, *, greatest: bool) -> None:
+        super().__init__()
         self._flip = np.int64(-1 if greatest else 0)
         self._bags = Bags()
         self._best: Words = np.empty(0, np.int64)
-        self._written: list[Written] = []
 
     def grow(self, room: int) -> None:
         self._bags.grow(room)
@@ -50,9 +40,7 @@ class Extremes:
         self._best = best
 
     def write(self, overlay: Overlay, nodes: Words, rows: Words, diffs: Words) -> None:
-        one = Written(overlay, nodes, rows[0] ^ self._flip, diffs)
-        self._written.append(one)
-        self._change(one, diffs)
+        self._take(Written(overlay, nodes, rows[0] ^ self._flip, diffs))
 
     def _change(self, one: Written, diffs: Words) -> None:
         overlay = one.overlay
@@ -79,14 +67,6 @@ class Extremes:
         overlays.pull_least(nodes, edges.start, edges.size, edges.items, overlay.pushed, self._best, found)
         there = found != overlays.EMPTY
         return there, np.where(there, found ^ self._flip, NULL).reshape(1, -1)
-
-    def commit(self) -> None:
-        self._written.clear()
-
-    def rollback(self) -> None:
-        for one in reversed(self._written):
-            self._change(one, -one.diffs)
-        self._written.clear()
 
     @property
     def bytes(self) -> int:
