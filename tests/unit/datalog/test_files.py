@@ -426,3 +426,36 @@ def test_the_prompt_says_which_commands_there_are(
 )
 def test_entries_are_complete(text: str, complete: bool) -> None:
     assert is_complete(text) is complete
+
+
+def test_sizes_in_transcripts(tmp_path: Path) -> None:
+    program = kpg.connect().datalog("""
+        .decl data(x: int32, y: int32)
+        .input data(IO="command")
+        .decl tc(x: int32, y: int32)
+        tc(x, y) :- data(x, y).
+        tc(x, z) :- tc(x, y), data(y, z).
+        .printsize tc
+        .decl from(x: int32) .output from .printsize from
+        from(x) :- tc(x, _).
+    """)
+    out = io.StringIO()
+    text = (
+        "put data 1,2 +1\nput data 2,3\ncommit\nput data 3,4\ncommit\nput data 1,2 -1\nput data 3,1\ncommit"
+    )
+    play(program, text, "t.txt", tmp_path, out)
+    assert out.getvalue().splitlines() == [
+        *("commit 1", "tc size +3", "from(1) +1", "from(2) +1"),
+        *("commit 2", "tc size +3", "from(3) +1"),
+        *("commit 3", "tc size -1", "from(1) -1"),
+    ]
+
+
+def test_flowlogs_numbers_in_files(tmp_path: Path) -> None:
+    (tmp_path / "a.facts").write_text("100\t0.1\n-128\t16777217\n")
+    text = ".decl a(x: int8, y: f32) .input a .decl b(x: f32) .output b b(y + 0.2) :- a(_, y)."
+    found = kpg.connect().datalog(text, facts=str(tmp_path))
+    assert sorted(found["b"]) == [(0.30000001192092896,), (16777216.0,)]
+    (tmp_path / "a.facts").write_text("128\t0.1\n")
+    with pytest.raises(kpg.DataError, match='a.facts line 1, column x: "128" is no int8'):
+        kpg.connect().datalog(text, facts=str(tmp_path))
