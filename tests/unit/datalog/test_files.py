@@ -457,5 +457,5 @@ def test_flowlogs_numbers_in_files(tmp_path: Path) -> None:
     found = kpg.connect().datalog(text, facts=str(tmp_path))
     assert sorted(found["b"]) == [(0.30000001192092896,), (16777216.0,)]
     (tmp_path / "a.facts").write_text("128\t0.1\n")
-    with pytest.raises(kpg.DataError, match='a.facts line 1, column x: "128" is no int8'):
+    with pytest.raises(kpg.DataError, match=r'a\.facts line 1, column x: "128" is no int8'):
         kpg.connect().datalog(text, facts=str(tmp_path))
