@@ -79,6 +79,10 @@ START = """
         select on shop.orders to writer with grant option;
     alter table base owner to writer; alter default privileges in schema shop grant select on tables to
         reader;
+    alter table shop.orders enable row level security; alter table rooms force row level security;
+    create policy mine on shop.orders for select to reader using (cents < 200);
+    create policy small on shop.orders as restrictive for insert to writer with check (cents < 10);
+    grant usage on schema shop to reader; grant select on shop.orders to reader;
     set position 'topic' = 41
 """
 PROGRAM = """
@@ -120,6 +124,7 @@ CATALOGS = (
     "select rolname, rolcanlogin from pg_roles",
     "select grantee, table_name, privilege_type, is_grantable from information_schema.role_table_grants",
     "select proname, prokind, pronargs from pg_proc where proname in ('twice', 'noted', 'pay', 'product')",
+    "select polname, polcmd, polpermissive from pg_policy",
     "select tgname, tgrelid::regclass::text from pg_trigger",
     "select sequencename, last_value from pg_sequences",
     "select obj_description('customers'::regclass), col_description('customers'::regclass, 2)",
@@ -175,6 +180,9 @@ def answers(db: Any) -> dict[str, Any]:
     found["goal"] = sorted(map(repr, goal(start=1).fetchall()))
     for name in db._engine.views:
         db.verify(name)
+    db.sql("set role reader")
+    found["seen"] = sorted(map(repr, db.query("select id, cents from shop.orders").fetchall()))
+    db.sql("reset role")
     found["kept"] = sorted(db._engine.views)
     return found
 
