@@ -1,4 +1,4 @@
-"""What a folder costs: commits of one row by mode, a stream of bulk commits, opening by size.
+"""What a folder costs: commits of one row by mode, a stream of bulk commits, checkpoints, opening, memory.
 
     python benchmarks/durable.py --folder /var/tmp --rows 2000000 --commit 100000
 
@@ -11,6 +11,8 @@ import argparse
 import os
 import shutil
 import statistics
+import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Iterator
@@ -106,12 +108,50 @@ def synced(folder: Path, options: argparse.Namespace) -> float:
     return statistics.median(times)
 
 
-def opening(folder: Path) -> float:
-    """Seconds until a folder answers."""
+def sized(folder: Path, rows: int, options: argparse.Namespace) -> None:
+    """A table of so many rows with its views: its checkpoints, and opening it in another process."""
+    database = kpg.connect(folder, synchronous="off")
+    database.sql(TABLE)
+    table = database._engine.table("lineitem")
+    for words in chunks(database, rows, options.commit, comments=options.comments):
+        with database._engine.transactions.statement(changes=True):
+            table.insert(words)
+    whole = checkpoint(database, folder)
+    database.sql("delete from lineitem where orderkey = 1; checkpoint")  # keys are indexed by the first one
+    database.sql("delete from lineitem where orderkey between 100 and 350")
+    part = checkpoint(database, folder)
+    database.close()
+    found = subprocess.run(
+        [sys.executable, __file__, "--open", str(folder)], check=True, stdout=subprocess.PIPE
+    )
+    seconds, start, end = map(float, found.stdout.split())
+    print(f"{rows:,} rows: CHECKPOINT {whole}, after 1,000 deletes {part};")
+    memory = f"{end:,.0f} MB resident ({start:,.0f} before)"
+    print(f"    opening and an answer {1e3 * seconds:,.0f} ms, {memory}")
+
+
+def checkpoint(database: Database, folder: Path) -> str:
+    """Make one; its time, and the bytes of the packs that are new."""
+    before = {one.name for one in folder.iterdir()}
+    start = time.perf_counter()
+    database.sql("checkpoint")
+    milliseconds = 1e3 * (time.perf_counter() - start)
+    new = (one for one in folder.iterdir() if one.name.startswith("pack") and one.name not in before)
+    return f"{milliseconds:,.0f} ms, {sum(one.stat().st_size for one in new) / 1e6:,.2f} MB"
+
+
+def opening(folder: Path) -> None:
+    """Print the seconds until a folder answers, and the memory before and after in megabytes."""
+    before = resident()
     start = time.perf_counter()
     with kpg.connect(folder) as database:
         database.query("select * from q1").fetchall()
-        return time.perf_counter() - start
+        print(time.perf_counter() - start, before, resident())
+
+
+def resident() -> float:
+    """Megabytes of this process."""
+    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGESIZE") / 1e6
 
 
 def main() -> None:
@@ -123,7 +163,11 @@ def main() -> None:
     parser.add_argument("--commits", type=int, default=2000)
     parser.add_argument("--runs", type=int, default=3)
     parser.add_argument("--comments", action="store_true", help="a text of its own for every row")
+    parser.add_argument("--open", type=Path, help="only open this folder; see opening()")
     options = parser.parse_args()
+    if options.open is not None:
+        opening(options.open)
+        return
     with tempfile.TemporaryDirectory(dir=options.folder) as made:
         base = Path(made)
         print(f"a write of 256 bytes and a sync: {1e6 * synced(base, options):,.0f} us")
@@ -134,7 +178,7 @@ def main() -> None:
                 folder = None if mode == "memory" else base / f"{mode}{run}"
                 rate, sizes[mode] = stream(folder, mode, options)
                 rates[mode].append(rate)
-                if folder is not None and (mode, run) != ("full", 0):
+                if folder is not None:
                     shutil.rmtree(folder)
         for mode in MODES:
             best, memory = max(rates[mode]), max(rates["memory"])
@@ -144,7 +188,8 @@ def main() -> None:
             times = commits(None if mode == "memory" else base / f"one {mode}", mode, options)
             worst = sorted(times)[-len(times) // 100]
             print(f"one row, {mode}: {1e6 * statistics.median(times):,.0f} us, 99% {1e6 * worst:,.0f} us")
-        print(f"opening {options.rows:,} rows: {opening(base / 'full0'):.2f} s")
+        for rows in (options.rows // 16, options.rows // 4, options.rows):
+            sized(base / f"sized {rows}", rows, options)
 
 
 if __name__ == "__main__":

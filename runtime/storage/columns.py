@@ -42,7 +42,8 @@ def _packed(column: Words, found: Words) -> Packed:
 
 
 def _codes(column: Words, least: int, reserved: bool, kind: "np.dtype[Any]") -> NDArray[Any]:
-    codes = (column - np.int64(least - len(RESERVED))).astype(kind)
+    codes = np.empty(column.shape, kind)
+    np.subtract(column, np.int64(least - len(RESERVED)), out=codes, casting="unsafe")
     if reserved:
         for code, word in RESERVED.items():
             codes[column == word] = code
