@@ -81,7 +81,8 @@ def by_collections() -> tuple[Callable[[list[Mention], list[Tagged]], object], C
     tags = tagged.join(component, {"author": "person"}, lambda t, c: {"root": c.root, "tag": t.tag})
     top = tags.count(("root", "tag"), name="n").top_k(1, by="-n", key="root")
     mine = component.join(top, {"root": "root"}, lambda c, t: {"person": c.person, "tag": t.tag})
-    mine.arrange_by_key("person").export("mine")
+    mine.arrange_by_key("person").export("found")
+    db.sql("CREATE MATERIALIZED VIEW mine AS SELECT person, tag FROM found")
 
     def take(mentions: list, given: list) -> None:
         mention.insert(mentions)
