@@ -17,6 +17,7 @@ from sqlglot import exp, parse_one
 from kpg.compiler.catalog import Catalog
 from kpg.compiler.constraints import Sequence as Numbers
 from kpg.compiler.permitted import need_any
+from kpg.compiler.sql.bind.named_arguments import in_their_places
 from kpg.runtime.errors import DataError, NotSupportedError, ProgrammingError
 
 NEXTVAL: Final = "nextval"
@@ -110,7 +111,9 @@ def _by_chance(name: str, node: exp.Expr) -> tuple[str, str]:
         case "random":
             return repr(random.random()), "DOUBLE"
         case "random_normal":
-            mean, deviation = (*_numbers(node), *(0.0, 1.0)[len(node.expressions) :])
+            operands = in_their_places(name, node.expressions) or node.expressions
+            numbers = _numbers(exp.Anonymous(this=name, expressions=operands))
+            mean, deviation = (*numbers, *(0.0, 1.0)[len(numbers) :])
             return repr(random.gauss(mean, deviation)), "DOUBLE"
         case "gen_random_uuid":
             return str(uuid.uuid4()), "UUID"

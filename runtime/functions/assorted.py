@@ -23,7 +23,7 @@ from kpg.runtime.values.jsons import Json
 MOST: Final = 1 << 24
 """Elements that an array may have."""
 SIZES: Final = {"bytes": 1, "b": 1, "kb": 1 << 10, "mb": 1 << 20, "gb": 1 << 30, "tb": 1 << 40, "pb": 1 << 50}
-PART: Final = re.compile(r'\s*(?:"((?:[^"]|"")+)"|([^\W\d][\w$]*))\s*(\.|$)')
+PART: Final = re.compile(r'\s*(?:"((?:[^"]|"")+)"|([^\W\d][\w$]*))\s*(\.?)')
 
 
 def _path(kind: Type) -> Rule:
@@ -123,10 +123,8 @@ def identifiers(text: str, strict: bool = True) -> Any:
     place = 0
     while True:
         part = PART.match(text, place)
-        if part is None:
-            if strict or not found:
-                raise ValueError(f'string is not a valid identifier: "{text}"')
-            break
+        if part is None or (strict and not part[3] and part.end() < len(text)):
+            raise ValueError(f'string is not a valid identifier: "{text}"')
         found.append(part[1].replace('""', '"') if part[1] else part[2].lower())
         place = part.end()
         if not part[3]:

@@ -7,7 +7,7 @@ from kpg.runtime.functions.elements import parts_of
 from kpg.runtime.functions.registry import Memoized, NullRule, Overload, Rule, Signature, scalar
 from kpg.runtime.functions.rules import is_unknown
 from kpg.runtime.scalar import Call
-from kpg.runtime.types import INTEGER, JSON, JSONB, TEXT, Kind, Type, array
+from kpg.runtime.types import BOOLEAN, INTEGER, JSON, JSONB, TEXT, Kind, Type, array
 from kpg.runtime.values import codec_of
 from kpg.runtime.values.arrays import Array, nested
 from kpg.runtime.values.jsons import Json, kind_of, quoted, text_of
@@ -285,21 +285,62 @@ for _prefix, _type in (("json", JSON), ("jsonb", JSONB)):
     _define_makers(_prefix, _type)
     _define_askers(_prefix, _type)
 
+
+def _laid_out_of(kind: Kind) -> Rule:
+    """Of a value of a kind, and whether its parts are to be on lines of their own."""
+
+    def rule(types: tuple[Type, ...]) -> Signature | None:
+        if not types or types[0].kind is not kind or len(types) > 2:
+            return None
+        return Signature((types[0], BOOLEAN)[: len(types)], JSON) if types[1:] in ((), (BOOLEAN,)) else None
+
+    return rule
+
+
+def _laid_out(call: Call) -> Callable[..., Any]:
+    plain = _value(call)
+    if len(call.args) == 1:
+        return plain
+    type_ = call.args[0].type
+    shows = list(map(shower, type_.parts))
+    names = [f"{quoted(name)}:" for name in type_.labels]
+
+    def items(value: Any) -> list[str]:
+        if type_.kind is Kind.RECORD:
+            return [name + show(one) for name, show, one in zip(names, shows, value, strict=True)]
+        return [_listed(shows[0], one) for one in nested(value)]
+
+    def laid_out(value: Any, pretty: bool | None) -> Any:
+        if value is None or pretty is None:
+            return None
+        if not pretty:
+            return plain(value)
+        around = "{}" if type_.kind is Kind.RECORD else "[]"
+        return around[0] + ",\n ".join(items(value)) + around[1]
+
+    return laid_out
+
+
+def _listed(show: Show, item: Any) -> str:
+    """An item of an array, or the items of a dimension below."""
+    return f"[{','.join(_listed(show, one) for one in item)}]" if isinstance(item, list) else show(item)
+
+
 _lenient(
     "array_to_json",
     "an array",
     "The array as JSON.",
     {"array_to_json(ARRAY[1, 2])::TEXT": "'[1,2]'"},
-    lambda types: Signature(types, JSON) if len(types) == 1 and types[0].kind is Kind.ARRAY else None,
-    _value,
+    _laid_out_of(Kind.ARRAY),
+    _laid_out,
 )
 _lenient(
     "row_to_json",
     "a row",
     "The row as JSON.",
     {"row_to_json(ROW(1, 'a'))::TEXT": '\'{"f1":1,"f2":"a"}\''},
-    lambda types: Signature(types, JSON) if len(types) == 1 and types[0].kind is Kind.RECORD else None,
-    _value,
+    _laid_out_of(Kind.RECORD),
+    _laid_out,
 )
 plainly(
     "jsonb_pretty",

@@ -134,6 +134,8 @@ def _of_number(text: str, type_: Type) -> Complaint:
         except ValueError:
             return wrong
         return Complaint(f'value "{text}" is out of range for type {spelled(type_)}', RANGE)
+    if "_" in text and type_.is_float:
+        return wrong
     try:
         Decimal(text.strip())
     except (InvalidOperation, ValueError):

@@ -2,6 +2,7 @@
 
 import decimal as decimals
 import functools
+import re
 from collections.abc import Callable
 
 from kpg.runtime.types import Kind, Type
@@ -18,8 +19,11 @@ from kpg.runtime.values.words import (
 
 CONTEXT = decimals.Context(prec=60, rounding=decimals.ROUND_HALF_UP)
 """More digits than a word of any scale has."""
-TRUE_WORDS = frozenset({"true", "t", "yes", "y", "on", "1"})
-FALSE_WORDS = frozenset({"false", "f", "no", "n", "off", "0"})
+TRUE_WORDS = frozenset({"true", "tru", "tr", "t", "yes", "ye", "y", "on", "1"})
+FALSE_WORDS = frozenset({"false", "fals", "fal", "fa", "f", "no", "n", "off", "of", "0"})
+FLOAT = re.compile(r"[-+]?(?:(\d+\.?\d*|\.\d+)(?:e[-+]?\d+)?|inf|infinity|nan)", re.IGNORECASE)
+SMALLEST_REAL = 2.0**-150
+"""Half of the smallest REAL: what is not above it would be 0."""
 
 
 def limits(type_: Type) -> tuple[int, int]:
@@ -58,7 +62,7 @@ def parser(target: Type) -> Callable[[str], object]:
         case Kind.BOOLEAN:
             return _parse_boolean
         case Kind.REAL | Kind.DOUBLE:
-            return float
+            return parse_real if target.kind is Kind.REAL else parse_float
         case Kind.DATE:
             return parse_date
         case Kind.TIMESTAMP:
@@ -85,6 +89,28 @@ def _parse_boolean(text: str) -> bool:
     if word in TRUE_WORDS or word in FALSE_WORDS:
         return word in TRUE_WORDS
     raise ValueError("not a boolean")
+
+
+def parse_float(text: str) -> float:
+    """The float that a text means; ValueError if it means none, or one too small to be told from 0."""
+    body = text.strip()
+    found = FLOAT.fullmatch(body)
+    if found is None:
+        if re.match(r"[-+]?0x", body, re.IGNORECASE):
+            return float.fromhex(body)
+        raise ValueError("not a number")
+    value = float(body)
+    if not value and found[1] and found[1].strip("0."):
+        raise ValueError("out of range")
+    return value
+
+
+def parse_real(text: str) -> float:
+    """The same of a REAL."""
+    value = parse_float(text)
+    if value and abs(value) <= SMALLEST_REAL:
+        raise ValueError("out of range")
+    return value
 
 
 def parse_whole(text: str) -> int:

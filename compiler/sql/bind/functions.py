@@ -143,28 +143,3 @@ COMPARISONS: Final[dict[type[exp.Expr], str]] = {
     exp.GTE: "ge",
 }
 OPPOSITE: Final = {"eq": "ne", "ne": "eq", "lt": "ge", "ge": "lt", "gt": "le", "le": "gt"}
-
-NAMED: Final = (exp.Kwarg, exp.PropertyEQ)
-"""``name => value``, and ``name := value``."""
-PARAMETERS: Final[dict[str, tuple[str, ...]]] = {
-    "make_date": ("year", "month", "day"),
-    "make_interval": ("years", "months", "weeks", "days", "hours", "mins", "secs"),
-    "make_time": ("hour", "min", "sec"),
-    "make_timestamp": ("year", "month", "mday", "hour", "min", "sec"),
-    "make_timestamptz": ("year", "month", "mday", "hour", "min", "sec", "timezone"),
-}
-"""The names of arguments, where calls may use them: ``days => 10``; what is not named is 0."""
-
-
-def in_their_places(name: str, operands: list[exp.Expr]) -> list[exp.Expr] | None:
-    """Arguments some of which are named, in the order of the parameters; None if a name is not known."""
-    named = {part.this.name.lower(): part.expression for part in operands if isinstance(part, NAMED)}
-    if not named:
-        return operands
-    known = PARAMETERS.get(name, ())
-    plain = [part for part in operands if not isinstance(part, NAMED)]
-    rest = known[len(plain) :]
-    if not named.keys() <= set(rest):
-        return None
-    last = max(rest.index(one) for one in named)
-    return [*plain, *(named.get(one, exp.Literal.number(0)) for one in rest[: last + 1])]

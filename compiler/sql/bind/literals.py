@@ -37,7 +37,7 @@ from kpg.runtime.types import (
 from kpg.runtime.types import TEXT as TEXT_TYPE
 from kpg.runtime.values import codec_of, intervals, numeric
 from kpg.runtime.values.styles import BINDING, PLAIN, read_otherwise, reader_of
-from kpg.runtime.values.text import parse_whole
+from kpg.runtime.values.text import FALSE_WORDS, TRUE_WORDS, parse_float, parse_real, parse_whole
 
 EPOCH: Final = date(1970, 1, 1)
 DAY_MICROSECONDS: Final = 86_400_000_000
@@ -45,8 +45,6 @@ RANGES: Final = {Kind.SMALLINT: 2**15, Kind.INTEGER: 2**31, Kind.BIGINT: 2**63}
 INTERVALS: Final = (INTERVAL, INTERVAL_DAY, INTERVAL_MONTH)
 COMPARISONS: Final = frozenset({"eq", "ne", "lt", "le", "gt", "ge", "is_distinct", "is_not_distinct"})
 QUOTED_NUMBER: Final = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?", re.ASCII)
-TRUE_WORDS: Final = ("t", "true", "y", "yes", "on", "1")
-FALSE_WORDS: Final = ("f", "false", "n", "no", "off", "0")
 RANGE_HINT: Final = f"a NUMERIC has {numeric.MOST_WHOLE} digits before the point at most"
 """What to say of a number that :func:`number` or :func:`negated` has no value for."""
 
@@ -97,7 +95,8 @@ def meant(literal: Literal, type_: Type) -> Literal | None:
 def from_text(text: str, type_: Type) -> Literal | None:
     """The constant that a quoted string means as a value of ``type_``; None if it does not mean one."""
     try:
-        word = _word_of(text.strip() if not type_.is_text else text, type_)
+        whole = type_.is_text or type_.kind is Kind.JSON
+        word = _word_of(text if whole else text.strip(), type_)
     except (ValueError, ArithmeticError):
         return None
     return None if word is None else Literal(word, type_)
@@ -122,7 +121,7 @@ def _word_of(text: str, type_: Type) -> int | str | None:
         case Kind.DECIMAL:
             return _scaled(numeric.parse(text), type_)
         case Kind.REAL | Kind.DOUBLE:
-            value = float(text)
+            value = parse_real(text) if type_.kind is Kind.REAL else parse_float(text)
             too_large = math.isinf(value) and "inf" not in text.lower()
             return None if too_large else _float(value, type_)
         case Kind.DATE | Kind.TIMESTAMP | Kind.TIMESTAMPTZ | Kind.TIME | Kind.ENUM:

@@ -10,6 +10,7 @@ from kpg.compiler.catalog import Catalog
 from kpg.compiler.sql.bind.calls import brought, settled, user_type
 from kpg.compiler.sql.bind.columns import as_columns
 from kpg.compiler.sql.bind.functions import OwnFunctions, listed, own_call
+from kpg.compiler.sql.bind.named_arguments import in_their_places
 from kpg.compiler.sql.bind.scope import Binding, Expansions, Scope
 from kpg.compiler.sql.bind.whole_rows import fields_of_row
 from kpg.compiler.sql.syntax import only, span_of, whole
@@ -44,7 +45,8 @@ def called_rows(node: exp.Expr, own: OwnFunctions) -> tuple[str, list[exp.Expr]]
         case exp.Unnest():
             return "unnest", node.expressions
         case exp.Anonymous() if makes_rows(str(node.this).lower()):
-            return str(node.this).lower(), node.expressions
+            name = str(node.this).lower()
+            return name, in_their_places(name, node.expressions) or node.expressions
         case _:
             return None
 

@@ -23,7 +23,7 @@ from kpg.compiler.sql.bind.calls import (
 from kpg.compiler.sql.bind.case import bind_case
 from kpg.compiler.sql.bind.clock import bind_moment, moment_type
 from kpg.compiler.sql.bind.composite import bind_composite, cast_array, joined
-from kpg.compiler.sql.bind.functions import aggregate_of, function_of, in_their_places, listed, own_call
+from kpg.compiler.sql.bind.functions import aggregate_of, function_of, listed, own_call
 from kpg.compiler.sql.bind.intervals import bind_interval
 from kpg.compiler.sql.bind.literals import (
     RANGE_HINT,
@@ -33,6 +33,7 @@ from kpg.compiler.sql.bind.literals import (
     number,
     shifted,
 )
+from kpg.compiler.sql.bind.named_arguments import in_their_places
 from kpg.compiler.sql.bind.predicate import bind_predicate, pattern_for_each
 from kpg.compiler.sql.bind.row_functions import bind_expanded, called_rows
 from kpg.compiler.sql.bind.scope import Binding, Scope, resolve_name
