@@ -96,6 +96,8 @@ class DatabaseError(Error):
 class DataError(DatabaseError):
     """A value is wrong: overflow, division by zero, a bad cast, a scalar subquery with two rows."""
 
+    narrow: bool = False
+    """Whether a DECIMAL could not hold a sum or a product, which a NUMERIC can."""
     operation: object = None
     """The scalar that failed while rows were computed, by which the text's place is found."""
 

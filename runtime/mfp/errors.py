@@ -93,6 +93,7 @@ def _describe(scalar: Scalar, context: Context, row: Words) -> DataError:
     made = DataError(f"{kind} in {where}{detail}", hint=_hint(scalar, context, row))
     made.operation, made.short = scalar, kind
     if isinstance(scalar, Call) and kind == f"{scalar.type} out of range":
+        made.narrow = scalar.type.kind is Kind.DECIMAL
         words = [_evaluate(arg, context, row) for arg in scalar.args]
         values = [
             value_of(w, arg.type, context.dictionary) for w, arg in zip(words, scalar.args, strict=True)
@@ -212,5 +213,5 @@ def sum_overflow(aggregate: Aggregate) -> DataError:
     pairs = aggregate_named(aggregate.function).accumulator is AccumulatorKind.COMOMENT
     type_ = DOUBLE if pairs else sum_type(aggregate.type)
     made = DataError(f"{name} overflows {type_}", hint=_wider(type_, "what is summed"))
-    made.short = out_of_range(type_)
+    made.short, made.narrow = out_of_range(type_), type_.kind is Kind.DECIMAL
     return made

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from decimal import Decimal
 
 from kpg.compiler.sql.bind.calls import coerce
+from kpg.compiler.sql.bind.wide import WIDE
 from kpg.runtime.functions import Composed, Part, common_type
 from kpg.runtime.functions.aggregates import sum_type
 from kpg.runtime.scalar import Call, Column, If, Literal, Scalar
@@ -30,7 +31,7 @@ MEANS = {"$sum": False, "$avg": True}
 
 def over_words(function: str, args: Sequence[Scalar]) -> tuple[Composed, tuple[Scalar, ...]] | None:
     """How such an aggregate is made of sums of words, and its operand; None if it is over anything else."""
-    if function not in MEANS or len(args) != 1 or args[0].type != NUMERIC:
+    if function not in MEANS or len(args) != 1 or args[0].type != NUMERIC or WIDE.get():
         return None
     leaves = _leaves(args[0])
     if leaves is None:

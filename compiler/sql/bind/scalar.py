@@ -40,6 +40,7 @@ from kpg.compiler.sql.bind.scope import Binding, Scope, resolve_name
 from kpg.compiler.sql.bind.spelled import bind_bits, bounded, otherwise
 from kpg.compiler.sql.bind.subquery import bind_quantified, bind_subquery, is_quantifier
 from kpg.compiler.sql.bind.whole_rows import bind_whole_row, field_called
+from kpg.compiler.sql.bind.wide import widened
 from kpg.compiler.sql.bind.window import bind_window
 from kpg.compiler.sql.slots import Beyond, Marker, opened, slot_of
 from kpg.compiler.sql.syntax import Known, construct_name, only, scalar_of, span_of
@@ -139,7 +140,7 @@ def _bind(binding: Binding, scope: Scope, node: exp.Expr) -> Scalar:
             return binding.expression(scope, exp.CurrentUser())
         case exp.Column():
             only(node, source, "this", "table", "db")
-            return resolve_name(binding, scope, node).column
+            return widened(resolve_name(binding, scope, node).column)
         case exp.Literal() | exp.Null() | exp.Boolean() | exp.Interval():
             return _constant(binding, node)
         case exp.BitString() | exp.HexString():

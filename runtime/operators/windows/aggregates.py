@@ -98,7 +98,9 @@ def _summed(call: WindowCall, words: Words, parts: tuple[Part, ...], ends: Seque
     wide = (high > (most >> 32)) | (high < (least >> 32))
     total = (np.where(wide, 0, high) << 32) + (low & LOW)
     if (wide | (total < least) | (total > most)).any():
-        raise DataError(f"{call.text or call.function} is out of range for {call.type}")
+        error = DataError(f"{call.text or call.function} is out of range for {call.type}")
+        error.narrow = call.type.kind is Kind.DECIMAL
+        raise error
     return np.where(number > 0, total, NULL)
 
 
