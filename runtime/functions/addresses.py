@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from kpg.runtime.functions.registry import Memoized, Overload, scalar
+from kpg.runtime.functions.registry import Memoized, Overload, Rule, Signature, scalar
 from kpg.runtime.functions.rules import among
 from kpg.runtime.types import BOOLEAN, CIDR, INET, INTEGER, MACADDR8, TEXT, Kind, Type
 from kpg.runtime.values.networks import Network, host, mac_bytes, show_inet, shown_mac
@@ -49,9 +49,32 @@ def with_length(value: Network, length: int) -> Network:
     return value._replace(length=length)
 
 
+def network_of_length(value: Network, length: int) -> Network:
+    """The network of such a length that a network is in."""
+    found = with_length(value, length)
+    return found._replace(bits=found.bits & ~found.hosts)
+
+
 def short(value: Network) -> str:
     """As text, without what can be left out."""
     return show_inet(value)
+
+
+def short_network(value: Network) -> str:
+    """A network without the parts behind it."""
+    parts, size = (4, 8) if value.family == 4 else (8, 16)
+    kept = max(-(-value.length // size), 1)
+    words = [value.bits >> size * (parts - 1 - place) & ((1 << size) - 1) for place in range(kept)]
+    if value.family == 4:
+        return f"{'.'.join(map(str, words))}/{value.length}"
+    if all(words):
+        return f"{':'.join(f'{word:x}' for word in words)}/{value.length}"
+    return f"{host(value)}/{value.length}"
+
+
+def _of_network(result: Type, *more: Type) -> Rule:
+    """Of a CIDR, which is no other address then."""
+    return lambda types: Signature((CIDR, *more), result) if types == (CIDR, *more) else None
 
 
 A = "inet '192.168.1.5/24'"
@@ -94,15 +117,22 @@ _define(
     (INET,),
     lambda x: x._replace(bits=x.bits & ~x.hosts),
 )
-_define(
+scalar(
     "set_masklen",
-    "The address with another length of its network.",
-    (f"set_masklen({A}, 16)::TEXT", "'192.168.1.5/16'"),
-    INET,
-    (INET, INTEGER),
-    with_length,
+    "an address and a length",
+    "The address with another length of its network; of a CIDR the network that has it.",
+    {f"set_masklen({A}, 16)::TEXT": "'192.168.1.5/16'"},
+    Overload(_of_network(CIDR, INTEGER), Memoized(lambda call: network_of_length)),
+    Overload(among(OF, INET, INET, INTEGER), Memoized(lambda call: with_length)),
 )
-_define("abbrev", "The address as text.", (f"abbrev({A})", "'192.168.1.5/24'"), TEXT, (INET,), short)
+scalar(
+    "abbrev",
+    "an address",
+    "The address as text; of a CIDR only what the network has.",
+    {f"abbrev({A})": "'192.168.1.5/24'", "abbrev(cidr '10.1.0.0/16')": "'10.1/16'"},
+    Overload(_of_network(TEXT), Memoized(lambda call: short_network)),
+    Overload(among(OF, TEXT, INET), Memoized(lambda call: short)),
+)
 _define(
     "inet_same_family",
     "Whether both are of one family.",

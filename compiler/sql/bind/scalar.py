@@ -33,7 +33,6 @@ from kpg.compiler.sql.bind.literals import (
     number,
     shifted,
 )
-from kpg.compiler.sql.bind.named_arguments import in_their_places
 from kpg.compiler.sql.bind.predicate import bind_predicate, pattern_for_each
 from kpg.compiler.sql.bind.row_functions import bind_expanded, called_rows
 from kpg.compiler.sql.bind.scope import Binding, Scope, resolve_name
@@ -42,6 +41,7 @@ from kpg.compiler.sql.bind.subquery import bind_quantified, bind_subquery, is_qu
 from kpg.compiler.sql.bind.whole_rows import bind_whole_row, field_called
 from kpg.compiler.sql.bind.wide import widened
 from kpg.compiler.sql.bind.window import bind_window
+from kpg.compiler.sql.named_arguments import in_their_places
 from kpg.compiler.sql.slots import Beyond, Marker, opened, slot_of
 from kpg.compiler.sql.syntax import Known, construct_name, only, scalar_of, span_of
 from kpg.runtime.errors import NotSupportedError
