@@ -22,9 +22,10 @@ from kpg.runtime.values.styles import PLAIN, of_settings
 from kpg.server import logs, quick, replies, streams, subscribing
 from kpg.server.connection import Connection, Gone
 from kpg.server.extended import Extended
+from kpg.server.following import Following
 from kpg.server.lane import Lane
 from kpg.server.login import Login
-from kpg.server.portal import Portal, Prepared, shape_of
+from kpg.server.portal import Portal, Prepared
 from kpg.server.requests import Request
 from kpg.server.subscribing import Subscribe
 from kpg.server.tags import prepared_by, tag_of
@@ -60,6 +61,7 @@ class Client(Connection):
         self.canceled = asyncio.Event()
         """Set when the client wants a subscription to end."""
         self._extended = Extended(self)
+        self.following = Following(self)
         reader.left = self._left
         self.wanted: dict[str, str] = {}
         """Settings that the client came with."""
@@ -99,6 +101,7 @@ class Client(Connection):
         except (Gone, ConnectionError, asyncio.IncompleteReadError):
             pass
         finally:
+            self.following.end()
             self.server.clients.pop(self.number, None)
             try:
                 if self.session is not None:
@@ -262,6 +265,8 @@ class Client(Connection):
         state = self.session.transactions.state
         self._show()
         self._idle = state is State.NONE
+        if state is not State.OPEN:
+            self.following.end()
         if self._idle:
             self._say()
         self.send(replies.ready(STATUS[state]))
@@ -299,6 +304,9 @@ class Client(Connection):
     async def _query(self, text: str) -> None:
         assert self.session is not None
         self.session.asked = text
+        if await self.following.query(text):
+            self._ready()
+            return
         subscription = subscribing.read(text)
         if subscription is not None:
             await streams.subscribe(self, subscription, 0, describe=True)
@@ -312,7 +320,7 @@ class Client(Connection):
         for statement in statements:
             portal = Portal(statement, ())
             await self.perform(portal, joins=len(statements) > 1)
-            if await self.copied_out(portal):
+            if await streams.copied_out(self, portal):
                 continue
             if portal.shape is not None:
                 names, types = portal.shape
@@ -371,20 +379,6 @@ class Client(Connection):
             portal.tag = quick.tag_of(prepared, portal.outcome)
         span = statement.span
         self.took(span.source[span.start : span.end], time.monotonic() - begun)
-
-    async def copied_out(self, portal: Portal) -> bool:
-        """Send what a COPY TO STDOUT gives; whether it was one."""
-        statement, outcome = portal.statement, portal.outcome
-        if not isinstance(statement, ast.CopyTo) or statement.path or outcome is None:
-            return False
-        if statement.format == BINARY:
-            self.send(replies.complete(f"COPY {await streams.copy_out_binary(self, outcome)}"))
-            return True
-        query = statement.query
-        shape = await self.engine(lambda engine: shape_of(engine, query))
-        columns = 0 if shape is None else len(shape[0])
-        self.send(replies.complete(f"COPY {await streams.copy_out(self, columns, outcome)}"))
-        return True
 
     async def send_rows(self, portal: Portal, most: int) -> int:
         """Send up to ``most`` rows, 0: all; how many."""

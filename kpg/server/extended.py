@@ -36,6 +36,8 @@ class Extended:
         self, message: wire.Parse | wire.Bind | wire.Describe | wire.Execute | wire.Close
     ) -> None:
         """Do what a message says."""
+        if await self._client.following.handle(message):
+            return
         match message:
             case wire.Parse():
                 self._parse(message)
@@ -189,7 +191,7 @@ class Extended:
             await streams.subscribe(self._client, statement, form, describe=False)
             return
         await self._client.perform(portal, joins=self._goes_on(statement))
-        if await self._client.copied_out(portal):
+        if await streams.copied_out(self._client, portal):
             return
         sent = await self._client.send_rows(portal, message.max_rows)
         if not portal.done:

@@ -14,6 +14,7 @@ from kpg.copying import copied_types
 from kpg.result import Result
 from kpg.runtime.errors import DataError, OperationalError
 from kpg.server import copied, replies
+from kpg.server.portal import Portal, shape_of
 from kpg.server.subscribing import Stream, Subscribe
 from kpg.server.subscribing import copied as line_of
 from kpg.sessions.cancel import CanceledError
@@ -61,6 +62,21 @@ async def copy_in(client: "Client", statement: ast.CopyFrom) -> ast.CopyFrom:
         return replace(statement, text=data.decode())
     except UnicodeDecodeError as error:
         raise DataError(f"COPY brings bytes that are no UTF-8: {error}") from None
+
+
+async def copied_out(client: "Client", portal: Portal) -> bool:
+    """Send what a COPY TO STDOUT gives; whether it was one."""
+    statement, outcome = portal.statement, portal.outcome
+    if not isinstance(statement, ast.CopyTo) or statement.path or outcome is None:
+        return False
+    if statement.format == BINARY:
+        client.send(replies.complete(f"COPY {await copy_out_binary(client, outcome)}"))
+        return True
+    query = statement.query
+    shape = await client.engine(lambda engine: shape_of(engine, query))
+    columns = 0 if shape is None else len(shape[0])
+    client.send(replies.complete(f"COPY {await copy_out(client, columns, outcome)}"))
+    return True
 
 
 async def copy_out_binary(client: "Client", outcome: Result) -> int:
