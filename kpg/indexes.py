@@ -4,7 +4,8 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from kpg.compiler.catalog import Catalog, TableEntry
+from kpg.compiler.algebra.facts import unique_keys
+from kpg.compiler.catalog import Catalog, Entry, TableEntry, ViewEntry
 from kpg.compiler.constraints import Exclusion, Index, Unique
 from kpg.compiler.sql import definitions as ast
 from kpg.defining import free_name
@@ -21,21 +22,21 @@ if TYPE_CHECKING:
 def create_index(engine: Engine, statement: ast.CreateIndex) -> None:
     """Make an index; over expressions, or of some rows, it is known by its name only."""
     catalog = engine.catalog
-    entry = catalog.table(statement.table, statement.span)
+    found = catalog.find(statement.table)
+    kept = isinstance(found, ViewEntry) and found.materialized
+    entry: Entry = catalog.get(statement.table) if kept else catalog.table(statement.table, statement.span)
     known = {name.lower(): name for name in entry.schema.names}
     for column in statement.columns:
         if column.lower() not in known:
             raise ProgrammingError(f'column "{column}" of "{entry.name}" does not exist', span=statement.span)
     columns = tuple(known[column.lower()] for column in statement.columns)
-    plain = entry.name.rpartition(".")[2]
-    schema = entry.name.rpartition(".")[0]
-    taken = names(catalog)
-    name = statement.name or free_name("_".join((plain, *(columns or ("expr",)), "idx")), taken)
-    name = f"{schema}.{name}" if schema and "." not in name else name
-    if name.lower() in taken or name in catalog:
-        if statement.if_not_exists:
-            return
-        raise ProgrammingError(f'relation "{name}" already exists', span=statement.span)
+    name = _name_of(catalog, entry, statement, columns)
+    if not name:
+        return
+    if isinstance(entry, ViewEntry):
+        _check_unique(entry, statement, columns)
+        catalog.indexes[name.lower()] = Index(name, entry.name, (), statement.what)
+        return
     if statement.unique and statement.elements:
         from kpg.exclusions import add_exclusion
 
@@ -59,6 +60,33 @@ def create_index(engine: Engine, statement: ast.CreateIndex) -> None:
     index = Index(name, entry.name, columns, statement.what)
     catalog.indexes[name.lower()] = index
     keep(engine, index)
+
+
+def _name_of(catalog: Catalog, entry: Entry, statement: ast.CreateIndex, columns: tuple[str, ...]) -> str:
+    """The name of a new index; empty if it is there already, and may be."""
+    schema, _, plain = entry.name.rpartition(".")
+    taken = names(catalog)
+    name = statement.name or free_name("_".join((plain, *(columns or ("expr",)), "idx")), taken)
+    name = f"{schema}.{name}" if schema and "." not in name else name
+    if name.lower() in taken or name in catalog:
+        if statement.if_not_exists:
+            return ""
+        raise ProgrammingError(f'relation "{name}" already exists', span=statement.span)
+    return name
+
+
+def _check_unique(entry: ViewEntry, statement: ast.CreateIndex, columns: tuple[str, ...]) -> None:
+    """NotSupportedError for a UNIQUE index of a view whose query does not say that its rows are unique so."""
+    if not statement.unique:
+        return
+    places = {entry.schema.names.index(column) for column in columns}
+    keys = entry.keys if entry.keys is not None else unique_keys(entry.rel) if entry.rel is not None else ()
+    if not columns or statement.where or not any(places.issuperset(key) for key in keys):
+        raise NotSupportedError(
+            f'a UNIQUE index of "{entry.name}" over what its query does not make unique is not supported',
+            span=statement.span,
+            hint="make an index that is not UNIQUE, or group by its columns",
+        )
 
 
 def check_key(whole: "Partitioned", columns: tuple[str, ...]) -> None:

@@ -374,6 +374,8 @@ class Schemas:
     def _forget(self, entry: ViewEntry) -> None:
         name = entry.name
         self._uses.pop(name, None)
+        for index in [one for one in self.catalog.indexes.values() if one.table == name]:
+            del self.catalog.indexes[index.name.lower()]
         plan = self._plans.pop(name, None)
         maintained = self.views.pop(name, None)
         if maintained is None:

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Final, assert_never
 
-from kpg.compiler.catalog import KEYS, Catalog, TableEntry, ViewEntry
+from kpg.compiler.catalog import KEYS, Catalog, Entry, TableEntry, ViewEntry
 from kpg.compiler.constraints import Check, ForeignKey, Unique
 from kpg.compiler.security import security_of
 from kpg.compiler.system import ownership, policies, relations
@@ -57,7 +57,7 @@ def _classes(catalog: Catalog) -> Iterator[Row]:
         yield number, plain, schema_number(schema), "i", len(names), owner, "p", 0, 0, 0, BTREE, 0, None, 0, 0
 
 
-def indexes(catalog: Catalog) -> Iterator[tuple[str, TableEntry, tuple[str, ...], bool, bool, str]]:
+def indexes(catalog: Catalog) -> Iterator[tuple[str, Entry, tuple[str, ...], bool, bool, str]]:
     """Name, table, columns, whether it is unique, and primary, and its text, of each index."""
     for entry in catalog:
         if isinstance(entry, TableEntry) and not entry.name.startswith(KEYS):
@@ -66,13 +66,13 @@ def indexes(catalog: Catalog) -> Iterator[tuple[str, TableEntry, tuple[str, ...]
                 text = f"CREATE UNIQUE INDEX {key.name} ON {_whole(catalog, entry)} USING btree ({listed})"
                 yield key.name, entry, key.columns, True, key.primary, text
     for index in catalog.indexes.values():
-        entry_ = catalog.table(index.table)
+        entry_ = catalog.get(index.table)
         plain = split(catalog, index.name)[1]
         text = f"CREATE INDEX {plain} ON {_whole(catalog, entry_)} USING btree {index.what}"
         yield index.name, entry_, index.columns, False, False, text
 
 
-def _whole(catalog: Catalog, entry: TableEntry) -> str:
+def _whole(catalog: Catalog, entry: Entry) -> str:
     return ".".join(split(catalog, entry.name))
 
 

@@ -113,3 +113,18 @@ CREATE OR REPLACE FUNCTION twice(n INT) RETURNS INT LANGUAGE SQL
     db.sql("CREATE OR REPLACE FUNCTION twice(n INT) RETURNS INT LANGUAGE SQL AS 'SELECT 5'; DROP TABLE other")
     assert db.query("SELECT * FROM called").fetchall() == [(1, 6, 5)]
     db.sql("VERIFY VIEW called")
+
+
+def test_indexes_of_materialized_views_have_names(db: kpg.Database) -> None:
+    db.sql("""
+CREATE MATERIALIZED VIEW counted AS SELECT c, count(*) AS n FROM base GROUP BY c;
+CREATE UNIQUE INDEX ON counted (c);
+CREATE INDEX by_number ON counted (n);
+REFRESH MATERIALIZED VIEW CONCURRENTLY counted
+""")
+    named = "SELECT indexname FROM pg_indexes WHERE tablename = 'counted' ORDER BY 1"
+    assert db.query(named).fetchall() == [("by_number",), ("counted_c_idx",)]
+    with pytest.raises(kpg.NotSupportedError, match="over what its query does not make unique"):
+        db.sql("CREATE UNIQUE INDEX ON counted (n)")
+    db.sql("DROP INDEX by_number; DROP VIEW counted")
+    assert db.query(named).fetchall() == []
