@@ -137,11 +137,15 @@ def _call(node: ast.Call, reader: _Reader) -> ast.Call:
 
 def _of(args: Sequence[ast.Expression], type_: str | None) -> tuple[ast.Expression, ...]:
     """The expressions, constants among them rounded to a type of floats."""
-    if type_ != SINGLE:
-        return tuple(args)
-    return tuple(
-        replace(arg, value=rounded(arg.value)) if isinstance(arg, ast.Float) else arg for arg in args
-    )
+    return tuple(map(_single, args)) if type_ == SINGLE else tuple(args)
+
+
+def _single(arg: ast.Expression) -> ast.Expression:
+    if isinstance(arg, ast.Float):
+        return replace(arg, value=rounded(arg.value))
+    if isinstance(arg, ast.Call) and arg.function in ("min", "max"):
+        return replace(arg, args=_of(arg.args, SINGLE))
+    return arg
 
 
 def rounded(value: float) -> float:

@@ -191,12 +191,15 @@ def test_columns_that_keep_the_best() -> None:
         .decl d(x: int32, d: min<f32>) .output d
         d(1, 0.0). d(1, 3.0).
         d(y, d + w) :- d(x, d), e(x, y, w).
+        .decl one(x: f32, d: max<f32>) .output one
+        one(0.1, 0.2) :- e(1, 2, _), d(_, 0.0).
         .decl w(x: int32, most: max<int32>) .output w
         w(x, y) :- e(x, y, _).
         w(x, 2) :- e(x, _, _).
     """)
     assert set(program["d"]) == {(1, 0.0), (2, 0.5), (3, 0.75)}
     assert set(program["w"]) == {(1, 3), (2, 3), (3, 2)}
+    assert set(program["one"]) == {(0.10000000149011612, 0.20000000298023224)}
     program.update("-e(2, 3, 0.25).")
     assert set(program["d"]) == {(1, 0.0), (2, 0.5), (3, 1.0)} and set(program["w"]) == {(1, 3), (3, 2)}
 
