@@ -5,7 +5,7 @@ insert into n values (2, 1);
 insert into t values (1, 10, '{"k":1,"l":[1,2]}'), (2, 20, '{"k":2}'), (3, 20, null), (4, null, '{}');
 select a from t order by a limit (select x from n) offset (select y from n);
 select a from t order by a desc limit (select x from n);
-select a from t order by b nulls first, a offset (select count(*) - 2 from t);
+select a from t order by b nulls first, a offset (select greatest(count(*) - 2, 0) from t);
 select a from t order by a fetch first (select y from n) rows only;
 select b, (select q.a from t q where q.b = t.b order by q.a limit (select least(y, 1) from n)) from t;
 select a, (jsonb_each(j)).key, (jsonb_each(j)).value from t;
