@@ -114,6 +114,13 @@ def alter_domain(engine: "Engine", statement: ast.AlterDomain) -> None:
                     f'constraint "{name}" of domain "{domain.name}" does not exist', span=statement.span
                 )
             changed = replace(domain, checks=kept)
+        case ast.RenameConstraint(old=old, new=new):
+            if old.lower() not in (one.name.lower() for one in domain.checks):
+                raise ProgrammingError(
+                    f'constraint "{old}" of domain "{domain.name}" does not exist', span=statement.span
+                )
+            checks = (replace(c, name=new) if c.name.lower() == old.lower() else c for c in domain.checks)
+            changed = replace(domain, checks=tuple(checks))
         case ast.SetNotNull(required=required):
             changed = replace(domain, required=required)
         case ast.SetRule(text=text):
@@ -179,7 +186,12 @@ def drop_domain(engine: "Engine", statement: ast.DropOther, name: str) -> None:
             return
         raise ProgrammingError(f'domain "{name}" does not exist', span=statement.span)
     used = columns_of(engine.catalog, found.name)
-    if used:
+    for table, column in used if statement.cascade else ():
+        from kpg.altering import alter
+
+        gone = ast.DropColumn(column, False, True)
+        alter(engine, ast.Alter("TABLE", table, False, (gone,), statement.span))
+    if used and not statement.cascade:
         table, column = used[0]
         raise ProgrammingError(
             f'domain "{found.name}" cannot be dropped: column {column} of {table} is of it',

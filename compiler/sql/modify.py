@@ -99,6 +99,8 @@ def _when(when: exp.Expr, text: str) -> ast.When:
                 values.expressions if isinstance(values, exp.Tuple) else [] if values is None else [values]
             )
             names = tuple(column.name for column in columns)
+            if values is None and [name.lower() for name in names] == ["default"]:
+                names = ()  # INSERT DEFAULT VALUES
             return replace(found, columns=names, values=tuple(cells))
         case exp.Var() if then.name.upper() == "DELETE" and kind != "target":
             return replace(found, deletes=True)

@@ -6,7 +6,7 @@ from typing import Final, assert_never
 from kpg.compiler.catalog import KEYS, Catalog, Entry, TableEntry, ViewEntry
 from kpg.compiler.constraints import Check, ForeignKey, Unique
 from kpg.compiler.security import security_of
-from kpg.compiler.system import ownership, policies, relations
+from kpg.compiler.system import acting, ownership, policies, relations
 from kpg.compiler.system.naming import (
     DATABASE,
     modifier,
@@ -375,6 +375,7 @@ POSTGRES: Final = {
     ),
     **ownership.POSTGRES,
     **policies.POSTGRES,
+    **acting.POSTGRES,
 }
 
 
@@ -382,5 +383,6 @@ def find(name: str) -> System | None:
     """The relation that a name means, with or without ``pg_catalog``."""
     schema, _, plain = name.lower().rpartition(".")
     if schema == "information_schema":
-        return relations.INFORMATION.get(plain) or ownership.INFORMATION.get(plain)
+        known = relations.INFORMATION.get(plain) or ownership.INFORMATION.get(plain)
+        return known or acting.INFORMATION.get(plain)
     return widened(plain, POSTGRES.get(plain)) if schema in ("", "pg_catalog") else None

@@ -86,7 +86,6 @@ ANSWERS: Final[dict[str, tuple[int | str | None, Type]]] = {
     "pg_get_partition_constraintdef": (None, TEXT),
     "pg_get_ruledef": (None, TEXT),
     "pg_get_statisticsobjdef_columns": (None, TEXT),
-    "pg_get_triggerdef": (None, TEXT),
     "pg_is_in_recovery": (0, BOOLEAN),
     "pg_is_other_temp_schema": (0, BOOLEAN),
     "pg_my_temp_schema": (0, BIGINT),

@@ -26,7 +26,7 @@ from kpg.compiler.sql.bind.calls import call, coerce, settled
 from kpg.compiler.sql.bind.information import schemas_of
 from kpg.compiler.sql.bind.scope import Binding, Scope
 from kpg.compiler.sql.tree import Rows
-from kpg.compiler.system import naming, objects
+from kpg.compiler.system import acting, naming, objects
 from kpg.compiler.system.relations import System
 from kpg.runtime.errors import ProgrammingError
 from kpg.runtime.scalar import If, Literal, Scalar
@@ -127,6 +127,8 @@ def _described(binding: Binding, node: exp.Anonymous, name: str, args: list[Scal
             return args[0]
         case "pg_get_viewdef":
             return choice(binding, node, _as_number(binding, args[0]), objects.of_views(catalog))
+        case "pg_get_triggerdef":
+            return choice(binding, node, args[0], acting.definitions(catalog))
         case "pg_get_constraintdef":
             from kpg.compiler.sql.bind.described import constraint_texts
 

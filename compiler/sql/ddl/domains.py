@@ -67,6 +67,10 @@ def alter_domain(reader: Reader) -> ast.AlterDomain | Accepted:
         exists = reader.take("IF", "EXISTS")
         action = ast.DropConstraint(reader.name(), exists, False)
         _ = reader.take("CASCADE") or reader.take("RESTRICT")
+    elif reader.take("RENAME", "CONSTRAINT"):
+        old = reader.name()
+        reader.need("TO")
+        action = ast.RenameConstraint(old, reader.name())
     elif reader.take("RENAME", "TO"):
         action = ast.RenameTo(reader.name())
     else:

@@ -1,0 +1,139 @@
+"""What Postgres' catalogs, and information_schema, have of triggers and of the functions of users."""
+
+from collections.abc import Iterator
+from typing import Final
+
+from kpg.compiler.catalog import Catalog
+from kpg.compiler.system.naming import number_of, split
+from kpg.compiler.system.relations import Row, System, columns
+from kpg.compiler.triggers import Trigger
+
+FOR_ROWS: Final = 1
+BITS: Final = {"BEFORE": 2, "INSERT": 4, "DELETE": 8, "UPDATE": 16, "TRUNCATE": 32, "INSTEAD": 64}
+ORDER: Final = ("INSERT", "DELETE", "UPDATE", "TRUNCATE")
+
+
+def _all(catalog: Catalog) -> list[Trigger]:
+    return [one for one in catalog.others.values() if isinstance(one, Trigger)]
+
+
+def trigger_number(one: Trigger) -> int:
+    """The number of a trigger."""
+    return number_of("trigger", f"{one.table}.{one.name}")
+
+
+def _triggers(catalog: Catalog) -> Iterator[Row]:
+    for one in _all(catalog):
+        kind = sum(BITS[event] for event in one.events) + BITS.get(one.timing, 0)
+        waits = int(bool(one.deferral)), int(one.deferral == "DEFERRED")
+        yield (
+            trigger_number(one),
+            number_of("relation", one.table),
+            one.name,
+            kind + FOR_ROWS * one.for_rows,
+            "O" if one.enabled else "D",
+            0,
+            *waits,
+            len(one.arguments),
+            one.condition or None,
+            one.old_rows or None,
+            one.new_rows or None,
+        )
+
+
+def _timing(one: Trigger) -> str:
+    return "INSTEAD OF" if one.timing == "INSTEAD" else one.timing
+
+
+def _shown(catalog: Catalog) -> Iterator[Row]:
+    for one in _all(catalog):
+        schema, table = split(catalog, one.table)
+        for event in one.events:
+            if event == "TRUNCATE":
+                continue
+            level = "ROW" if one.for_rows else "STATEMENT"
+            call = f"EXECUTE FUNCTION {one.function}({_arguments(one)})"
+            old, new = one.old_rows or None, one.new_rows or None
+            yield (
+                schema,
+                one.name,
+                event,
+                schema,
+                table,
+                one.condition or None,
+                call,
+                level,
+                _timing(one),
+                old,
+                new,
+            )
+
+
+def _arguments(one: Trigger) -> str:
+    return ", ".join("'" + given.replace("'", "''") + "'" for given in one.arguments)
+
+
+def definition(catalog: Catalog, one: Trigger) -> str:
+    """A trigger as ``pg_get_triggerdef`` writes it."""
+    events = " OR ".join(
+        f"UPDATE OF {', '.join(one.columns)}" if event == "UPDATE" and one.columns else event
+        for event in ORDER
+        if event in one.events
+    )
+    text = f"CREATE {'CONSTRAINT ' if one.deferral else ''}TRIGGER {one.name} {_timing(one)} {events}"
+    text += f" ON {'.'.join(split(catalog, one.table))}"
+    if one.deferral:
+        text += " DEFERRABLE" + (" INITIALLY DEFERRED" if one.deferral == "DEFERRED" else "")
+    tables = [
+        f"{name} TABLE AS {rows}" for name, rows in (("OLD", one.old_rows), ("NEW", one.new_rows)) if rows
+    ]
+    text += f" REFERENCING {' '.join(tables)}" if tables else ""
+    text += f" FOR EACH {'ROW' if one.for_rows else 'STATEMENT'}"
+    text += f" WHEN (({one.condition}))" if one.condition else ""
+    return f"{text} EXECUTE FUNCTION {one.function}({_arguments(one)})"
+
+
+def definitions(catalog: Catalog) -> list[tuple[int, str]]:
+    """The texts of all triggers by their numbers."""
+    return [(trigger_number(one), definition(catalog, one)) for one in _all(catalog)]
+
+
+def _routines(catalog: Catalog) -> Iterator[Row]:
+    from kpg.compiler.system.naming import type_facts
+
+    for known in catalog.routines.values():
+        for one in known:
+            schema, name = split(catalog, one.name)
+            procedure = one.result.name == "procedure"
+            gives = None if procedure else type_facts(one.result)[0]
+            kind = "PROCEDURE" if procedure else "FUNCTION"
+            specific = f"{name}_{number_of('function', one.key)}"
+            yield schema, specific, schema, name, kind, gives, one.body, one.language.upper()
+
+
+POSTGRES: Final = {
+    "pg_trigger": System(
+        columns(
+            "oid:o tgrelid:o tgname tgtype:i tgenabled tgisinternal:b tgdeferrable:b tginitdeferred:b "
+            "tgnargs:i tgqual tgoldtable tgnewtable"
+        ),
+        _triggers,
+    ),
+}
+INFORMATION: Final = {
+    "triggers": System(
+        columns(
+            "trigger_schema trigger_name event_manipulation event_object_schema event_object_table "
+            "action_condition action_statement action_orientation action_timing action_reference_old_table "
+            "action_reference_new_table"
+        ),
+        _shown,
+    ),
+    "routines": System(
+        columns(
+            "specific_schema specific_name routine_schema routine_name routine_type data_type "
+            "routine_definition external_language"
+        ),
+        _routines,
+    ),
+}
