@@ -13,6 +13,7 @@ from kpg.compiler.passes.fold_constants import fold_constants
 from kpg.compiler.passes.fuse_selections import fuse_selections
 from kpg.compiler.passes.key_by_rowid import key_by_rowid
 from kpg.compiler.passes.limit_windows import limit_windows
+from kpg.compiler.passes.narrow_lets import narrow_lets
 from kpg.compiler.passes.normalize_lets import normalize_lets
 from kpg.compiler.passes.propagate_equalities import propagate_equalities
 from kpg.compiler.passes.prune_columns import prune_columns
@@ -25,10 +26,14 @@ Rewrite = Callable[[Rel], Rel]
 
 @dataclass(frozen=True, slots=True)
 class Pass:
-    """A rewrite that keeps what a relation stands for, and why it runs where it does."""
+    """A rewrite that keeps what a relation stands for, and why it runs where it does.
+
+    ``again``: what runs again where it changed something, and then it too, until it changes nothing.
+    """
 
     rewrite: Rewrite
     reason: str
+    again: "tuple[Pass, ...]" = ()
 
     @property
     def name(self) -> str:
@@ -55,8 +60,16 @@ PLACING: Final = (
 )
 """What brings every predicate to its place."""
 
+EMPTYING: Final = (
+    Pass(fold_constants, "predicates have met the NULLs that outer joins pad with"),
+    Pass(cancel_unions, "what no padded row passes is an inner join, whose pairs are read once"),
+)
+"""What finds outer joins that are none."""
+
 PIPELINE: Final = (
     *PLACING,
+    *EMPTYING,
+    Pass(narrow_lets, "predicates stand at the lets that they are asked of", (*PLACING, *EMPTYING)),
     Pass(limit_windows, "predicates on row numbers are at their windows"),
     Pass(elide_distinct, "filters on constants have made more relations unique"),
     Pass(cancel_unions, "branches are as similar as they will be, and filters that are never true in place"),
@@ -74,7 +87,9 @@ def run(rel: Rel, passes: Sequence[Pass]) -> tuple[Step, ...]:
     steps: list[Step] = []
     for one in passes:
         after = one.rewrite(rel)
-        if after is not rel and after != rel:
-            steps.append(Step(one.name, after))
+        while after is not rel and after != rel:
+            steps += (Step(one.name, after), *run(after, one.again))
+            rel = steps[-1].rel
+            after = one.rewrite(rel) if one.again else rel
         rel = after
     return tuple(steps)

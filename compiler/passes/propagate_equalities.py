@@ -10,6 +10,7 @@ from kpg.compiler.algebra.scalars import conjuncts
 from kpg.compiler.algebra.traverse import transform_up, width
 from kpg.compiler.passes._selection import peel
 from kpg.runtime.scalar import Call, Column, Fetch, If, Literal, Scalar, columns, remap
+from kpg.runtime.types import BOOLEAN
 
 TRANSFERRED = frozenset({"eq", "in"})
 
@@ -18,13 +19,14 @@ def propagate_equalities(rel: Rel) -> Rel:
     """Joins get ``b = literal`` where ``a = b`` and ``a = literal``, so that both inputs are filtered early.
 
     Only equalities with constants are copied: each copy is evaluated, and these are what narrows a lookup.
+    A compared column that an outer join below pads is not NULL: what is padded there goes.
     """
 
     def rewrite(node: Rel) -> Rel:
         if not isinstance(node, algebra.Join):
             return node
         known = [*conjuncts(node.on), *_local(node.inputs)]
-        copies = [copy for copy in _copies(known) if copy not in known]
+        copies = [copy for copy in (*_copies(known), *_unpadded(node)) if copy not in known]
         return replace(node, on=(*node.on, *dict.fromkeys(copies))) if copies else node
 
     return transform_up(rel, rewrite)
@@ -45,6 +47,32 @@ def _local(inputs: Sequence[Rel]) -> Iterator[Scalar]:
                 here = {column: start + place for column, place in shown.items()}
                 yield remap(predicate, here.__getitem__)
         start += width(source)
+
+
+def _unpadded(join: algebra.Join) -> Iterator[Scalar]:
+    """IS NOT NULL of the compared columns for which some branch of an input has but NULL."""
+    compared = {column.index: column for one in _classes(conjuncts(join.on)) for column in one}
+    start = 0
+    for source in join.inputs:
+        selection = peel(source) if compared else None
+        if selection is not None and isinstance(selection.core, algebra.Union):
+            for place, output in enumerate(selection.outputs):
+                column = compared.get(start + place)
+                if column is not None and _padded(selection.core, output):
+                    yield Call("is_not_null", (column,), BOOLEAN)
+        start += width(source)
+
+
+def _padded(union: algebra.Union, output: Scalar) -> bool:
+    """Whether a branch has NULL for the output in all its rows."""
+    if not isinstance(output, Column):
+        return False
+    branches = [peel(branch) for branch in union.inputs]
+    values = [branch.outputs[output.index] for branch in branches]
+    return any(isinstance(value, Literal) and value.value is None for value in values) or any(
+        isinstance(branch.core, algebra.Union) and _padded(branch.core, value)
+        for branch, value in zip(branches, values, strict=True)
+    )
 
 
 def _copies(predicates: Sequence[Scalar]) -> Iterator[Scalar]:
