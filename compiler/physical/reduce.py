@@ -1,6 +1,6 @@
 """Aggregation by kind: accumulable in one reduce, minima and maxima as top rows, others from their group.
 
-Aggregates of several kinds are maintained apart, each as rows (group, values), and joined on the group.
+Aggregates of several kinds are maintained apart, each as rows (group, values), and put together by group.
 """
 
 from collections.abc import Sequence
@@ -11,7 +11,6 @@ from kpg.compiler.algebra.nulls import can_be_null, rejected_nulls
 from kpg.compiler.algebra.rel import AggregateCall
 from kpg.compiler.physical.context import Planning
 from kpg.compiler.physical.mfp import compose
-from kpg.compiler.physical.problem import Problem, Relation
 from kpg.compiler.physical.topk import SortKey, ordered_rows
 from kpg.runtime import plan
 from kpg.runtime.errors import InternalError
@@ -80,7 +79,7 @@ def plan_reduce(planning: Planning, reduce: algebra.Reduce, mfp: Mfp) -> Ref:
     if len(pieces) == 1 and whole:
         return planning.builder.linear(only.ref, compose(mfp, _placed(reduce, only.calls)))
     if whole:
-        return _joined(planning, reduce, pieces, mfp)
+        return _collated(planning, reduce, pieces, mfp)
     return _one_row(planning, rows, reduce, pieces, mfp)
 
 
@@ -115,6 +114,7 @@ def _pieces(planning: Planning, rows: Rows, calls: Sequence[AggregateCall]) -> l
     plain: list[int] = []
     distinct: dict[tuple[Scalar, ...], list[int]] = {}
     basic: list[int] = []
+    folded: list[int] = []
     extremes: list[int] = []
     for place, call in enumerate(calls):
         match _function(call).maintenance:
@@ -124,6 +124,8 @@ def _pieces(planning: Planning, rows: Rows, calls: Sequence[AggregateCall]) -> l
                 plain.append(place)
             case Hierarchical():
                 extremes.append(place)
+            case Folded() if planning.around is None and not call.order and not call.distinct:
+                folded.append(place)
             case Basic() | Folded():
                 basic.append(place)
             case Composed():
@@ -134,7 +136,8 @@ def _pieces(planning: Planning, rows: Rows, calls: Sequence[AggregateCall]) -> l
     for args, places in distinct.items():
         pieces.append(_accumulated(planning, _without_repeats(planning, rows, args), calls, places))
     pieces += [_extreme(planning, rows, calls[place], place) for place in extremes]
-    pieces += [_basic(planning, rows, calls, [place]) for place in basic]
+    pieces += [_folded(planning, rows, calls, folded)] if folded else []
+    pieces += [_basic(planning, rows, calls[place], place) for place in basic]
     return pieces
 
 
@@ -176,22 +179,35 @@ def _extreme(planning: Planning, rows: Rows, call: AggregateCall, place: int) ->
     return Piece(builder.linear(ref, Mfp((), outputs)), (place,))
 
 
-def _basic(planning: Planning, rows: Rows, calls: Sequence[AggregateCall], places: Sequence[int]) -> Piece:
-    """Aggregates that read their whole group again, or, outside of loops, only the rows that change."""
+def _folded(planning: Planning, rows: Rows, calls: Sequence[AggregateCall], places: Sequence[int]) -> Piece:
+    """Aggregates that read only the rows that change."""
+    operands = tuple(dict.fromkeys(arg for place in places for arg in calls[place].args))
+    ref = planning.builder.linear(rows.ref, Mfp((), (*rows.keys, *map(rows.place, operands))))
+    folds = tuple(_read(calls[place], rows.group, operands) for place in places)
+    return Piece(planning.builder.add(plan.Fold(ref, rows.group, folds)), tuple(places))
+
+
+def _basic(planning: Planning, rows: Rows, call: AggregateCall, place: int) -> Piece:
+    """An aggregate that reads its whole group again, or, of different values, the rows that change."""
     builder = planning.builder
-    call = calls[places[0]]
     operands = tuple(dict.fromkeys(call.args))
     chosen = (*rows.keys, *map(rows.place, operands))
     ref = builder.linear(rows.ref, Mfp((), chosen))
     if call.distinct:
         ref = _different(planning, ref, chosen)
-    arguments = tuple(rows.group + operands.index(arg) for arg in call.args)
-    types = tuple(arg.type for arg in call.args)
-    basic = plan.BasicAggregate(call.function, arguments, types, call.type, call.order)
+    basic = _read(call, rows.group, operands)
     if isinstance(_function(call).maintenance, Folded) and planning.around is None and not call.order:
-        return Piece(builder.add(plan.Fold(ref, rows.group, (basic,))), tuple(places))
-    ref = builder.add(plan.BasicReduce(builder.arrange(ref, rows.group), rows.group, (basic,)))
-    return Piece(ref, tuple(places))
+        return Piece(builder.add(plan.Fold(ref, rows.group, (basic,))), (place,))
+    return Piece(
+        builder.add(plan.BasicReduce(builder.arrange(ref, rows.group), rows.group, (basic,))), (place,)
+    )
+
+
+def _read(call: AggregateCall, group: int, operands: Sequence[Scalar]) -> plan.BasicAggregate:
+    """The aggregate over rows (group, operands)."""
+    arguments = tuple(group + operands.index(arg) for arg in call.args)
+    types = tuple(arg.type for arg in call.args)
+    return plan.BasicAggregate(call.function, arguments, types, call.type, call.order)
 
 
 def _different(planning: Planning, ref: Ref, columns: Sequence[Scalar]) -> Ref:
@@ -210,37 +226,32 @@ def _different(planning: Planning, ref: Ref, columns: Sequence[Scalar]) -> Ref:
 
 
 def _placed(reduce: algebra.Reduce, calls: Sequence[int]) -> list[Scalar]:
-    """The reduce's columns over rows (group, values of ``calls``)."""
+    """The reduce's columns over rows (group, values of ``calls``), NULL where they are not among these."""
     keys: list[Scalar] = [Column(index, key.type) for index, key in enumerate(reduce.keys)]
     return keys + [
-        Column(len(keys) + calls.index(place), call.type) for place, call in enumerate(reduce.aggregates)
+        Column(len(keys) + calls.index(place), call.type) if place in calls else Literal(None, call.type)
+        for place, call in enumerate(reduce.aggregates)
     ]
 
 
-def _joined(planning: Planning, reduce: algebra.Reduce, pieces: Sequence[Piece], mfp: Mfp) -> Ref:
-    """The mfp over the pieces joined on the group."""
-    relations: list[Relation] = []
-    predicates: list[Scalar] = []
-    values: dict[int, Scalar] = {}
-    start = 0
-    for piece in pieces:
-        types = (*(key.type for key in reduce.keys), *(reduce.aggregates[c].type for c in piece.calls))
-        columns = tuple(Column(start + index, type_) for index, type_ in enumerate(types))
-        group = columns[: len(reduce.keys)]
-        for index, one in enumerate(group if relations else ()):
-            predicates.append(Call("is_not_distinct", (Column(index, one.type), one), BOOLEAN))
-        values |= {len(group) + call: columns[len(group) + i] for i, call in enumerate(piece.calls)}
-        stop = start + len(types)
-        relations.append(
-            Relation(start, stop, piece.ref, (frozenset(group),), 1000.0, 1.0, frozenset(), types)
-        )
-        start = stop
-    keys: list[Scalar] = [Column(index, key.type) for index, key in enumerate(reduce.keys)]
-    outputs = keys + [values[len(keys) + place] for place in range(len(reduce.aggregates))]
-    over = compose(mfp, outputs)
-    from kpg.compiler.physical.join import plan_join
+def _collated(planning: Planning, reduce: algebra.Reduce, pieces: Sequence[Piece], mfp: Mfp) -> Ref:
+    """The mfp over the groups of which each piece has its row, with all their values.
 
-    return plan_join(planning, Problem(tuple(relations), (*predicates, *over.predicates), over.outputs))
+    Each piece has at most one row for a group, so that of each value, over the rows of all pieces with
+    NULLs for what they have not, at most one is not NULL: their sum. A join of the pieces would give for
+    a changed group what can be made of the old and new rows of each, which doubles with every piece.
+    """
+    builder = planning.builder
+    width = len(reduce.keys)
+    padded = (Mfp((), tuple(_placed(reduce, piece.calls))) for piece in pieces)
+    streams = tuple(builder.linear(piece.ref, mfp) for piece, mfp in zip(pieces, padded, strict=True))
+    values = [plan.Aggregate("$only", width + at, call.type) for at, call in enumerate(reduce.aggregates)]
+    rows = plan.Aggregate("count", None, BIGINT)
+    ref = builder.add(plan.Reduce(builder.add(plan.Concat(streams)), width, (*values, rows)))
+    complete = Call("eq", (Column(width + len(values), BIGINT), Literal(len(pieces), BIGINT)), BOOLEAN)
+    outputs = _placed(reduce, range(len(values)))
+    over = compose(mfp, outputs)
+    return builder.linear(ref, Mfp((complete, *over.predicates), over.outputs))
 
 
 def _one_row(
@@ -257,7 +268,7 @@ def _one_row(
     places = [*accumulable, len(reduce.aggregates)]
     counted = _accumulated(planning, rows, extended.aggregates, places)
     rest = [piece for piece in pieces if not set(piece.calls) <= set(accumulable)]
-    some = _joined(planning, extended, [counted, *rest], mfp)
+    some = _collated(planning, extended, [counted, *rest], mfp)
     values: list[Scalar] = [
         Column(places.index(place), call.type) if place in places else _of_nothing(call)
         for place, call in enumerate(reduce.aggregates)

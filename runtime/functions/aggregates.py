@@ -155,6 +155,17 @@ register(
 )
 register(
     AggregateFunction(
+        "$only",
+        "a value",
+        "The value of the one row, of those of a group, that has one.",
+        {},
+        lambda types: Signature(types, types[0]),
+        algorithms.extreme(largest=True),
+        Accumulable(AccumulatorKind.ONLY),
+    )
+)
+register(
+    AggregateFunction(
         "$real_sum",
         "a REAL",
         "Sum, rounded at the end.",

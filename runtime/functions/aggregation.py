@@ -62,6 +62,7 @@ class AccumulatorKind(enum.Enum):
 
     COUNT = "one word: how many rows, or rows whose operand is not NULL"
     SUM = "the number of operands and their exact sum: 128 bits, or fixed point wide enough for any double"
+    ONLY = "the number of operands and their sum, where one is not NULL: the word that this one is"
     COMOMENT = "the number of pairs and the exact sums of both operands and of their products"
     BIT_AND = "the number of operands, and of those that have it for each bit"
     BIT_OR = "as for AND"

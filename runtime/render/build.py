@@ -192,6 +192,8 @@ def _accumulator(aggregate: plan.Aggregate) -> Accumulator:
         case AccumulatorKind.SUM:
             kind = group_kernels.SUM_DOUBLE if aggregate.type.is_float else group_kernels.SUM
             return Accumulator(kind, argument)
+        case AccumulatorKind.ONLY:
+            return Accumulator(group_kernels.SUM, argument)
         case AccumulatorKind.COMOMENT:
             return _pair(argument, aggregate.second, double=aggregate.type.is_float)
         case AccumulatorKind.BIT_AND:
