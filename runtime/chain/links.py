@@ -33,6 +33,10 @@ from kpg.runtime.trace.spine import Spine
 
 Words = NDArray[np.int64]
 
+LONG: Final = 4
+"""Paths of so many look-ups consolidate in between. Three have 27 combinations of rows that came, went and
+came anew, which cost less than to look for them in each step.
+"""
 COMPARISONS: Final = {
     "<": ranges.LESS,
     "<=": ranges.LESS_EQUAL,
@@ -272,8 +276,20 @@ def link_path(links: Links, operator: Join, path: JoinPath) -> int:
         matched, mapped = links.new_stream(), links.new_stream()
         link_stage(links, stage, stage.relation < path.relation, found, matched)
         link_mfp(links, stage.mfp, stage.meeting.width, matched, mapped)
-        found = mapped
+        last = stage is path.stages[-1]
+        found = mapped if last or len(path.stages) < LONG else link_settled(links, mapped)
     return found
+
+
+def link_settled(links: Links, source: int) -> int:
+    """One link that consolidates what was met, see ``operators.join.settled``; the stream that comes of it."""
+    settled, template = links.new_stream(), links.template()
+    template[slot.TIDYING_MANY] = address_of(sort.consolidate)
+    place = np.zeros(tables.PLACE_FIELDS, np.int64)
+    place[tables.PLACE_GOES_TO] = tables.TO_JOIN
+    few, extra = sort.consolidate_few, links.address(place)
+    links.link(tables.TIDYING, source, settled, kernel=few, slots=template, extra=extra)
+    return settled
 
 
 def link_stage(links: Links, stage: Stage, through: bool, source: int, target: int) -> None:

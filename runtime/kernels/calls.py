@@ -119,6 +119,7 @@ from kpg.runtime.kernels.links import (
     STREAM_ORDERED,
     STREAM_ROWS,
     STREAM_WIDTH,
+    TO_JOIN,
     TO_TAIL,
     TOP_DEPTH,
     TOP_GROUP,
@@ -262,16 +263,17 @@ def meet(link: Words, streams: Table, state: Words, slots: Words) -> int:
 
 @device
 def tidy(link: Words, streams: Table, state: Words, slots: Words) -> int:
-    """Consolidate what goes to a tail, and, where diffs differ and rows are few, what goes to a head."""
+    """Consolidate what goes to a tail, and, where diffs differ, what goes on in a join or to a head, if few."""
     stream = streams[link[LINK_INPUT]]
     rows, width = stream[STREAM_ROWS], stream[STREAM_WIDTH]
-    function = link[LINK_FUNCTION]
-    if load(link[LINK_EXTRA], PLACE_GOES_TO) == TO_TAIL:
+    function, goes_to = link[LINK_FUNCTION], load(link[LINK_EXTRA], PLACE_GOES_TO)
+    uniform = stream[STREAM_DIFFS] == 1
+    if goes_to == TO_TAIL or (goes_to == TO_JOIN and not uniform):
         if rows > SMALL_FOR_TAIL:
             return FAILED
         if rows > FEW_TIDIED:
             function = load(link[LINK_SLOTS], TIDYING_MANY)
-    elif stream[STREAM_DIFFS] == 1 or rows > FEW_TIDIED:
+    elif uniform or rows > FEW_TIDIED:
         streams[link[LINK_OUTPUT]] = stream
         return DONE
     memory = reserve(state, (width + 1) * rows + 2)

@@ -58,6 +58,7 @@ PLACE_BOUND = 1  # no multiplicity is larger
 PLACE_FIELDS = 2
 TO_HEAD = 0
 TO_TAIL = 1
+TO_JOIN = 2  # between the look-ups of a path: updates that cancel out would meet all that follows
 
 # Of what a link knows that reads an arrangement in order.
 READ_PLACE = 0  # address of the arrangement's place

@@ -21,6 +21,9 @@ LARGE = 1 << 18
 """Output chunks of at least this many rows are absorbed downstream before the next is made."""
 SAMPLE = 256
 """Rows that are followed along a path to see what it costs."""
+GROWN = 1.25
+"""A lookup after which there are so many times as many updates may have met what cancels out. Twelve lookups
+that grow by a little less make 14 times as many of a few."""
 MOST_TOUCHED = 1 << 20
 """A sample that meets so many rows costs what it is to save: a smaller one is followed instead."""
 
@@ -45,6 +48,17 @@ class JoinPath:
     relation: int
     mfp: CompiledMfp
     stages: tuple[Stage, ...]
+
+
+def settled(updates: Updates, before: int) -> Updates:
+    """What ``before`` updates of a stream have become, without what cancels out, if there may be much of it.
+
+    A row that was replaced is met as having come, gone, and as what it is now: where all n relations of a
+    path have rows that change together, that would make 3^n combinations, of which all but one cancel out.
+    """
+    if updates.constant_diff or updates.data.shape[1] < GROWN * before:
+        return updates
+    return updates.consolidate()
 
 
 @dataclass(slots=True, eq=False, kw_only=True)
@@ -74,7 +88,7 @@ class Join(Operator):
                     if not stage.arrangement.spine.sought():
                         break
                 else:
-                    self._change(path, Updates.concat(delta))
+                    self._change(path, settled(Updates.concat(delta), len(delta[0])))
 
     def _change(self, path: JoinPath, delta: Updates) -> None:
         """Emit what changes of the path's relation make of the result.
@@ -111,6 +125,8 @@ class Join(Operator):
             if met is None:
                 return updates, passed
             self.matched += met.data.shape[1]
+            if stage is not path.stages[-1]:
+                met = settled(met, updates.data.shape[1])
             updates = apply_one(stage.mfp, met)
         return updates, len(path.stages)
 
@@ -159,11 +175,12 @@ class Join(Operator):
                 order = Order.ANY
             else:
                 order = Order.THROUGH if stage.relation < path.relation else Order.BEFORE
-            found = apply_all(stage.mfp, self._matches(stage, found, order, origin))
+            last = stage is stages[-1]
+            found = apply_all(stage.mfp, self._matches(stage, found, order, origin, last=last))
         return found
 
     def _matches(
-        self, stage: Stage, stream: Iterable[Updates], order: Order, origin: int
+        self, stage: Stage, stream: Iterable[Updates], order: Order, origin: int, *, last: bool
     ) -> Iterator[Updates]:
         step, keep = self.step, (stage.keep_stream, stage.keep_batch)
         poll = self.place.scope.interrupt.check
@@ -174,7 +191,7 @@ class Join(Operator):
                 updates, stage.key, sought, *keep, order, closed=closed, floor=floor, origin=origin, poll=poll
             ):
                 self.matched += len(matches)
-                yield matches
+                yield matches if last else settled(matches, len(updates))
                 poll()  # a predicate may let none of them through, so that nobody else looks
 
     def _contents(self, relation: int) -> Iterator[Updates]:

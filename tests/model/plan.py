@@ -265,6 +265,9 @@ def _accumulated(aggregate: plan.Aggregate, members: Rows) -> Any:
         return sum(n for _, n in known)
     if not known:
         return None
+    if aggregate.function == "$only":
+        ((value, _),) = known
+        return value
     if aggregate.function == "$comoment":
         unit = 10**aggregate.type.scale  # it is of words
         pairs = [(row[aggregate.argument], row[aggregate.second], n) for row, n in members.items()]
