@@ -282,7 +282,7 @@ def link_path(links: Links, operator: Join, path: JoinPath) -> int:
 
 
 def link_settled(links: Links, source: int) -> int:
-    """One link that consolidates what was met, see ``operators.join.settled``; the stream that comes of it."""
+    """One link that consolidates what was met (``operators.join.settled``); what comes of it."""
     settled, template = links.new_stream(), links.template()
     template[slot.TIDYING_MANY] = address_of(sort.consolidate)
     place = np.zeros(tables.PLACE_FIELDS, np.int64)

@@ -263,7 +263,7 @@ def meet(link: Words, streams: Table, state: Words, slots: Words) -> int:
 
 @device
 def tidy(link: Words, streams: Table, state: Words, slots: Words) -> int:
-    """Consolidate what goes to a tail, and, where diffs differ, what goes on in a join or to a head, if few."""
+    """Consolidate what goes to a tail; where diffs differ, what goes on in a join or, if few, to a head."""
     stream = streams[link[LINK_INPUT]]
     rows, width = stream[STREAM_ROWS], stream[STREAM_WIDTH]
     function, goes_to = link[LINK_FUNCTION], load(link[LINK_EXTRA], PLACE_GOES_TO)
