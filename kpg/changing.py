@@ -29,7 +29,6 @@ from kpg.table import Table
 
 if TYPE_CHECKING:
     from kpg.blocks.actions import Actions
-from kpg.widening import as_wide
 
 Words = NDArray[np.int64]
 
@@ -163,7 +162,7 @@ def given_words(engine: Engine, table: Table, statement: ast.Insert) -> tuple[as
     """
     catalog = engine.reading_catalog
     numbered = numbered_insert(engine, given_insert(statement, catalog))
-    return numbered, settling(engine, lambda: as_wide(lambda: _given_rows(engine, table, numbered, catalog)))
+    return numbered, settling(engine, lambda: _given_rows(engine, table, numbered, catalog))
 
 
 def _given_rows(engine: Engine, table: Table, statement: ast.Insert, catalog: Catalog) -> Words:
@@ -188,7 +187,7 @@ def found_rows(engine: Engine, statement: ast.Delete | ast.Update) -> tuple[Plan
         return planned, engine.run(planned)[0]
 
     asked = numbered_update(engine, statement) if isinstance(statement, ast.Update) else statement
-    return settling(engine, lambda: as_wide(found))
+    return settling(engine, found)
 
 
 def _with_defaults(engine: Engine, statement: ast.Insert, entry: TableEntry, words: Words) -> Words:

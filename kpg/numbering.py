@@ -17,7 +17,7 @@ from kpg.compiler.sql.volatile import (
     replaced,
 )
 from kpg.engine import Engine
-from kpg.runtime.errors import NotSupportedError
+from kpg.runtime.errors import DataError, NotSupportedError
 
 T = TypeVar("T")
 
@@ -31,9 +31,21 @@ def settle_numbers(engine: Engine) -> None:
 def settling(engine: Engine, compute: Callable[[], T]) -> T:
     """What a statement computes; the numbers that it has given rows are taken, if it fails too."""
     try:
-        return engine.computed(compute)
+        return widening(lambda: engine.computed(compute))
     finally:
         settle_numbers(engine)
+
+
+def widening(compute: Callable[[], T]) -> T:
+    """What is computed; anew with NUMERICs if a DECIMAL could not hold a result."""
+    try:
+        return compute()
+    except DataError as error:
+        if not error.narrow:
+            raise
+    from kpg.widening import as_wide
+
+    return as_wide(compute)
 
 
 def evaluated(engine: Engine, statement: ast.Select) -> ast.Select:

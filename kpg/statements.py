@@ -18,7 +18,7 @@ from kpg.compiler.sql.definitions import AnyDefinition
 from kpg.compiler.sql.session import Session
 from kpg.engine import Engine
 from kpg.notices import warn
-from kpg.numbering import evaluated, settling
+from kpg.numbering import evaluated, settling, widening
 from kpg.owning import owning
 from kpg.planning import Planned, bind, explain, plan_bound, plan_view
 from kpg.reading import expand
@@ -28,7 +28,6 @@ from kpg.runtime.types import BIGINT, TEXT, Schema
 from kpg.transaction import State
 from kpg.user_types import with_known_types
 from kpg.view import Maintained
-from kpg.widening import as_wide
 
 Outcome = Result | Maintained | None
 Changing = ast.Insert | ast.Delete | ast.Update | ast.Merge | ast.Modifying | ast.CopyFrom
@@ -118,7 +117,7 @@ def _define(engine: Engine, statement: Defining) -> Outcome:
         case ast.CreateView():
             from kpg.viewing import create_view
 
-            return as_wide(lambda: create_view(engine, statement))
+            return widening(lambda: create_view(engine, statement))
         case ast.Drop():
             drop_relations(engine, statement)
         case Definition():
@@ -218,7 +217,7 @@ def select(engine: Engine, statement: ast.Select) -> Result:
 
 
 def _select(engine: Engine, statement: ast.Select) -> Result:
-    return settling(engine, lambda: as_wide(lambda: _selected(engine, statement)))
+    return settling(engine, lambda: _selected(engine, statement))
 
 
 def _selected(engine: Engine, statement: ast.Select) -> Result:
@@ -283,7 +282,7 @@ def _create_table_as(engine: Engine, statement: ast.CreateTableAs) -> Outcome:
         nothing = np.empty((len(planned.types), 0), np.int64)
         return planned, expand(*engine.run(planned)) if statement.data else nothing
 
-    planned, rows = settling(engine, lambda: as_wide(asked))
+    planned, rows = settling(engine, asked)
     schema = Schema(tuple(replace(column, nullable=True) for column in planned.schema.columns))
     _make_room(engine, statement, name)
     engine.create_table(name, schema)

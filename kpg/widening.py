@@ -3,19 +3,15 @@
 from collections.abc import Callable
 from typing import TypeVar
 
-from kpg.runtime.errors import DataError
+from kpg.compiler.sql.bind.scope import WIDE
 
 T = TypeVar("T")
 
 
 def as_wide(compute: Callable[[], T]) -> T:
-    """What is computed; anew with NUMERICs, which are slower, if a DECIMAL could not hold a result."""
+    """What is computed with NUMERICs, which are slower, in the place of columns of DECIMAL."""
+    before = WIDE.set(True)
     try:
         return compute()
-    except DataError as error:
-        if not error.narrow:
-            raise
-    from kpg.compiler.sql.bind.wide import wide
-
-    with wide():
-        return compute()
+    finally:
+        WIDE.reset(before)

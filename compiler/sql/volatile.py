@@ -17,7 +17,7 @@ from sqlglot import exp, parse_one
 from kpg.compiler.catalog import Catalog
 from kpg.compiler.constraints import Sequence as Numbers
 from kpg.compiler.permitted import need_any
-from kpg.compiler.sql.named_arguments import in_their_places
+from kpg.compiler.sql.call_syntax import in_their_places
 from kpg.runtime.errors import DataError, NotSupportedError, ProgrammingError
 
 NEXTVAL: Final = "nextval"

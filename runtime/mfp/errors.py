@@ -13,7 +13,6 @@ from kpg.runtime.functions.registry import Memoized, implementation
 from kpg.runtime.functions.sql_text import sql_text
 from kpg.runtime.mfp.lower import Sources
 from kpg.runtime.mfp.memo import Context, attempt, value_of
-from kpg.runtime.mfp.reasons import out_of_range, reason
 from kpg.runtime.mfp.segment import Segment
 from kpg.runtime.plan import Aggregate, Mfp
 from kpg.runtime.scalar import Call, Column, Fetch, If, Literal, Scalar, children, transform, with_children
@@ -98,6 +97,8 @@ def _describe(scalar: Scalar, context: Context, row: Words) -> DataError:
         values = [
             value_of(w, arg.type, context.dictionary) for w, arg in zip(words, scalar.args, strict=True)
         ]
+        from kpg.runtime.mfp.reasons import reason
+
         made.short = _said(scalar, context, row) or reason(scalar.function, scalar.type, values)
     return made
 
@@ -212,6 +213,8 @@ def sum_overflow(aggregate: Aggregate) -> DataError:
     name = aggregate.description or f"sum of column {aggregate.argument}"
     pairs = aggregate_named(aggregate.function).accumulator is AccumulatorKind.COMOMENT
     type_ = DOUBLE if pairs else sum_type(aggregate.type)
+    from kpg.runtime.mfp.reasons import out_of_range
+
     made = DataError(f"{name} overflows {type_}", hint=_wider(type_, "what is summed"))
     made.short, made.narrow = out_of_range(type_), type_.kind is Kind.DECIMAL
     return made

@@ -16,7 +16,7 @@ from kpg.compiler.sql.bind.functions import aggregate_of, operands_of
 from kpg.compiler.sql.bind.output import settled_query
 from kpg.compiler.sql.bind.scope import Binding, Field, Scope
 from kpg.compiler.sql.bodies import body_of
-from kpg.compiler.sql.named_arguments import NAMED
+from kpg.compiler.sql.call_syntax import NAMED
 from kpg.compiler.sql.reads import Reads
 from kpg.compiler.sql.syntax import relation_name, span_of, whole
 from kpg.compiler.sql.tree import Filter, Join, Map, Node, Query, Rows, Subquery, TopK, Window

@@ -12,7 +12,7 @@ from kpg.compiler.sql.bind.columns import as_columns
 from kpg.compiler.sql.bind.functions import OwnFunctions, listed, own_call
 from kpg.compiler.sql.bind.scope import Binding, Expansions, Scope
 from kpg.compiler.sql.bind.whole_rows import fields_of_row
-from kpg.compiler.sql.named_arguments import in_their_places
+from kpg.compiler.sql.call_syntax import in_their_places
 from kpg.compiler.sql.syntax import only, span_of, whole
 from kpg.compiler.sql.tree import Expand, Ids, Node, used
 from kpg.runtime.errors import ProgrammingError

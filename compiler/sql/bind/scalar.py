@@ -35,13 +35,12 @@ from kpg.compiler.sql.bind.literals import (
 )
 from kpg.compiler.sql.bind.predicate import bind_predicate, pattern_for_each
 from kpg.compiler.sql.bind.row_functions import bind_expanded, called_rows
-from kpg.compiler.sql.bind.scope import Binding, Scope, resolve_name
+from kpg.compiler.sql.bind.scope import WIDE, Binding, Scope, resolve_name
 from kpg.compiler.sql.bind.spelled import bind_bits, bounded, otherwise
 from kpg.compiler.sql.bind.subquery import bind_quantified, bind_subquery, is_quantifier
 from kpg.compiler.sql.bind.whole_rows import bind_whole_row, field_called
-from kpg.compiler.sql.bind.wide import widened
 from kpg.compiler.sql.bind.window import bind_window
-from kpg.compiler.sql.named_arguments import in_their_places
+from kpg.compiler.sql.call_syntax import in_their_places
 from kpg.compiler.sql.slots import Beyond, Marker, opened, slot_of
 from kpg.compiler.sql.syntax import Known, construct_name, only, scalar_of, span_of
 from kpg.runtime.errors import NotSupportedError
@@ -54,8 +53,10 @@ from kpg.runtime.types import (
     DOUBLE,
     INTERVAL,
     JSONB,
+    NUMERIC,
     TIMESTAMP,
     UNKNOWN,
+    Kind,
     Type,
     decimal,
 )
@@ -140,7 +141,10 @@ def _bind(binding: Binding, scope: Scope, node: exp.Expr) -> Scalar:
             return binding.expression(scope, exp.CurrentUser())
         case exp.Column():
             only(node, source, "this", "table", "db")
-            return widened(resolve_name(binding, scope, node).column)
+            column = resolve_name(binding, scope, node).column
+            if WIDE.get() and column.type.kind is Kind.DECIMAL:
+                return coerce(column, NUMERIC)
+            return column
         case exp.Literal() | exp.Null() | exp.Boolean() | exp.Interval():
             return _constant(binding, node)
         case exp.BitString() | exp.HexString():

@@ -1,6 +1,7 @@
 """Which names mean which columns at a place in a query, and what binding a statement keeps track of."""
 
 from collections.abc import Callable, Collection, Iterable
+from contextvars import ContextVar
 from dataclasses import field, replace
 from itertools import count
 from typing import Final, NoReturn
@@ -20,6 +21,9 @@ from kpg.runtime.types import ColumnDef, Type
 
 ROW: Final = "(row)"
 """The name of a column that tells rows apart, which is for no text to name."""
+
+WIDE: Final = ContextVar("wide", default=False)
+"""Whether columns of DECIMAL that are named are taken as NUMERICs: :mod:`kpg.widening`."""
 
 
 @dataclass(frozen=True, slots=True)

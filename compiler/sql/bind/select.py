@@ -12,10 +12,10 @@ from kpg.compiler.sql.bind.calls import comparable
 from kpg.compiler.sql.bind.clock import timed
 from kpg.compiler.sql.bind.columns import as_columns
 from kpg.compiler.sql.bind.from_clause import bind_from
+from kpg.compiler.sql.bind.functions import alias_of, default_name
 from kpg.compiler.sql.bind.group import Grouping, Item, Keys, bind_keys, grouped
 from kpg.compiler.sql.bind.input_order import numbered, order_within
 from kpg.compiler.sql.bind.literals import conjuncts
-from kpg.compiler.sql.bind.output_names import alias_of, default_name
 from kpg.compiler.sql.bind.predicate import bind_condition
 from kpg.compiler.sql.bind.row_functions import expanded, taken
 from kpg.compiler.sql.bind.scope import Aggregates, Binding, Expansions, Scope, Windows
