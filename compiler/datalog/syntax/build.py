@@ -9,6 +9,7 @@ from kpg.compiler.datalog.diagnostics import Diagnostics
 from kpg.compiler.datalog.syntax import ast
 from kpg.compiler.datalog.syntax.flowlog import binds_alike, is_flowlog, translate, tuple_type
 from kpg.compiler.datalog.syntax.flowlog_loops import Block, last_round, ways
+from kpg.compiler.datalog.syntax.flowlog_names import BEST
 from kpg.compiler.datalog.syntax.literals import address, integer, unescape
 from kpg.compiler.datalog.syntax.source import Source
 from kpg.compiler.datalog.syntax.trees import LEFT_TO_RIGHT, chain, is_rule, level, orders, words
@@ -95,7 +96,7 @@ class Builder:
             return tuple_type(self._attributes(node), self._span(node), self.tuples)
         if node.data == "merged_type":
             function, name = node.children
-            if not self.is_flowlog or function not in ("min", "max"):
+            if not self.is_flowlog or function not in BEST:
                 self._wrong(function)
             return ast.TypeRef(self._name(name), merge=str(function))
         name, *arguments = node.children

@@ -11,6 +11,10 @@ from kpg.compiler.datalog.syntax import ast
 from kpg.compiler.datalog.syntax.rewriting import nodes, rewritten
 
 T = TypeVar("T")
+BEST = ("min", "max")
+"""What columns keep the best by, and functors of any number of values."""
+VALUED = (*BEST, "sum")
+"""Aggregates of the type of their values."""
 
 
 def spelled(statements: Sequence[T]) -> list[T]:

@@ -9,6 +9,7 @@ from dataclasses import field, replace
 from typing import Any, Final, TypeVar
 
 from kpg.compiler.datalog.syntax import ast
+from kpg.compiler.datalog.syntax.flowlog_names import BEST, VALUED
 from kpg.compiler.datalog.syntax.rewriting import nodes, rewritten
 from kpg.runtime.records import dataclass
 
@@ -114,13 +115,13 @@ class _Reader:
         """The type of an expression, if that is seen without what is around it."""
         if isinstance(expression, ast.Variable):
             return self.names.get(expression.name)
-        if isinstance(expression, ast.Aggregate) and expression.function in ("min", "max", "sum"):
+        if isinstance(expression, ast.Aggregate) and expression.function in VALUED:
             return self.type_of(expression.value)
         if not isinstance(expression, ast.Call):
             return None
         if expression.function in WHOLE_RESULTS:
             return "int32"
-        if expression.function.partition("@")[0] not in (*OPERATIONS, "min", "max"):
+        if expression.function.partition("@")[0] not in (*OPERATIONS, *BEST):
             return None
         return next((type_ for type_ in map(self.type_of, expression.args) if type_), None)
 
@@ -143,7 +144,7 @@ def _of(args: Sequence[ast.Expression], type_: str | None) -> tuple[ast.Expressi
 def _single(arg: ast.Expression) -> ast.Expression:
     if isinstance(arg, ast.Float):
         return replace(arg, value=rounded(arg.value))
-    if isinstance(arg, ast.Call) and arg.function in ("min", "max"):
+    if isinstance(arg, ast.Call) and arg.function in BEST:
         return replace(arg, args=_of(arg.args, SINGLE))
     return arg
 
