@@ -5,7 +5,7 @@ a date into year, month and day, the one that adds months, and division.
 """
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
 from kpg.runtime.functions.infinite import unless_infinite
 from kpg.runtime.functions.registry import (
@@ -128,12 +128,15 @@ def _time_of_day(x: Scalar, unit: int, cycle: int) -> Scalar:
     return unless_infinite(x, Literal(None, INTERVAL_DAY), rest)
 
 
+WHOLE_SECONDS: Final = decimal(18, 0)
+
+
 def _seconds_since_epoch(x: Scalar) -> Scalar:
-    """The microseconds, which are seconds with six digits behind the point."""
-    known = Call("$mul", (x, Literal(DAY, INTERVAL_DAY)), LONG_SECONDS)
+    """The microseconds, which are seconds with six digits behind the point; of a DATE whole seconds."""
     if x.type.kind in STAMPS:
-        known = Call("$as_seconds", (x,), LONG_SECONDS)
-    return unless_infinite(x, Literal(None, LONG_SECONDS), known)
+        return unless_infinite(x, Literal(None, LONG_SECONDS), Call("$as_seconds", (x,), LONG_SECONDS))
+    known = Call("$mul", (x, Literal(DAY // SECOND, WHOLE_SECONDS)), WHOLE_SECONDS)
+    return unless_infinite(x, Literal(None, WHOLE_SECONDS), known)
 
 
 primitive("$as_seconds", Composition(lambda call: call.args[0]))
@@ -233,7 +236,8 @@ scalar(
     _DATED,
     "Seconds since 1970-01-01 00:00:00, or of a time or interval.",
     {"EXTRACT(epoch FROM TIMESTAMP '1970-01-02 00:00:01.5')": "86401.5"},
-    Overload(_on_date(LONG_SECONDS), Composition(lambda call: _seconds_since_epoch(call.args[0]))),
+    Overload(_on_stamps(LONG_SECONDS), Composition(lambda call: _seconds_since_epoch(call.args[0]))),
+    Overload(_on_date(WHOLE_SECONDS), Composition(lambda call: _seconds_since_epoch(call.args[0]))),
     Overload(_on_spans(LONG_SECONDS, Kind.TIME), _field("epoch")),
 )
 

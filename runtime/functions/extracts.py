@@ -1,7 +1,7 @@
 """Fields that are read in Python, and ``date_part``."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
 from kpg.runtime.functions import fields
 from kpg.runtime.functions.moments import MOMENTS, SPANS
@@ -16,7 +16,10 @@ from kpg.runtime.functions.registry import (
 )
 from kpg.runtime.functions.rules import is_unknown
 from kpg.runtime.scalar import Call, Literal, Scalar
-from kpg.runtime.types import DOUBLE, INTERVAL, TEXT, Kind, Type
+from kpg.runtime.types import DOUBLE, INTERVAL, TEXT, Kind, Type, decimal
+
+JULIAN_DAYS: Final = decimal(18, 0)
+"""Of a DATE, which has no part of a day."""
 
 
 def _part(call: Call) -> Callable[..., object]:
@@ -59,13 +62,20 @@ def _extracted(name: str) -> Callable[[tuple[Type, ...]], Signature | None]:
             fields.reader(name, type_)
         except ValueError:
             return None
-        return Signature((type_,), fields.TYPES[name])
+        whole = name == "julian" and type_.kind is Kind.DATE
+        return Signature((type_,), JULIAN_DAYS if whole else fields.TYPES[name])
 
     return rule
 
 
 def _reader(name: str) -> Memoized:
-    return Memoized(lambda call: fields.reader(name, call.args[0].type))
+    def made(call: Call) -> Callable[..., object]:
+        read = fields.reader(name, call.args[0].type)
+        if call.type != JULIAN_DAYS:
+            return read
+        return lambda days: None if (found := read(days)) is None else found // 10**10
+
+    return Memoized(made)
 
 
 for _name, _value in (

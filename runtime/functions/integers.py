@@ -186,13 +186,18 @@ def _decimal(result: Type) -> Rule:
     return rule
 
 
+def _own_scale(value: Decimal) -> int | None:
+    """NULL of NaN and the infinities."""
+    return shown_scale(value) if value.is_finite() else None
+
+
 scalar(
     "scale",
     "an exact number",
     "How many digits behind the point it has: of a DECIMAL as many as its type says.",
     {"scale(8.4100)": "4", "scale(8)": "0"},
     Overload(_decimal(INTEGER), Memoized(lambda call: lambda value: call.args[0].type.scale)),
-    Overload(numerics(1, INTEGER), Memoized(lambda call: shown_scale)),
+    Overload(numerics(1, INTEGER), Memoized(lambda call: _own_scale)),
 )
 
 

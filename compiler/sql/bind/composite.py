@@ -115,7 +115,10 @@ def _subscripted(binding: Binding, scope: Scope, node: exp.Bracket) -> Scalar:
     value = binding.expression(scope, inner)
     if value.type.kind is Kind.JSONB:
         for subscript in subscripts:
-            value = call(binding, "json_get", [value, binding.expression(scope, subscript)], node)
+            part = binding.expression(scope, subscript)
+            # A text is a step of a path, which finds elements of arrays, too.
+            name = "json_get" if part.type.is_integer else "jsonb_extract_path"
+            value = call(binding, name, [value, part], node)
         return value
     if value.type.kind in PARTS and len(subscripts) == 1 and not isinstance(subscripts[0], exp.Slice):
         place = _integer(binding, scope, subscripts[0])
