@@ -119,6 +119,12 @@ class Constraints:
         """How the column at a position gets a value."""
         return self.rules[place] if self.rules else NO_RULE
 
+    @property
+    def guarded(self) -> bool:
+        """Whether there is more to them than the table itself checks."""
+        generated = any(rule.generated or rule.digits >= 0 for rule in self.rules)
+        return generated or bool(self.checks or self.foreign_keys)
+
 
 NO_RULE = Rule()
 

@@ -27,7 +27,6 @@ from kpg.runtime.plan import Import, Plan
 from kpg.runtime.plan.user import Input
 from kpg.runtime.records import dataclass
 from kpg.runtime.trace.updates import Updates
-from kpg.schemas import is_guarded
 from kpg.table import Table
 from kpg.view import Maintained
 
@@ -186,7 +185,7 @@ def forked(engine: Engine) -> Engine:
     made.executor.complete()
     if "sequences" in engine.__dict__:
         made.sequences.follow(engine.sequences)
-    if any(isinstance(one, TableEntry) and is_guarded(one.constraints) for one in made.catalog):
+    if any(isinstance(one, TableEntry) and one.constraints.guarded for one in made.catalog):
         made.refresh_rules()
     return made
 

@@ -15,7 +15,6 @@ from kpg.runtime.errors import DataError, IntegrityError
 from kpg.runtime.executor import Executor
 from kpg.runtime.plan import Mfp
 from kpg.runtime.types import ERROR
-from kpg.schemas import is_guarded
 
 if TYPE_CHECKING:
     from kpg.exclusions import Excluding
@@ -143,7 +142,7 @@ def guards(executor: Executor, catalog: Catalog, references: References) -> dict
             continue
         referring = references if references.concerns(entry.name) else None
         special = entry.name.lower() in excluded
-        needed = referring is not None or special or is_guarded(entry.constraints)
+        needed = referring is not None or special or entry.constraints.guarded
         guard = Guard(executor, entry, catalog, referring) if needed else None
         if guard is not None and special:
             from kpg.exclusions import excluding

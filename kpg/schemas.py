@@ -35,12 +35,6 @@ Words = NDArray[np.int64]
 T = TypeVar("T")
 
 
-def is_guarded(constraints: Constraints) -> bool:
-    """Whether there is more to a table's constraints than the table itself checks."""
-    generated = any(rule.generated or rule.digits >= 0 for rule in constraints.rules)
-    return generated or bool(constraints.checks or constraints.foreign_keys)
-
-
 class Schemas:
     """What there is by name. Invariant: the catalog's tables are among the executor's."""
 
@@ -143,7 +137,7 @@ class Schemas:
                 self.catalog.sequences.update((one.name.lower(), one) for one in sequences)
                 self._tables[name] = Table(self.executor, name, schema)
                 self.journal.note(undo=partial(self._discard, name))
-                if is_guarded(constraints):
+                if constraints.guarded:
                     self.refresh_rules()
             except BaseException:
                 if name in self.catalog:
@@ -174,9 +168,7 @@ class Schemas:
                 del self.catalog.sequences[sequence.name.lower()]
                 self.journal.note(done=partial(self.sequences.forget, sequence.name))
         self.set_aside(name)
-        if is_guarded(entry.constraints) or (
-            "references" in self.__dict__ and self.references.concerns(name)
-        ):
+        if entry.constraints.guarded or ("references" in self.__dict__ and self.references.concerns(name)):
             self.refresh_rules()
 
     def _forget_others(self, name: str) -> None:

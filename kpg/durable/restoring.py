@@ -11,7 +11,6 @@ from kpg.durable.state import Key, State
 from kpg.runtime.errors import Error, OperationalError
 from kpg.runtime.functions.named import Named
 from kpg.runtime.types import Schema
-from kpg.schemas import is_guarded
 
 if TYPE_CHECKING:
     from kpg.engine import Engine
@@ -114,7 +113,7 @@ class Restoring:
                 engine.adopt_table(value[1])
         excluded = any(key[:2] == ("other", "exclusion") for key in state)
         if excluded or any(
-            key[0] == "table" and is_guarded(value[1].constraints) for key, value in state.items()
+            key[0] == "table" and value[1].constraints.guarded for key, value in state.items()
         ):
             engine.refresh_rules()
         self._functions_again()
