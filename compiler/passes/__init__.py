@@ -28,7 +28,7 @@ Rewrite = Callable[[Rel], Rel]
 class Pass:
     """A rewrite that keeps what a relation stands for, and why it runs where it does.
 
-    ``again``: what runs again where it changed something, and then it too, until it changes nothing.
+    ``again``: what runs again where it changed something, and then it too, for ``MOST_ROUNDS``.
     """
 
     rewrite: Rewrite
@@ -60,6 +60,10 @@ PLACING: Final = (
 )
 """What brings every predicate to its place."""
 
+MOST_ROUNDS: Final = 3
+"""Equalities are copied anew in each round, so that there need not be one that changes nothing; an outer
+join in an outer join in an outer join whose padding nothing passes takes as many.
+"""
 EMPTYING: Final = (
     Pass(fold_constants, "predicates have met the NULLs that outer joins pad with"),
     Pass(cancel_unions, "what no padded row passes is an inner join, whose pairs are read once"),
@@ -86,10 +90,10 @@ def run(rel: Rel, passes: Sequence[Pass]) -> tuple[Step, ...]:
     """Applies the passes in order; only those that changed something are among the steps."""
     steps: list[Step] = []
     for one in passes:
-        after = one.rewrite(rel)
-        while after is not rel and after != rel:
+        for _ in range(MOST_ROUNDS if one.again else 1):
+            after = one.rewrite(rel)
+            if after is rel or after == rel:
+                break
             steps += (Step(one.name, after), *run(after, one.again))
             rel = steps[-1].rel
-            after = one.rewrite(rel) if one.again else rel
-        rel = after
     return tuple(steps)

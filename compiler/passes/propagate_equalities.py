@@ -50,29 +50,43 @@ def _local(inputs: Sequence[Rel]) -> Iterator[Scalar]:
 
 
 def _unpadded(join: algebra.Join) -> Iterator[Scalar]:
-    """IS NOT NULL of the compared columns for which some branch of an input has but NULL."""
+    """IS NOT NULL of the compared columns that are but NULL in some branch of an input."""
     compared = {column.index: column for one in _classes(conjuncts(join.on)) for column in one}
     start = 0
-    for source in join.inputs:
-        selection = peel(source) if compared else None
-        if selection is not None and isinstance(selection.core, algebra.Union):
-            for place, output in enumerate(selection.outputs):
-                column = compared.get(start + place)
-                if column is not None and _padded(selection.core, output):
-                    yield Call("is_not_null", (column,), BOOLEAN)
-        start += width(source)
+    for source in join.inputs if compared else ():
+        stop = start + width(source)
+        for place in range(start, stop):
+            if place in compared and _is_padded(source, place - start):
+                yield Call("is_not_null", (compared[place],), BOOLEAN)
+        start = stop
 
 
-def _padded(union: algebra.Union, output: Scalar) -> bool:
-    """Whether a branch has NULL for the output in all its rows."""
-    if not isinstance(output, Column):
-        return False
-    branches = [peel(branch) for branch in union.inputs]
-    values = [branch.outputs[output.index] for branch in branches]
-    return any(isinstance(value, Literal) and value.value is None for value in values) or any(
-        isinstance(branch.core, algebra.Union) and _padded(branch.core, value)
-        for branch, value in zip(branches, values, strict=True)
-    )
+def _is_padded(rel: Rel, column: int) -> bool:
+    """Whether a branch of unions that the relation is made of has NULL for the column in all its rows."""
+    while True:
+        match rel:
+            case algebra.Filter() | algebra.Negate():
+                pass
+            case algebra.Project(columns=chosen):
+                column = chosen[column]
+            case algebra.Map(input=source, scalars=scalars) if column >= (own := width(source)):
+                value = scalars[column - own]
+                if not isinstance(value, Column):
+                    return isinstance(value, Literal) and value.value is None
+                column = value.index
+            case algebra.Map():
+                pass
+            case algebra.Union(inputs=inputs):
+                return any(_is_padded(branch, column) for branch in inputs)
+            case algebra.Get() | algebra.Constant() | algebra.LocalGet() | algebra.Let() | algebra.LetRec():
+                return False
+            case algebra.Join() | algebra.Reduce() | algebra.Distinct() | algebra.Threshold():
+                return False
+            case algebra.Expand() | algebra.TopK() | algebra.Window() | algebra.Single():
+                return False
+            case _:
+                assert_never(rel)
+        rel = rel.input
 
 
 def _copies(predicates: Sequence[Scalar]) -> Iterator[Scalar]:
