@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from kpg.compiler.catalog import NO_CONSTRAINTS, Catalog, TableEntry, ViewEntry
 from kpg.compiler.constraints import Constraints
 from kpg.compiler.constraints import Sequence as Numbers
+from kpg.compiler.rights import FIRST
 from kpg.feed import Feed
 from kpg.journal import Journal
 from kpg.planning import LiveStatistics, Planned
@@ -224,7 +225,8 @@ class Schemas:
             self.catalog.add(TableEntry(name, schema))
             self.executor.create_table(name, schema)
             self._tables[name] = Table(self.executor, name, schema)
-            self.catalog.rights.owners["RELATION", name.lower()] = self.catalog.asker.user
+            if self.catalog.asker.user != FIRST:  # who owns what nobody is said to own
+                self.catalog.rights.owners["RELATION", name.lower()] = self.catalog.asker.user
         return name
 
     def release_attached(self) -> None:

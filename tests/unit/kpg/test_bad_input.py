@@ -190,19 +190,9 @@ BIG = 2**63 - 1
     ("query", "message", "hint"),
     [
         (
-            "SELECT sum(m) FROM (SELECT p AS m FROM big) AS v",
-            "sum(m) overflows DECIMAL(18, 0)",
-            "cast what is summed to DOUBLE, or to a DECIMAL of smaller scale",
-        ),
-        (
             "SELECT sum(x) FROM big",
             "sum(x) overflows DOUBLE",
             "scale what is summed down: a DOUBLE is at most 1.8e308",
-        ),
-        (
-            "SELECT sum(p) FROM big",
-            "sum(p) overflows DECIMAL(18, 0)",
-            "cast what is summed to DOUBLE, or to a DECIMAL of smaller scale",
         ),
         (
             "SELECT x * 10 FROM big WHERE x > 0",
@@ -253,6 +243,15 @@ def test_overflows_name_what_the_user_wrote(db: Database, query: str, message: s
     error = fails(db, query)
     assert isinstance(error, kpg.DataError)
     assert (error.message, error.hint) == (message, hint)
+
+
+@pytest.mark.parametrize(
+    "query", ["SELECT sum(p) FROM big", "SELECT sum(m) FROM (SELECT p AS m FROM big) AS v"]
+)
+def test_sums_beyond_eighteen_digits_are_numerics(db: Database, query: str) -> None:
+    db.sql("CREATE TABLE big (p DECIMAL(18, 0))")
+    db.sql(f"INSERT INTO big VALUES {', '.join(['(999999999999999999)'] * 10)}")
+    assert db.query(query).fetchall() == [(Decimal("9999999999999999990"),)]
 
 
 def test_the_lowest_words_are_no_numbers(db: Database) -> None:
