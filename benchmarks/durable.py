@@ -16,6 +16,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -61,6 +62,15 @@ def chunks(database: Database, rows: int, size: int, *, comments: bool) -> Itera
         yield np.ascontiguousarray(np.array(columns, np.int64))
 
 
+def held(folder: Path) -> int:
+    """The bytes of a folder's files, of those that a checkpoint in the background does not take away."""
+    total = 0
+    for one in folder.iterdir():
+        with suppress(FileNotFoundError):
+            total += one.stat().st_size
+    return total
+
+
 def stream(folder: Path | None, mode: str, options: argparse.Namespace) -> tuple[float, int]:
     """Rows a second, and the bytes of the folder."""
     database = kpg.connect() if folder is None else kpg.connect(folder, synchronous=mode)
@@ -73,7 +83,7 @@ def stream(folder: Path | None, mode: str, options: argparse.Namespace) -> tuple
         with engine.transactions.statement(changes=True):
             table.insert(words)
     elapsed = time.perf_counter() - start
-    size = 0 if folder is None else sum(one.stat().st_size for one in folder.iterdir())
+    size = 0 if folder is None else held(folder)
     database.close()
     return options.rows / elapsed, size
 
