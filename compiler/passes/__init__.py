@@ -61,8 +61,8 @@ PLACING: Final = (
 """What brings every predicate to its place."""
 
 MOST_ROUNDS: Final = 3
-"""Equalities are copied anew in each round, so that there need not be one that changes nothing; an outer
-join in an outer join in an outer join whose padding nothing passes takes as many.
+"""Equalities are copied anew in each round, so that there need not be one that changes nothing. An outer
+join whose padding nothing passes may show another to be one in the next round.
 """
 EMPTYING: Final = (
     Pass(fold_constants, "predicates have met the NULLs that outer joins pad with"),

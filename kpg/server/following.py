@@ -82,10 +82,7 @@ class Held:
         shape = subscribing.shape_of(engine, self._statement)
         assert shape is not None
         self.names, self.types = shape
-        if self._statement.epoch is not None:
-            self._tell(view.feed.since(view.name, self._statement.epoch))
-        elif self._statement.snapshot:
-            self._tell(view.feed.snapshot())
+        subscribing.tell_before(view, self._statement, self._tell)
         if self._statement.progress:
             self.progress(engine)
         self._subscription = view.feed.subscribe(self._tell)

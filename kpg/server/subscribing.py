@@ -9,7 +9,7 @@ SNAPSHOT is false; with it what has changed after that epoch, if the database ke
 
 import asyncio
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Any, Final
 
@@ -22,6 +22,7 @@ from kpg.runtime.types import BIGINT, BOOLEAN, Type
 from kpg.runtime.values import codec_of
 from kpg.server.binary import writer_of
 from kpg.server.formats import Writer, text_writer
+from kpg.view import Maintained
 
 NAME: Final = r'(?:"(?:[^"]|"")+"|[\w$]+)(?:\.(?:"(?:[^"]|"")+"|[\w$]+))?'
 FORM: Final = re.compile(
@@ -80,6 +81,14 @@ def _options(text: str, found: "re.Match[str]") -> dict[str, bool]:
     return options
 
 
+def tell_before(view: Maintained, statement: Subscribe, tell: Callable[[list[Change]], None]) -> None:
+    """What a subscriber is told first: what changed since its epoch, or all that there is, if it asked."""
+    if statement.epoch is not None:
+        tell(view.feed.since(view.name, statement.epoch))
+    elif statement.snapshot:
+        tell(view.feed.snapshot())
+
+
 def shape_of(engine: Engine, statement: Subscribe) -> tuple[tuple[str, ...], tuple[Type, ...]] | None:
     """The columns that a SUBSCRIBE gives; None for one in a COPY."""
     if statement.copies:
@@ -116,10 +125,7 @@ class Stream:
         make = writer_of if self._format else text_writer
         self._writers = [(codec_of(type_).from_python, make(type_)) for type_ in self.types]
         self._feed = view.feed
-        if self._statement.epoch is not None:
-            self._tell(view.feed.since(view.name, self._statement.epoch))
-        elif self._statement.snapshot:
-            self._tell(view.feed.snapshot())
+        tell_before(view, self._statement, self._tell)
         if self._statement.progress:
             self.progress(engine)
         self._subscription = view.feed.subscribe(self._tell)

@@ -35,7 +35,7 @@ Words = NDArray[np.int64]
 
 LONG: Final = 4
 """Paths of so many look-ups consolidate in between. Three have 27 combinations of rows that came, went and
-came anew, which cost less than to look for them in each step.
+came anew at most: few enough to be met.
 """
 COMPARISONS: Final = {
     "<": ranges.LESS,
@@ -283,13 +283,18 @@ def link_path(links: Links, operator: Join, path: JoinPath) -> int:
 
 def link_settled(links: Links, source: int) -> int:
     """One link that consolidates what was met (``operators.join.settled``); what comes of it."""
-    settled, template = links.new_stream(), links.template()
-    template[slot.TIDYING_MANY] = address_of(sort.consolidate)
-    place = np.zeros(tables.PLACE_FIELDS, np.int64)
-    place[tables.PLACE_GOES_TO] = tables.TO_JOIN
-    few, extra = sort.consolidate_few, links.address(place)
-    links.link(tables.TIDYING, source, settled, kernel=few, slots=template, extra=extra)
+    settled = links.new_stream()
+    link_tidied(links, source, settled, tables.TO_JOIN)
     return settled
+
+
+def link_tidied(links: Links, source: int, target: int, goes_to: int) -> None:
+    """One link that consolidates for what is no arrangement, as it would for one of that kind."""
+    template, place = links.template(), np.zeros(tables.PLACE_FIELDS, np.int64)
+    place[tables.PLACE_GOES_TO] = goes_to
+    template[slot.TIDYING_MANY] = address_of(sort.consolidate)
+    few, extra = sort.consolidate_few, links.address(place)
+    links.link(tables.TIDYING, source, target, kernel=few, slots=template, extra=extra)
 
 
 def link_stage(links: Links, stage: Stage, through: bool, source: int, target: int) -> None:

@@ -5,10 +5,10 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from kpg.runtime.chain.links import Links, address_of, can, link_top_at
+from kpg.runtime.chain.links import Links, address_of, can, link_tidied, link_top_at
 from kpg.runtime.dataflow.operator import Operator
 from kpg.runtime.kernels import arguments as slot
-from kpg.runtime.kernels import collect, history, sort, thresholds
+from kpg.runtime.kernels import collect, history, thresholds
 from kpg.runtime.kernels import links as tables
 from kpg.runtime.operators.arrange import Arrange
 from kpg.runtime.operators.corners import Corners
@@ -99,11 +99,7 @@ class LoopLinks(Links):
         if operator.consolidated:
             self.link(tables.PASSING, source, target)
             return
-        template, place = self.template(), np.zeros(tables.PLACE_FIELDS, np.int64)
-        place[tables.PLACE_GOES_TO] = tables.TO_TAIL
-        template[slot.TIDYING_MANY] = address_of(sort.consolidate)
-        few, extra = sort.consolidate_few, self.address(place)
-        self.link(tables.TIDYING, source, target, kernel=few, slots=template, extra=extra)
+        link_tidied(self, source, target, tables.TO_TAIL)
 
     def _link_distinct(self, operator: LoopDistinct) -> None:
         """One link that adds to keys' histories, and puts out what changes in the round."""

@@ -274,10 +274,10 @@ def _month(parts: Parts, token: Token) -> str:
         if not parts.month and not parts.year:
             return ""
         # Of an interval: no months are the year's last one, and those below 0 are counted from its end.
-        last = parts.month == 0 and parts.year > 0
-        name = ROMAN[11 if last else parts.month if parts.month < 0 else parts.month - 1]
-        if parts.month == 0 and parts.year < 0:
-            name = ROMAN[0]
+        if parts.month:
+            name = ROMAN[parts.month - 1 if parts.month > 0 else parts.month]
+        else:
+            name = ROMAN[-1 if parts.year > 0 else 0]
         text = name if token.pattern == "RM" else name.lower()
         return text.ljust(4) if token.fill else text
     if parts.date is None:

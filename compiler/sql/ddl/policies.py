@@ -40,13 +40,7 @@ def alter_policy(reader: Reader) -> ast.DefinePolicy:
 
 def drop_policy(reader: Reader) -> ast.DefinePolicy:
     """What follows DROP POLICY."""
-    exists = reader.take("IF", "EXISTS")
-    name = reader.name()
-    reader.need("ON")
-    table = reader.relation()
-    if not reader.take("CASCADE"):
-        reader.take("RESTRICT")
-    reader.end()
+    exists, name, table = reader.dropped()
     return ast.DefinePolicy("drop", name, table, reader.span, if_exists=exists)
 
 

@@ -122,6 +122,17 @@ class Reader:
         self.need(")")
         return tuple(found)
 
+    def dropped(self) -> tuple[bool, str, str]:
+        """``[IF EXISTS] name ON relation [CASCADE | RESTRICT]``, to the end: if so, and the names."""
+        exists = self.take("IF", "EXISTS")
+        name = self.name()
+        self.need("ON")
+        relation = self.relation()
+        if not self.take("CASCADE"):
+            self.take("RESTRICT")
+        self.end()
+        return exists, name, relation
+
     def relations(self) -> tuple[str, ...]:
         """Names of relations, with commas between them."""
         found = [self.relation()]

@@ -180,11 +180,5 @@ def _statements(reader: Reader) -> list[str]:
 
 def drop_trigger(reader: Reader, kind: str) -> ast.DropTrigger:
     """What follows DROP TRIGGER, or DROP RULE."""
-    exists = reader.take("IF", "EXISTS")
-    name = reader.name()
-    reader.need("ON")
-    table = reader.relation()
-    if not reader.take("CASCADE"):
-        reader.take("RESTRICT")
-    reader.end()
+    exists, name, table = reader.dropped()
     return ast.DropTrigger(kind, name, table, exists, reader.span)
