@@ -115,6 +115,8 @@ ELSEWHERE: dict[str, str] = {
     "kpg/working.py": WORKERS,
     "kpg/profiling.py": "unit/kpg/test_database.py",
     "kpg/connecting.py": "unit/workers/test_processes.py",
+    "runtime/workers/crew.py": "unit/workers/test_processes.py",
+    "runtime/workers/guest.py": "unit/workers/test_network.py",
     "runtime/workers/process.py": "unit/workers/test_processes.py",
     "runtime/workers/wire.py": "unit/workers/test_processes.py",
     "kpg/calls.py": LISTENING,

@@ -5,7 +5,7 @@ import os
 import pickle
 import signal
 import sys
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from kpg.runtime.errors import InternalError
 from kpg.runtime.sharing.company import Met, Parcel, PeerFailedError, Phase, StoppedError
@@ -74,22 +74,40 @@ class Lines:
         exchange([(end, packed(None)) for end in self._ends], self._ends)
 
 
-class Wish:
-    """Whether the coordinator wants the step to end, which it says by a signal: an ``interrupts.Watch``."""
+class Wish(Protocol):
+    """Whether the coordinator wants the step to end, which is looked at between operators."""
+
+    def fresh(self) -> None:
+        """A command has come: what was wanted before is over."""
+
+    def begin(self) -> None:
+        """See ``interrupts.Watch``."""
+
+    def __call__(self) -> None:
+        """StoppedError if it does."""
+
+
+class Signal:
+    """A wish that is told by a signal."""
 
     def __init__(self) -> None:
-        self.wanted = False
+        self._wanted = False
         signal.signal(signal.SIGUSR1, self._note)
 
     def _note(self, number: int, frame: object) -> None:
-        self.wanted = True
+        self._wanted = True
+
+    def fresh(self) -> None:
+        """See ``Wish``."""
+        self._wanted = False
 
     def begin(self) -> None:
-        """A step begins."""
+        """See ``Wish``."""
 
     def __call__(self) -> None:
-        if self.wanted:
-            self.wanted = False
+        """See ``Wish``."""
+        if self._wanted:
+            self._wanted = False
             raise StoppedError
 
 
@@ -105,31 +123,42 @@ def sendable(reply: Reply) -> Reply:
     return reply
 
 
-def main() -> None:
-    """Serve until the coordinator hangs up or dies."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    index, count, effort, parent, file, lock, *numbers = map(int, sys.argv[1:])
+def keep_pages() -> ctypes.CDLL:
+    """Have memory that was freed be used again; the C library."""
     libc = ctypes.CDLL(None)
-    libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     if hasattr(libc, "mallopt"):
         libc.mallopt(M_MMAP_THRESHOLD, LARGE)
         libc.mallopt(M_TRIM_THRESHOLD, KEPT)
-    if os.getppid() != parent:
-        return
-    ends = [Line(number) for number in numbers]
-    lines = Lines(index, ends[1:])
-    member = lines.member = Member(index, count, lines, effort, Memory((file, lock)))
-    wish = Wish()
+    return libc
+
+
+def serve(member: Member, end: Line, wish: Wish) -> None:
+    """Do what the coordinator at an end asks, until it hangs up or another member is gone."""
     member.stop_when(wish)
     while True:
         try:
-            (found,) = exchange([], ends[:1])
-            wish.wanted = False
+            (found,) = exchange([], [end])
+            wish.fresh()
             command = Command(*found)
             if command.method in TOLD:
                 member.obey(command)
                 continue
             reply = sendable(member.perform(command))
-            exchange([(ends[0], packed(tuple(reply)))], [])
+            if isinstance(reply.error, GoneError):
+                return  # another one, or the way to it: the coordinator is to start all again
+            exchange([(end, packed(tuple(reply)))], [])
         except GoneError:
             return
+
+
+def main() -> None:
+    """Serve until the coordinator hangs up or dies."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    index, count, effort, parent, file, lock, *numbers = map(int, sys.argv[1:])
+    keep_pages().prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:
+        return
+    ends = [Line(number) for number in numbers]
+    lines = Lines(index, ends[1:])
+    member = lines.member = Member(index, count, lines, effort, Memory((file, lock)))
+    serve(member, ends[0], Signal())

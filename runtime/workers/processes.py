@@ -5,34 +5,24 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
-from typing import Any, Final
 
-from kpg.runtime.errors import InterfaceError
 from kpg.runtime.sharing.memory import Memory
-from kpg.runtime.workers.messages import STEPS, Command, MemberGoneError, Reply, sent
-from kpg.runtime.workers.wire import GoneError, Line, exchange, pair
-
-POLL: Final = 0.02
-"""Seconds after which the coordinator looks whether to go on."""
-MOST: Final = 256
+from kpg.runtime.workers.crew import Lined
+from kpg.runtime.workers.wire import GoneError, Line, pair
 
 
-class Processes:
+class Processes(Lined):
     """``messages.Crew``."""
 
     def __init__(self, count: int, merge_effort: int) -> None:
         """InterfaceError for a number of workers that nobody can have."""
-        if not 1 <= count <= MOST:
-            raise InterfaceError(f"there cannot be {count} workers", hint=f"1 to {MOST}, as many as cores")
-        self.count = count
+        super().__init__(count)
         self._merge_effort = merge_effort
         self._memory = Memory()
         self._start_all()
 
     def _start_all(self) -> None:
-        self._dead: str | None = None
-        self._ends: list[Line] = []
+        self._begin()
         self._running: list[subprocess.Popen[bytes]] = []
         count = self.count
         own = [pair() for _ in range(count)]
@@ -83,47 +73,14 @@ class Processes:
         """Their ids."""
         return [one.pid for one in self._running]
 
-    def call(self, command: Command, poll: Callable[[], None]) -> tuple[list[Reply], BaseException | None]:
-        """See ``messages.Crew``."""
-        if self._dead is not None:
-            raise MemberGoneError(self._dead)
-        stopped: BaseException | None = None
+    def _check(self) -> None:
+        for index, process in enumerate(self._running):
+            if process.poll() is not None:
+                raise GoneError(index)
 
-        def look() -> None:
-            nonlocal stopped
-            for index, process in enumerate(self._running):
-                if process.poll() is not None:
-                    raise GoneError(index)
-            if command.method in STEPS and stopped is None:
-                try:
-                    poll()
-                except BaseException as error:
-                    stopped = error
-                    for one in self._running:
-                        one.send_signal(signal.SIGUSR1)
-
-        pieces = sent(command)
-        try:
-            replies = exchange([(end, list(pieces)) for end in self._ends], self._ends, look, POLL)
-        except GoneError:
-            raise self._gone() from None
-        return [_reply(found) for found in replies], stopped
-
-    def tell(self, command: Command) -> None:
-        """See ``messages.Crew``."""
-        if self._dead is not None:
-            raise MemberGoneError(self._dead)
-        pieces = sent(command)
-        try:
-            exchange([(end, list(pieces)) for end in self._ends], [])
-        except GoneError:
-            raise self._gone() from None
-
-    def _gone(self) -> MemberGoneError:
-        self._dead = self._obituary()
-        self._end()
-        hint = "what was committed is there: workers are started again by what comes next"
-        return MemberGoneError(self._dead, hint=hint)
+    def _interrupt(self) -> None:
+        for one in self._running:
+            one.send_signal(signal.SIGUSR1)
 
     def _obituary(self) -> str:
         for index, process in enumerate(self._running):
@@ -143,11 +100,6 @@ class Processes:
         for process in self._running:
             process.wait()
 
-    def again(self) -> None:
-        """See ``messages.Crew``."""
-        self._end()
-        self._start_all()
-
     def close(self) -> None:
         """End all processes."""
         if self._dead is None:
@@ -161,8 +113,3 @@ class Processes:
                     process.kill()
                     process.wait()
         self._memory.close()
-
-
-def _reply(found: Any) -> Reply:
-    value, delta, error, aside, order = found
-    return Reply(value, delta, error, aside, order)

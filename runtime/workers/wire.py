@@ -1,4 +1,4 @@
-"""Bytes between processes of one machine: messages over sockets that nobody else can connect to.
+"""Bytes between processes: messages over sockets that nobody else can connect to, of a machine or of several.
 
 A message is a header, pickled, and arrays, whose bytes go as they are. To peers it is columns and a few
 numbers; commands and replies are between a process and those that it has started itself.
@@ -15,7 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 BUFFER: Final = 1 << 20
-"""Bytes that are on their way between two processes at most; who sends more waits until they are read."""
+"""Bytes that are on their way between two processes of one machine at most; who sends more waits until they
+are read. Between machines the system has a bound of its own (tcp_wmem, tcp_rmem)."""
 AT_ONCE: Final = 64
 """Arrays that one call sends."""
 AHEAD: Final = 4096
@@ -24,7 +25,7 @@ LENGTHS: Final = struct.Struct("<QI")
 
 
 class GoneError(Exception):
-    """The process at the other end has died."""
+    """The process at the other end has died, or the way to it is cut."""
 
 
 class Line(socket.socket):
@@ -32,7 +33,8 @@ class Line(socket.socket):
 
     def __init__(self, number: int) -> None:
         super().__init__(fileno=number)
-        self.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, BUFFER)
+        if self.family == socket.AF_UNIX:
+            self.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, BUFFER)
         self.setblocking(False)
         self.left = b""
 

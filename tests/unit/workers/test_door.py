@@ -1,0 +1,154 @@
+"""Connections between machines: who knows the secret comes in, strangers do not, and keep nobody waiting."""
+
+import socket
+import threading
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+
+from kpg.runtime.workers.door import Card, Door, StrangerError, visit
+from kpg.runtime.workers.wire import GoneError, Line, exchange, packed
+
+SECRET = b"s" * 32
+HERE = "127.0.0.1"
+
+
+@pytest.fixture
+def door() -> Iterator[Door]:
+    with Door(HERE, SECRET) as made:
+        yield made
+
+
+def both(door: Door) -> tuple[Line, Line]:
+    """The two ends of a connection."""
+    there = visit((HERE, door.port), SECRET, Card(b"p", 1, 2, 3))
+    come = door.wait(10)
+    assert come is not None
+    return Line(come[1].detach()), Line(there.detach())
+
+
+def test_who_knows_the_secret_comes_in_and_says_who_it_is(door: Door) -> None:
+    card = Card(b"c", 7, 65535, 1 << 31)
+    with visit((HERE, door.port), SECRET, card):
+        come = door.wait(10)
+        assert come is not None and come[0] == card
+        come[1].close()
+
+
+@pytest.mark.parametrize("said", [b"GET / HTTP/1.1\r\n\r\n" * 20, b"\x80\x05" * 200, b"short"])
+def test_a_stranger_is_turned_away_unheard(door: Door, said: bytes) -> None:
+    with socket.create_connection((HERE, door.port)) as stranger:
+        nonce = stranger.recv(32)
+        stranger.sendall(said)
+        stranger.shutdown(socket.SHUT_WR)
+        answer = b""
+        try:
+            while more := stranger.recv(100):
+                answer += more
+        except ConnectionResetError:
+            pass
+    assert (nonce + answer)[32:] == b""
+    assert door.wait(0) is None
+
+
+def test_another_secret_is_a_stranger_on_both_sides(door: Door) -> None:
+    with pytest.raises((StrangerError, ConnectionResetError)):
+        visit((HERE, door.port), b"t" * 32, Card(b"c", 0, 0, 0))
+    assert door.wait(0) is None
+    with socket.create_server((HERE, 0)) as other:
+
+        def pretend() -> None:
+            connection, _ = other.accept()
+            with connection:
+                connection.sendall(b"n" * 32)
+                connection.recv(1000)
+                connection.sendall(b"m" * 32)
+
+        pretender = threading.Thread(target=pretend)
+        pretender.start()
+        with pytest.raises(StrangerError):
+            visit((HERE, other.getsockname()[1]), SECRET, Card(b"c", 0, 0, 0))
+        pretender.join()
+
+
+def test_what_was_said_once_does_not_open_the_door_again(door: Door) -> None:
+    said: list[bytes] = []
+    with socket.create_server((HERE, 0)) as between:
+
+        def listen() -> None:
+            connection, _ = between.accept()
+            with connection, socket.create_connection((HERE, door.port)) as onward:
+                connection.sendall(onward.recv(32))
+                said.append(connection.recv(1000))
+                onward.sendall(said[0])
+                connection.sendall(onward.recv(32))
+
+        listener = threading.Thread(target=listen)
+        listener.start()
+        visit((HERE, between.getsockname()[1]), SECRET, Card(b"c", 0, 0, 0)).close()
+        listener.join()
+    come = door.wait(10)
+    assert come is not None
+    come[1].close()
+    with socket.create_connection((HERE, door.port)) as again:
+        again.recv(32)
+        again.sendall(said[0])
+        assert again.recv(32) == b""
+    assert door.wait(0) is None
+
+
+def test_those_who_say_nothing_keep_nobody_waiting(door: Door) -> None:
+    silent = [socket.create_connection((HERE, door.port)) for _ in range(20)]
+    with visit((HERE, door.port), SECRET, Card(b"c", 0, 0, 0)):
+        come = door.wait(10)
+        assert come is not None
+        come[1].close()
+    for one in silent:
+        one.close()
+
+
+def test_a_closed_door_lets_nobody_in() -> None:
+    door = Door(HERE, SECRET)
+    door.close()
+    with pytest.raises((OSError, StrangerError)):
+        visit((HERE, door.port), SECRET, Card(b"c", 0, 0, 0))
+
+
+def test_large_messages_arrive_as_they_were_sent_both_ways_at_once(door: Door) -> None:
+    here, there = both(door)
+    arrays = [np.arange(size, dtype=np.int64) for size in (0, 3_000_001, 3, 500_000, *range(100))]
+    received: list[object] = []
+    other = threading.Thread(
+        target=lambda: received.extend(exchange([(there, packed(("back", arrays[1])))], [there]))
+    )
+    other.start()
+    ((name, back),) = exchange([(here, packed(arrays))], [here])
+    other.join()
+    assert name == "back" and np.array_equal(back, arrays[1])
+    (found,) = received
+    assert [one.tolist() for one in found] == [one.tolist() for one in arrays]  # type: ignore[attr-defined]
+    here.close()
+    there.close()
+
+
+def test_a_connection_that_is_dropped_is_an_error_on_both_sides(door: Door) -> None:
+    here, there = both(door)
+    words = np.zeros(1 << 23, np.int64)
+    failed: list[bool] = []
+
+    def send() -> None:
+        try:
+            exchange([(there, packed(words))], [there])
+        except GoneError:
+            failed.append(True)
+
+    other = threading.Thread(target=send)
+    other.start()
+    here.shutdown(socket.SHUT_RDWR)
+    with pytest.raises(GoneError):
+        exchange([], [here])
+    here.close()
+    other.join()
+    assert failed == [True]
+    there.close()

@@ -1,0 +1,189 @@
+"""Workers that have nothing but connections: the same answers, and no one left when one of them breaks."""
+
+import os
+import signal
+import socket
+import threading
+from contextlib import suppress
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import kpg
+from kpg.database import Database
+from kpg.runtime.errors import DataError, InterfaceError, OperationalError
+from kpg.runtime.trace.tiers import EFFORT
+from kpg.runtime.workers.messages import Command, Reply
+from kpg.runtime.workers.network import Calling, Network
+from kpg.runtime.workers.process import serve
+from kpg.runtime.workers.wire import GoneError, exchange, packed, pair
+from kpg.working import Workers
+from tests.properties.test_workers import history
+from tests.unit.workers.apart import Apart, apart
+from tests.unit.workers.test_processes import TEXT, gone, rows
+
+
+def test_answers_changes_and_errors_are_those_of_one() -> None:
+    with apart(2, 0) as db, kpg.connect() as one:
+        said = []
+        for each in (db, one):
+            each.sql(TEXT)
+            heard = each.view("sums").changes()
+            each.sql("insert into t select i, 'g' || i % 3, i / 2 from generate_series(1, 3000) g(i)")
+            each.sql("delete from t where k % 7 = 0")
+            with pytest.raises(DataError, match="out of range"):
+                each.sql("insert into t values (100000, 'g1', 2147483647 + 1)")
+            said.append([rows(each, "select * from sums"), rows(each, "select * from below")])
+            said.append([sorted(map(repr, heard))])
+        assert said[:2] == said[2:]
+        assert [row[0] for row in db.workers()] == [0, 1]
+
+
+def test_a_random_history_is_that_of_one() -> None:
+    assert list(history(apart(3, 0), 5)) == list(history(kpg.connect(), 5))
+
+
+def test_a_worker_that_dies_takes_nothing_with_it() -> None:
+    with apart(2) as db:
+        db.sql(TEXT)
+        told: list[list[tuple[object, int, int]]] = []
+        db.view("sums").subscribe(told.append)
+        db.sql("insert into t values (1, 'x', 2), (2, 'y', 1)")
+        processes = db._engine.executor.crew.processes
+        os.kill(processes[1], signal.SIGKILL)
+        with pytest.raises(OperationalError, match="worker 1 ended with status -9"):
+            db.sql("insert into t values (3, 'x', 3)")
+        assert all(map(gone, processes))
+        assert rows(db, "select * from sums") == [("X", 2), ("Y", 1)]
+        db.sql("insert into t values (4, 'y', 4)")
+        changes = [sorted(((row, diff) for row, _, diff in each), key=repr) for each in told]
+        assert changes == [[(("X", 2), 1), (("Y", 1), 1)], [(("Y", 1), -1), (("Y", 5), 1)]]
+
+
+class Through(Apart):
+    """Members whose connections to the coordinator go through another place, which may cut them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.ways: list[socket.socket] = []
+        self.between: socket.socket | None = None
+
+    def start(self, calling: Calling) -> None:
+        self.between = socket.create_server(("127.0.0.1", 0))
+        threading.Thread(target=self._serve, args=(self.between, calling.port), daemon=True).start()
+        super().start(calling._replace(port=self.between.getsockname()[1]))
+
+    def _serve(self, between: socket.socket, port: int) -> None:
+        while True:
+            try:
+                here, _ = between.accept()
+            except OSError:
+                return
+            there = socket.create_connection(("127.0.0.1", port))
+            self.ways += [here, there]
+            for one, other in ((here, there), (there, here)):
+                threading.Thread(target=_carry, args=(one, other), daemon=True).start()
+
+    def cut(self) -> None:
+        for way in self.ways:
+            with suppress(OSError):
+                way.shutdown(socket.SHUT_RDWR)
+
+    def end(self) -> None:
+        if self.between is not None:
+            self.between.shutdown(socket.SHUT_RDWR)
+            self.between.close()
+            self.between = None
+        super().end()
+        for way in self.ways:
+            way.close()
+        self.ways.clear()
+
+
+def _carry(one: socket.socket, other: socket.socket) -> None:
+    try:
+        while said := one.recv(1 << 16):
+            other.sendall(said)
+        other.shutdown(socket.SHUT_RDWR)
+    except OSError:
+        pass
+
+
+def test_a_network_that_is_cut_ends_all_workers_and_loses_nothing() -> None:
+    starter = Through()
+    with Database(workers=Workers(Network(2, EFFORT, starter))) as db:
+        db.sql(TEXT)
+        db.sql("insert into t values (1, 'x', 2), (2, 'y', 1)")
+        processes = db._engine.executor.crew.processes
+        starter.cut()
+        with pytest.raises(OperationalError, match=r"the connection to a worker|ended with status 0"):
+            db.sql("insert into t values (3, 'x', 3)")
+        assert all(map(gone, processes))
+        db.sql("insert into t values (4, 'y', 4)")
+        assert rows(db, "select * from sums") == [("X", 2), ("Y", 5)]
+
+
+def test_a_member_that_another_is_gone_for_hangs_up() -> None:
+    here, there = pair()
+
+    class Alone:
+        def stop_when(self, wish: object) -> None:
+            """Nobody asks."""
+
+        def perform(self, command: Command) -> Reply:
+            return Reply(None, None, GoneError())
+
+    class Never:
+        def fresh(self) -> None:
+            """Nothing was wanted."""
+
+    exchange([(here, packed(("rows", (), None, ())))], [])
+    serve(Alone(), there, Never())  # type: ignore[arg-type]
+    there.close()
+    with pytest.raises(GoneError):
+        exchange([], [here])
+    here.close()
+
+
+def test_ctrl_c_ends_a_step_at_all_workers() -> None:
+    with apart(2) as db:
+        db.sql("create table n(i int primary key); insert into n select generate_series(1, 3000)")
+        before = db._engine.executor.crew.processes
+        alarm = threading.Timer(1, lambda: os.kill(os.getpid(), signal.SIGINT))
+        alarm.start()
+        endless = "with recursive r(i) as (select i from n union select i + 1 from r where i < 100000000)"
+        with pytest.raises(KeyboardInterrupt):
+            db.sql(f"create materialized view v as {endless} select max(i) as m from r")
+        alarm.cancel()
+        db.sql("create materialized view w as select count(*) as n from n; insert into n values (0)")
+        assert rows(db, "select * from w") == [(3001,)]
+        assert db._engine.executor.crew.processes == before
+
+
+def test_members_that_do_not_come_are_an_error_with_their_reason() -> None:
+    class Broken(Apart):
+        def start(self, calling: Calling) -> None:
+            super().start(calling._replace(secret=b"another"))
+
+    with pytest.raises(OperationalError, match=r"workers did not start: worker . ended with status 1"):
+        Network(2, EFFORT, Broken())
+    with pytest.raises(InterfaceError, match="there cannot be 0 workers"):
+        Network(0, EFFORT, Apart())
+
+
+def test_a_folder_is_opened_by_workers_with_nothing_in_common(tmp_path: Path) -> None:
+    with apart(2, 0, folder=tmp_path / "db") as db:
+        db.sql(TEXT)
+        db.sql("insert into t select i, 'g' || i % 3, i / 2 from generate_series(1, 300) g(i)")
+        expected = [rows(db, "select * from sums"), rows(db, "select * from below")]
+    for opened in (kpg.connect, lambda folder: apart(3, 0, folder=folder)):
+        with opened(tmp_path / "db") as db:
+            assert [rows(db, "select * from sums"), rows(db, "select * from below")] == expected
+
+
+def test_a_closed_database_leaves_no_process() -> None:
+    with apart(2) as db:
+        processes = db._engine.executor.crew.processes
+        assert len(processes) == 2 and np.all([not gone(one) for one in processes])
+    assert all(map(gone, processes))
