@@ -33,6 +33,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping as _Mapping
     from datetime import timedelta as _timedelta
 
+    from pyspark.sql import SparkSession as _SparkSession
+
     from kpg import graph
     from kpg.branching import Branch
     from kpg.collections import (
@@ -146,6 +148,7 @@ def connect(
     memory_limit: int | str | None = None,
     history: "int | str | _timedelta | None" = None,
     workers: int = 1,
+    spark: "_SparkSession | None" = None,
 ) -> "Database":
     """A new, empty database in memory; with a ``folder``, the durable database that is in it.
 
@@ -165,12 +168,13 @@ def connect(
     ``history`` is how long the past is kept, as a time (``"1 hour"``) or a number of epochs, for ``SELECT ...
     AS OF``, ``View.as_of`` and ``View.changes(since=...)``. Without it nothing is.
 
-    ``workers`` is how many processes of this machine do the work together: see docs/scaling.md.
+    ``workers`` is how many processes of this machine do the work together: see docs/scaling.md. With
+    ``spark``, a SparkSession, they are tasks of its executors, on whatever machines these are.
     """
     wanted = {"synchronous": synchronous, "read_only": read_only, "functions": functions}
-    if workers != 1:
+    if workers != 1 or spark is not None:
         options = {"folder": folder, "memory_limit": memory_limit, "history": history}
-        return import_at_rest("kpg.connecting").connected(workers, merge_effort, options, wanted)
+        return import_at_rest("kpg.connecting").connected(workers, spark, merge_effort, options, wanted)
     make = import_at_rest("kpg.database").Database
     if folder is None:
         database: Database = make(merge_effort, memory_limit, history)

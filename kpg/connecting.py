@@ -1,25 +1,28 @@
-"""``kpg.connect(workers=n)``."""
+"""``kpg.connect(workers=n)``, and ``kpg.connect(spark=session, workers=n)``."""
 
 from collections.abc import Mapping
 from typing import Any
 
 from kpg.database import Database
 from kpg.runtime.errors import NotSupportedError
-from kpg.runtime.local import processes
+from kpg.runtime.local import executors, processes
 from kpg.working import Workers
 
 
 def connected(
-    count: int, merge_effort: str, options: Mapping[str, object], how: Mapping[str, object]
+    count: int, spark: Any, merge_effort: str, options: Mapping[str, object], how: Mapping[str, object]
 ) -> Database:
-    """A database with so many workers, in a folder if the options have one; ``how`` it is opened there."""
+    """A database with so many workers, in a folder if the options have one; ``how`` it is opened there.
+
+    They are processes of this machine, or with a session ``spark`` tasks of its executors.
+    """
     if options["memory_limit"] is not None:
         raise NotSupportedError(
             f"a memory limit together with workers={count} is not supported", hint="leave one of them out"
         )
     history: Any = options["history"]
     folder: dict[str, Any] = {} if options["folder"] is None else {"folder": options["folder"], **how}
-    crew = processes(count, merge_effort)
+    crew = processes(count, merge_effort) if spark is None else executors(spark, count, merge_effort)
     try:
         return Database(merge_effort, None, history, workers=Workers(crew), **folder)
     except BaseException:

@@ -9,6 +9,8 @@ from kpg.runtime.trace.tiers import EFFORT
 from kpg.runtime.worker import Worker
 
 if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
     from kpg.runtime.workers.coordinator import Place
     from kpg.runtime.workers.messages import Crew
 
@@ -21,6 +23,14 @@ def processes(count: int, merge_effort: str) -> "Crew":
     from kpg.runtime.workers.processes import Processes
 
     return Processes(count, _effort(merge_effort))
+
+
+def executors(session: "SparkSession", count: int, merge_effort: str) -> "Crew":
+    """So many workers, each a task of one stage of a Spark session."""
+    from kpg.runtime.spark.stage import Stage
+    from kpg.runtime.workers.network import Network
+
+    return Network(count, _effort(merge_effort), Stage(session, count))
 
 
 def shared_executor(

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 from kpg.runtime.errors import NotSupportedError, OperationalError
 from kpg.runtime.spark.own import LOAD_SETTINGS, WITHOUT_SPARK, Work, is_running, own_session
+from kpg.runtime.spark.slots import require_room
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -37,6 +38,7 @@ def opened(given: "SparkSession | None", work: Work = Work.LONG) -> "Iterator[Sp
             hint="use a classic session, or none: kpg starts its own",
         )
     if session is not None:
+        require_room(session.sparkContext)
         with _configured(session):
             yield session
         return

@@ -92,7 +92,7 @@ def attend(index: int, calling: Calling) -> None:
             ends = _meet(index, calling, door, end)
             door.close()
             lines = Lines(index, ends)
-            member = lines.member = Member(index, calling.count, lines, calling.merge_effort, None)
+            member = lines.member = Member(index, calling.workers, lines, calling.merge_effort, None)
             keep_pages()
             exchange([(end, packed("ready"))], [])
             serve(member, end, bell)
@@ -120,7 +120,7 @@ def _meet(index: int, calling: Calling, door: Door, end: Line) -> list[Line]:
     for other, address in enumerate(addresses[:index]):
         card = Card(PEER, index, door.port, os.getpid())
         found[other] = Line(visit(tuple(address), calling.secret, card).detach())
-    while len(found) < calling.count - 1:
+    while len(found) < calling.workers - 1:
         come = door.wait(SECONDS_TO_MEET)
         if come is None:
             raise GoneError

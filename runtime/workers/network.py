@@ -8,8 +8,12 @@ connection that breaks ends all members; what is asked next starts them again.
 import secrets
 import socket
 import struct
+import sys
 import time
 from contextlib import suppress
+from functools import cache
+from hashlib import sha256
+from pathlib import Path
 from typing import Final, NamedTuple, Protocol
 
 from kpg.runtime.errors import OperationalError
@@ -25,6 +29,19 @@ NUMBER: Final = struct.Struct("<Q")
 """What is said on a bell: which command, by number, is to end."""
 SECONDS_TO_COME: Final = 120.0
 """For members to come after they were started."""
+SECONDS_TO_TELL: Final = 5.0
+"""For who has started them to know why one has ended."""
+
+
+@cache
+def version_here() -> str:
+    """The version of this kpg, with a digest of its runtime: between releases the number stays what it is."""
+    root = Path(__file__).parents[1]
+    digest = sha256()
+    for file in sorted(root.rglob("*.py")):
+        digest.update(file.relative_to(root).as_posix().encode() + b"\0" + file.read_bytes())
+    number = vars(sys.modules["kpg"])["__version__"]  # the runtime is below the package that has it
+    return f"{number} ({digest.hexdigest()[:12]})"
 
 
 class Calling(NamedTuple):
@@ -33,7 +50,7 @@ class Calling(NamedTuple):
     host: str
     port: int
     secret: bytes
-    count: int
+    workers: int
     merge_effort: int
 
 
@@ -140,7 +157,7 @@ class Network(Lined):
                 bell.send(NUMBER.pack(self._said))
 
     def _obituary(self) -> str:
-        until = time.monotonic() + 2
+        until = time.monotonic() + SECONDS_TO_TELL
         while (failure := self._starter.failure()) is None and time.monotonic() < until:
             time.sleep(POLL)
         return failure or "the connection to a worker, or between two, has broken"

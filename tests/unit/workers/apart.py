@@ -27,7 +27,7 @@ class Apart:
         self.running: list[subprocess.Popen[bytes]] = []
 
     def start(self, calling: Calling) -> None:
-        for index in range(calling.count):
+        for index in range(calling.workers):
             process = subprocess.Popen([sys.executable, "-c", CODE], stdin=subprocess.PIPE)
             assert process.stdin is not None
             process.stdin.write(pickle.dumps((index, tuple(calling))))

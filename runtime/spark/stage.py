@@ -1,0 +1,137 @@
+"""Workers that are the tasks of one barrier stage on the user's Spark session.
+
+Spark starts them, all at once, wherever it has slots, and ends them; nothing else goes through it: they come
+to the driver over connections of their own. A thread waits for the stage, whose end without our doing is the
+end of a worker.
+"""
+
+import re
+import threading
+import uuid
+from contextlib import suppress
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from kpg.runtime.errors import InterfaceError, NotSupportedError, OperationalError
+from kpg.runtime.spark import member_task
+from kpg.runtime.spark.session import require_pyspark
+from kpg.runtime.spark.slots import conf, require_slots, taken
+from kpg.runtime.spark.source import first_line
+from kpg.runtime.workers.network import Calling, version_here
+
+if TYPE_CHECKING:
+    from pyspark import SparkContext
+    from pyspark.sql import SparkSession
+
+TOLD: Final = re.compile(f"{member_task.FAILED} (.*)")
+SAID: Final = re.compile(r"\n: (?:[\w.$]+: )?(.*)")
+"""What Spark says, behind what Py4J does."""
+CRASHED: Final = "Python worker exited unexpectedly"
+VERSIONS: Final = re.compile(r"Python in worker has different version.*|\[PYTHON_VERSION_MISMATCH\].*")
+SECONDS_TO_END: Final = 10.0
+"""For the stage to end once its tasks have been hung up on; then it is cancelled."""
+
+
+class Stage:
+    """A ``network.Starter``."""
+
+    def __init__(self, session: "SparkSession", count: int) -> None:
+        """InterfaceError if the session has not so many slots, NotSupportedError if it is of another kind."""
+        require_pyspark()
+        if type(session).__module__.startswith("pyspark.sql.connect"):
+            raise NotSupportedError(
+                "a Spark Connect session cannot run workers",
+                hint="use a session whose driver is this process",
+            )
+        if not hasattr(session, "sparkContext"):
+            raise InterfaceError(
+                f"spark= is a {type(session).__name__}, not a SparkSession",
+                hint="give SparkSession.builder...getOrCreate()",
+            )
+        self._context: SparkContext = session.sparkContext
+        self._group = f"kpg-workers-{uuid.uuid4().hex}"
+        self._thread: threading.Thread | None = None
+        self._over = True
+        self._error: Exception | None = None
+        _require_running(self._context)
+        if conf(self._context, "spark.dynamicAllocation.enabled", "false").lower() == "true":
+            raise NotSupportedError(
+                "workers on a Spark session with dynamic allocation are not supported",
+                hint="Spark runs no barrier stage there: set spark.dynamicAllocation.enabled to false",
+            )
+        require_slots(self._context, count)
+
+    @property
+    def host(self) -> tuple[str, str]:
+        """See ``network.Starter``: where Spark's own driver listens."""
+        reach = conf(self._context, "spark.driver.host", "127.0.0.1").strip("[]")
+        return conf(self._context, "spark.driver.bindAddress", reach).strip("[]"), reach
+
+    def start(self, calling: Calling) -> None:
+        """See ``network.Starter``."""
+        from pyspark import InheritableThread
+
+        _require_running(self._context)
+        require_slots(self._context, calling.workers)
+        self._over, self._error = False, None
+        run = partial(self._run, tuple(calling), calling.workers)
+        taken[self._group] = calling.workers
+        self._thread = InheritableThread(target=run, name="kpg-workers", daemon=True)
+        self._thread.start()
+
+    def _run(self, calling: tuple[object, ...], count: int) -> None:
+        from pyspark import cloudpickle
+
+        cloudpickle.register_pickle_by_value(member_task)
+        try:
+            self._context.setJobGroup(self._group, f"{count} workers of a kpg database")
+            attend = partial(member_task.attend, calling, version_here())
+            self._context.parallelize(range(count), count).barrier().mapPartitions(attend).collect()
+        except Exception as error:
+            self._error = error
+        finally:
+            taken.pop(self._group, None)
+            self._over = True
+
+    def failure(self) -> str | None:
+        """See ``network.Starter``."""
+        if not self._over:
+            return None
+        if self._error is None:
+            return "the Spark stage of the workers has ended"
+        return _why(self._error)
+
+    def end(self) -> None:
+        """See ``network.Starter``."""
+        thread, self._thread = self._thread, None
+        if thread is None:
+            return
+        thread.join(SECONDS_TO_END)
+        if thread.is_alive():
+            with suppress(Exception):  # the session may have been stopped
+                self._context.cancelJobGroup(self._group)
+            thread.join(SECONDS_TO_END)
+
+
+def _require_running(context: "SparkContext") -> None:
+    """OperationalError for a session that has been stopped."""
+    try:
+        context.defaultParallelism  # noqa: B018
+    except Exception:
+        raise OperationalError(
+            "the Spark session of the workers has been stopped", hint="open the database with another one"
+        ) from None
+
+
+def _why(error: Exception) -> str:
+    """What Spark says of the stage, or what a task has."""
+    text = str(error)
+    told = TOLD.search(text)
+    if told is not None:
+        return told[1]
+    versions = VERSIONS.search(text)
+    if versions is not None:
+        return f"{versions[0].strip()} Set PYSPARK_PYTHON to the driver's Python"
+    said = SAID.search(text)
+    crashed = f" {CRASHED}" if CRASHED in text else ""
+    return f"the Spark stage of the workers has failed: {said[1] if said else first_line(error)}{crashed}"

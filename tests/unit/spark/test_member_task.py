@@ -1,0 +1,92 @@
+"""What a task of workers says where it cannot be one, and that none is left when its driver is killed."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from kpg.runtime.spark import member_task
+from kpg.runtime.workers.network import version_here
+from tests.markdown import blocks
+from tests.unit.workers.test_processes import gone
+
+ROOT = Path(__file__).parents[3]
+CALLING = ("127.0.0.1", 1, b"secret", 2, 4)
+
+
+class Task:
+    """A ``BarrierTaskContext``."""
+
+    def __init__(self, attempt: int) -> None:
+        self.attempt = attempt
+
+    def partitionId(self) -> int:
+        return 0
+
+    def attemptNumber(self) -> int:
+        return 0
+
+    def stageAttemptNumber(self) -> int:
+        return self.attempt
+
+
+def run(monkeypatch: pytest.MonkeyPatch, version: str, attempt: int = 0) -> list[int]:
+    monkeypatch.setattr("pyspark.BarrierTaskContext.get", lambda: Task(attempt))
+    return list(member_task.attend(CALLING, version, [0]))
+
+
+def test_an_executor_without_kpg_or_with_another_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(RuntimeError, match=r"kpg worker: .* has kpg .*, the driver has 0\.0"):
+        run(monkeypatch, "0.0")
+    monkeypatch.setitem(sys.modules, "kpg.runtime.workers.guest", None)
+    with pytest.raises(RuntimeError, match=r"kpg worker: .* has no kpg, or another version of it"):
+        run(monkeypatch, "0.0")
+
+
+def test_a_driver_that_is_not_reached_is_named_but_not_where_spark_tries_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with pytest.raises(RuntimeError, match=r"does not reach the driver at 127\.0\.0\.1:1"):
+        run(monkeypatch, version_here())
+    assert run(monkeypatch, version_here(), attempt=1) == []
+
+
+KILLED = """
+import os, signal
+from kpg.runtime.spark import own
+own.SETTINGS["spark.driver.memory"] = "1g"
+with own.own_session(own.Work.BRIEF) as mine:
+    import kpg
+    db = kpg.connect(spark=mine.get(), workers=1)
+    db.sql("create table t(k int primary key); insert into t values (1)")
+    print(*db._engine.executor.crew.processes, flush=True)
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+@pytest.mark.java
+def test_workers_end_with_a_driver_that_is_killed() -> None:
+    done = subprocess.run([sys.executable, "-c", KILLED], capture_output=True, text=True, check=False)
+    assert done.returncode == -signal.SIGKILL, done.stderr
+    (process,) = map(int, done.stdout.split())
+    until = time.monotonic() + 60
+    while not gone(process) and time.monotonic() < until:
+        time.sleep(0.1)
+    assert gone(process)
+    assert process != os.getpid()
+
+
+@pytest.mark.java
+def test_the_ten_lines_of_the_readme_print_what_they_say() -> None:
+    """Whether there is a log of Spark beside it is the reader's settings."""
+    (example,) = [block.code for block in blocks((ROOT / "README.md").read_text()) if block.language == "py"]
+    assert len([line for line in example.splitlines() if line]) == 10
+    environment = os.environ | {"PYSPARK_PYTHON": sys.executable, "PYTHONPATH": os.pathsep.join(sys.path)}
+    done = subprocess.run(
+        [sys.executable, "-c", example], capture_output=True, text=True, check=False, env=environment
+    )
+    assert (done.stdout, done.returncode) == (example.rpartition("# ")[2], 0), done.stderr
