@@ -32,8 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable as _Callable
     from collections.abc import Mapping as _Mapping
     from datetime import timedelta as _timedelta
-
-    from pyspark.sql import SparkSession as _SparkSession
+    from typing import Any as _Any
 
     from kpg import graph
     from kpg.branching import Branch
@@ -148,7 +147,7 @@ def connect(
     memory_limit: int | str | None = None,
     history: "int | str | _timedelta | None" = None,
     workers: int = 1,
-    spark: "_SparkSession | None" = None,
+    spark: "_Any | None" = None,
 ) -> "Database":
     """A new, empty database in memory; with a ``folder``, the durable database that is in it.
 

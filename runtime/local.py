@@ -1,6 +1,6 @@
 """Where executors are made: one worker in this process, or many in others."""
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from kpg.runtime.errors import InterfaceError
 from kpg.runtime.executor import Executor, SharedExecutor
@@ -9,8 +9,6 @@ from kpg.runtime.trace.tiers import EFFORT
 from kpg.runtime.worker import Worker
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
     from kpg.runtime.workers.coordinator import Place
     from kpg.runtime.workers.messages import Crew
 
@@ -25,7 +23,7 @@ def processes(count: int, merge_effort: str) -> "Crew":
     return Processes(count, _effort(merge_effort))
 
 
-def executors(session: "SparkSession", count: int, merge_effort: str) -> "Crew":
+def executors(session: Any, count: int, merge_effort: str) -> "Crew":
     """So many workers, each a task of one stage of a Spark session."""
     from kpg.runtime.spark.stage import Stage
     from kpg.runtime.workers.network import Network

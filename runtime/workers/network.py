@@ -27,7 +27,7 @@ PEER: Final = b"p"
 """The kinds of connections."""
 NUMBER: Final = struct.Struct("<Q")
 """What is said on a bell: which command, by number, is to end."""
-SECONDS_TO_COME: Final = 120.0
+SECONDS_TO_COME: Final = 180.0
 """For members to come after they were started."""
 SECONDS_TO_TELL: Final = 5.0
 """For who has started them to know why one has ended."""
