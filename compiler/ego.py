@@ -29,6 +29,8 @@ class EgoQuery:
     pairs: str
     writes: str
     aggregate: str
+    continuous: str | None = None
+    """Readers that are pushed anyway, each once."""
 
     @property
     def meaning(self) -> str:
@@ -71,8 +73,9 @@ class How:
 
 
 def ego_plan(
-    pairs: Plan, grouped: Plan, written: Callable[[], Plan], aggregate: str, construction: str, mode: str
-) -> Plan:
+    pairs: Plan, grouped: Plan, written: Callable[[], Plan], aggregate: str, construction: str, mode: str,
+    continuous: Plan | None = None,
+) -> Plan:  # fmt: skip
     """The plan of an ego view, from those of pairs, of the aggregate by writer, and of what is written."""
     base = without_numbers(grouped)
     end = _stripped(base)
@@ -92,8 +95,13 @@ def ego_plan(
     if how.mfp is not None:
         nodes.append(plan.Linear(rows, how.mfp))
         rows = len(nodes) - 1
+    kept = None
+    if continuous is not None:
+        count = len(nodes)
+        nodes += [moved(node, lambda ref: ref + count) for node in continuous.nodes]
+        kept = _stripped(continuous) + count
     made = _built(construction, how)
-    nodes.append(plan.Ego(_stripped(pairs), rows, how.family, how.calls, made, mode, how.few))
+    nodes.append(plan.Ego(_stripped(pairs), rows, how.family, how.calls, made, mode, how.few, kept))
     for mfp in reversed(above):
         nodes.append(plan.Linear(len(nodes) - 1, _renamed(mfp, dict(how.renamed))))
     return pruned(nodes, len(nodes) - 1)

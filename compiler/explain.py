@@ -170,9 +170,10 @@ class _Printer:
                 return f"{name} {made}{' numbered' if numbered else ''}{' or NULLs' if outer else ''}"
             case plan.Reduce() | plan.BasicReduce() | plan.Fold() | plan.TopK() | plan.Single():
                 return f"{name} by {_of_groups(node)}"
-            case plan.Ego(calls=aggregated, construction=built, mode=mode):
+            case plan.Ego(calls=aggregated, construction=built, mode=mode, continuous=some):
                 shown = ", ".join(f"{call.function}({_columns(call.arguments)})" for call in aggregated)
-                return f"{name}: {shown}; overlay by {built}, {mode}"
+                told = "" if some is None else f", readers of %{some} pushed"
+                return f"{name}: {shown}; overlay by {built}, {mode}{told}"
             case plan.Window(partition=partition, calls=calls):
                 return f"{name} by {partition}: {', '.join(map(_call, calls))}"
             case plan.Enter(input=source):

@@ -67,14 +67,19 @@ def make(
     name: str,
     aggregate: Any,
     readers: "str | Iterable[Any] | None",
+    continuous: "str | Iterable[Any] | None",
     returns: Any,
     **given: Any,
 ) -> "EgoView":
     """As :meth:`kpg.database.Database.ego`."""
     if not isinstance(aggregate, str):
         aggregate = own_aggregate(engine, name, given["writes"], aggregate, returns)
-    chosen = egos.listed(readers) if readers is not None and not isinstance(readers, str) else readers
-    maintained = egos.create(engine, egos.Asked(name=name, aggregate=aggregate, readers=chosen, **given))
+    chosen, pushed = (
+        egos.listed(nodes) if nodes is not None and not isinstance(nodes, str) else nodes
+        for nodes in (readers, continuous)
+    )
+    asked = egos.Asked(name=name, aggregate=aggregate, readers=chosen, continuous=pushed, **given)
+    maintained = egos.create(engine, asked)
     return EgoView(engine, maintained, check)
 
 

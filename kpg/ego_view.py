@@ -60,18 +60,20 @@ class EgoView(View):
     ) -> Subscription:
         """Call ``callback`` with ``((node, value), epoch, diff)`` of each commit that changes something.
 
-        With ``nodes``, of these only. While somebody follows the view all of it is pushed.
+        With ``nodes``, of these only. As long as somebody follows them they are pushed: all, or those nodes.
         """
         if nodes is None:
             return View.subscribe(self, callback)
-        chosen = frozenset(nodes)
+        self._check()
+        listed = list(nodes)
+        chosen = frozenset(listed)
 
         def tell(changes: list[Change]) -> None:
             mine = [change for change in changes if change[0][0] in chosen]
             if mine:
                 callback(mine)
 
-        return View.subscribe(self, tell)
+        return self._maintained.feed.subscribe(tell, np.unique(self._words(listed)))
 
     @property
     def overlay(self) -> OverlayInfo:

@@ -42,6 +42,7 @@ class Asked:
     readers: str | None
     mode: str
     overlay: str
+    continuous: str | None = None
     replace: bool = False
 
 
@@ -51,7 +52,7 @@ def created(engine: Engine, statement: CreateEgoView) -> Maintained:
     asked = Asked(
         statement.name, statement.edges, statement.writes, statement.aggregate, statement.window,
         statement.neighbourhood, statement.where, statement.readers, options["mode"], options["overlay"],
-        statement.or_replace,
+        statement.continuous, statement.or_replace,
     )  # fmt: skip
     return create(engine, asked)
 
@@ -78,7 +79,7 @@ def create(engine: Engine, asked: Asked) -> Maintained:
 
     made = ego_plan(
         planned(query.pairs).plan, planned(query.by_writer).plan, lambda: planned(query.written).plan,
-        query.aggregate, asked.overlay, mode,
+        query.aggregate, asked.overlay, mode, planned(query.continuous).plan if query.continuous else None,
     )  # fmt: skip
     kept = Planned(meaning.rel, made, meaning.schema, meaning.types, meaning.order)
     entry = ViewEntry(asked.name, kept.schema, kept.rel, query.meaning, True, kept.order)
@@ -129,7 +130,8 @@ def query_of(engine: Engine, asked: Asked) -> EgoQuery:
             )
     if aggregate.replace(" ", "").lower() != "count(*)":
         writes = f"SELECT node, value FROM ({writes}) AS known WHERE value IS NOT NULL"
-    return EgoQuery(_pairs(engine, asked), writes, aggregate)
+    pairs = _pairs(engine, asked)
+    return EgoQuery(pairs, writes, aggregate, _continuous(pairs, asked.continuous))
 
 
 def _pairs(engine: Engine, asked: Asked) -> str:
@@ -149,11 +151,22 @@ def _pairs(engine: Engine, asked: Asked) -> str:
         )
     if asked.readers is None:
         return pairs
-    condition = asked.readers.strip()
-    if condition.lower().startswith(("select ", "with ", "values ")):
-        condition = f"node IN ({condition})"
     renamed = f"SELECT reader AS node, writer FROM ({pairs}) AS p"
-    return f"SELECT node AS reader, writer FROM ({renamed}) AS q WHERE {condition}"
+    return f"SELECT node AS reader, writer FROM ({renamed}) AS q WHERE {_of_nodes(asked.readers)}"
+
+
+def _of_nodes(given: str) -> str:
+    """A condition on ``node``: as it was given, or whether a query has it."""
+    return f"node IN ({given})" if is_query(given) else given
+
+
+def _continuous(pairs: str, given: str | None) -> str | None:
+    """The readers that are pushed anyway."""
+    if given is None:
+        return None
+    return (
+        f"SELECT node FROM (SELECT DISTINCT reader AS node FROM ({pairs}) AS p) AS q WHERE {_of_nodes(given)}"
+    )
 
 
 def _around(engine: Engine, asked: Asked, direction: str) -> str:

@@ -9,6 +9,9 @@ from dataclasses import field
 from typing import TYPE_CHECKING
 from weakref import WeakSet
 
+import numpy as np
+from numpy.typing import NDArray
+
 from kpg.reading import Reader
 from kpg.result import Result, Row
 from kpg.runtime.executor import Executor
@@ -19,6 +22,7 @@ from kpg.runtime.trace.updates import Updates
 if TYPE_CHECKING:
     from kpg.past import Epoch, Past
 
+Words = NDArray[np.int64]
 Change = tuple[Row, int, int]
 """A row, the epoch of its change, and how often it appeared (or, negative, went)."""
 Callback = Callable[[list[Change]], object]
@@ -34,9 +38,11 @@ class Mailbox:
 class Subscription:
     """A callback that is told of every commit that changes the view, until it is closed."""
 
-    def __init__(self, feed: "Feed", callback: Callback) -> None:
+    def __init__(self, feed: "Feed", callback: Callback, readers: Words | None = None) -> None:
+        """Of an ego view, ``readers`` are the words of those that it is told of, in order; None: all."""
         self._feed = feed
         self._callback = callback
+        self.readers = readers
 
     def close(self) -> None:
         """Tell it nothing more; closing twice is allowed."""
@@ -65,25 +71,29 @@ class Feed:
         self._reader = reader
         self._mailboxes: WeakSet[Mailbox] = WeakSet()
         self._subscriptions: list[Subscription] = []
+        self._chosen: Words | None = None
 
     def mailbox(self) -> Mailbox:
         """A new mailbox, which collects changes from now on for as long as somebody holds it."""
         box = Mailbox()
         self._listen()
         self._mailboxes.add(box)
+        self._choose()
         return box
 
-    def subscribe(self, callback: Callback) -> Subscription:
-        """Call ``callback`` with the changes of every commit from now on."""
-        subscription = Subscription(self, callback)
+    def subscribe(self, callback: Callback, readers: Words | None = None) -> Subscription:
+        """Call ``callback`` with the changes of every commit from now on, at least those of ``readers``."""
+        subscription = Subscription(self, callback, readers)
         self._listen()
         self._subscriptions.append(subscription)
+        self._choose()
         return subscription
 
     def leave(self, subscription: Subscription) -> None:
         """Forget a subscription."""
         if subscription in self._subscriptions:
             self._subscriptions.remove(subscription)
+            self._choose()
 
     def changes(self, updates: Sequence[Updates]) -> list[Change]:
         """Updates as Python rows with epoch and count, in order of time."""
@@ -133,3 +143,13 @@ class Feed:
     def _listen(self) -> None:
         if not self._installed.watched:
             self._executor.watch(self._installed)
+            self._chosen = None
+
+    def _choose(self) -> None:
+        """Have only those changes be captured that somebody is to be told."""
+        told = [one.readers for one in self._subscriptions if one.readers is not None]
+        every = bool(self._mailboxes) or len(told) < len(self._subscriptions)
+        chosen = None if every else np.unique(np.concatenate((np.empty(0, np.int64), *told)))
+        if self._installed.watched and not (chosen is None and self._chosen is None):
+            self._installed.choose(chosen)
+            self._chosen = chosen

@@ -168,6 +168,7 @@ class Ingesting:
         where: str | None = None,
         readers: "str | Iterable[Any] | None" = None,
         mode: str = "auto",
+        continuous: "str | Iterable[Any] | None" = None,
         overlay: str = "vnm_a",
         returns: Any = None,
     ) -> "EgoView":
@@ -180,11 +181,13 @@ class Ingesting:
         above the greatest less t. ``neighbourhood`` is ``out`` (targets of a node's edges), ``in``,
         ``both``, ``out 2`` (within two steps) and so on, or a relation (reader, writer). ``where`` is a
         condition on edges, ``readers`` one on ``node``, a query or values. ``mode`` is ``auto``, ``push``,
-        ``pull`` or ``continuous``, ``overlay`` a way to build one. See docs/ego.md.
+        ``pull`` or ``continuous``; ``continuous`` says, as ``readers`` does, which readers are pushed in any
+        mode. ``overlay`` is a way to build one. See docs/ego.md.
         """
         from kpg.ego_functions import make
 
         return make(
-            self._engine, lambda: self._engine, name, aggregate, readers, returns, edges=edges, writes=writes,
-            window=window, neighbourhood=neighbourhood, where=where, mode=mode, overlay=overlay,
+            self._engine, lambda: self._engine, name, aggregate, readers, continuous, returns, edges=edges,
+            writes=writes, window=window, neighbourhood=neighbourhood, where=where, mode=mode,
+            overlay=overlay,
         )  # fmt: skip

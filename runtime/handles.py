@@ -160,6 +160,9 @@ class Installation(Protocol):
     def decide(self) -> None:
         """Have an ego view's labels be decided anew, by what was observed."""
 
+    def choose(self, readers: Words | None) -> object:
+        """Of an ego view that is watched, have changes of these readers be captured only; None: of all."""
+
     def drain(self) -> list[Updates]:
         """The consolidated changes of each step since the last call; it must be watched."""
 

@@ -12,7 +12,7 @@ from kpg.runtime.dataflow.scope import LoopScope
 from kpg.runtime.errors import InternalError
 from kpg.runtime.handles import ArrangementInfo, OperatorInfo, OverlayInfo, Stats
 from kpg.runtime.operators.arrange import Arrange
-from kpg.runtime.operators.input import Sink
+from kpg.runtime.operators.input import Hearer, Sink
 from kpg.runtime.operators.linear import Late
 from kpg.runtime.operators.loop import Loop, everything
 from kpg.runtime.records import dataclass
@@ -29,7 +29,7 @@ Kept = TypeVar("Kept", bound="Capture")
 
 
 @dataclass(slots=True, eq=False)
-class Capture(Operator):
+class Capture(Hearer):
     """Keeps the changes of a view until they are drained."""
 
     changes: list[Updates] = field(default_factory=list)
@@ -206,6 +206,16 @@ class Installed:
         ego = ego_under(self.output)
         assert ego is not None
         ego.engine.relabel()
+
+    def choose(self, readers: Words | None) -> Words | None:
+        """Of an ego view that is watched, have changes of these readers be captured only; None: of all.
+
+        What it was before is the result.
+        """
+        before = None
+        if self.capture is not None:
+            before, self.capture.chosen = self.capture.chosen, readers
+        return before
 
     def drain(self) -> list[Updates]:
         """The consolidated changes of each step since the last call; capture must be on."""

@@ -225,11 +225,10 @@ class Worker(Access):
         if self._closed:
             raise InternalError("epochs are closed that no step has taken")
         view = self.views[installed.name]
-        listening = view.watched
+        listening, chosen = view.watched, view.choose(None)
         self.watch(view)
         assert view.capture is not None
-        step = Step(self.epoch + 1, self.epoch + 2)
-        self.scope.step = step
+        step = self.scope.step = Step(self.epoch + 1, self.epoch + 2)
         with self._interrupt:
             try:
                 drain_all(self._touched, self._open_epoch, self._closed)
@@ -242,6 +241,7 @@ class Worker(Access):
             finally:
                 self._undo(step)
                 step.visited.clear()
+                view.choose(chosen)
                 if not listening:
                     self.unwatch(view)
 

@@ -62,8 +62,8 @@ def placed(level: Level, ref: Ref, node: AnyNode) -> Ref:
         case plan.Expand(input=source, kept=width):
             new, place = _not_loose(level, source)
             return level.add(plan.moved(node, lambda _: new), _narrowed(place, width))
-        case plan.Ego(pairs=pairs, writes=writes):
-            brought = {source: level.first(level.stream(source)[0]) for source in (pairs, writes)}
+        case plan.Ego(sources=sources):
+            brought = {source: level.first(level.stream(source)[0]) for source in sources}
             return level.add(plan.moved(node, brought.__getitem__), FIRST)
         case plan.RangeJoin():
             return _range_join(level, node)

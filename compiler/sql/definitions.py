@@ -284,6 +284,7 @@ class CreateEgoView(Definition):
     neighbourhood: str
     where: str | None
     readers: str | None
+    continuous: str | None
     options: tuple[tuple[str, str], ...]
     or_replace: bool
     span: Span

@@ -12,6 +12,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from kpg.runtime.ego.followed import NONE, above
 from kpg.runtime.ego.overlay import PARTIAL, READER, WRITER, Edges, Overlay
 from kpg.runtime.kernels import deciding
 from kpg.runtime.records import dataclass
@@ -110,28 +111,39 @@ def _observed(overlay: Overlay, kind: int, times: Words) -> Floats:
     return np.where(here, times + more, 0.0)
 
 
-def decide(overlay: Overlay, mode: str, costs: Costs) -> Decision:
-    """Label all nodes: in mode ``auto`` by cost, else ``push`` or ``pull`` all but writers."""
+def decide(overlay: Overlay, mode: str, costs: Costs, forced: Words) -> Decision:
+    """Label all nodes: in mode ``auto`` by cost, else ``push`` or ``pull`` all but writers.
+
+    ``forced`` nodes, and all that feeds them, are pushed in any mode.
+    """
     order = overlay.order()
     often = frequencies(overlay, order)
     left, method = 0, mode
+    needed = above(overlay, forced)
     if mode == "auto":
         size = overlay.inputs.size
         weight = often.pull * costs.pulling(size, often.far(often.pull))
         weight -= often.push * costs.pushing(size, often.far(often.push))
         known = np.maximum(often.pull - often.push, 0.0) * (overlay.kinds == READER)
         weight += costs.answer * known
-        decided, left, method = labels(overlay, order, weight)
+        decided, left, method = labels(overlay, order, weight, needed)
         overlay.pushed[:] = decided == deciding.PUSH
     else:
         overlay.pushed[:] = mode == "push"
     overlay.pushed[overlay.kinds == WRITER] = 1
+    overlay.pushed[needed] = 1
     return Decision(method, left, *expected(overlay, often, costs))
 
 
-def labels(overlay: Overlay, order: Words, weight: Floats) -> tuple[NDArray[np.uint8], int, str]:
-    """The label of each node, how many pruning left over, and how these were decided."""
+def labels(
+    overlay: Overlay, order: Words, weight: Floats, pushed: Words = NONE
+) -> tuple[NDArray[np.uint8], int, str]:
+    """The label of each node, how many pruning left over, and how these were decided.
+
+    ``pushed`` are nodes, with all that feeds them, of which it is known.
+    """
     decided = np.where(overlay.kinds == WRITER, deciding.PUSH, deciding.UNDECIDED).astype(np.uint8)
+    decided[pushed] = deciding.PUSH
     inputs, outputs = overlay.inputs, overlay.outputs
     left = deciding.prune(
         weight, inputs.start, inputs.size, inputs.items, outputs.start, outputs.size, outputs.items, decided

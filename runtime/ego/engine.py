@@ -5,6 +5,7 @@ and its labels are. So a change is undone by its opposite.
 """
 
 import time
+from dataclasses import field
 from typing import Final
 
 import numpy as np
@@ -14,6 +15,7 @@ from kpg.runtime.ego import deciding, patching
 from kpg.runtime.ego.building import Construction, Report, build
 from kpg.runtime.ego.deciding import Costs, Decision
 from kpg.runtime.ego.family import Family
+from kpg.runtime.ego.followed import NOBODY, NONE, Followed, above, among
 from kpg.runtime.ego.ids import Ids
 from kpg.runtime.ego.overlay import READER, WRITER, Overlay, grouped
 from kpg.runtime.ego.reaching import reached
@@ -42,10 +44,15 @@ class Change:
     pair_diffs: Words
     writes: Words
     write_diffs: Words
+    readers: Words = field(default_factory=NONE.copy)
+    """Readers that become, or are no more, continuous."""
+    reader_diffs: Words = field(default_factory=NONE.copy)
 
     def opposite(self) -> "Change":
         """What undoes it."""
-        return Change(self.pairs, -self.pair_diffs, self.writes, -self.write_diffs)
+        return Change(
+            self.pairs, -self.pair_diffs, self.writes, -self.write_diffs, self.readers, -self.reader_diffs
+        )
 
 
 class Engine:
@@ -56,8 +63,10 @@ class Engine:
         self.construction = construction
         self.mode = mode
         self.costs = costs
-        self.heard = False
-        """Whether all changes of readers are asked for: then all is pushed."""
+        self.followed = NOBODY
+        """The readers whose changes are asked for, which are pushed."""
+        self.continuous = NONE
+        """Those that are pushed anyway, in order."""
         self.report: Report | None = None
         self.decision: Decision | None = None
         self.flips = 0
@@ -73,6 +82,23 @@ class Engine:
 
     def apply(self, change: Change) -> None:
         """Take changes; if it raises, nothing has changed."""
+        before = self.continuous
+        try:
+            self._demand(change.readers, change.reader_diffs)
+            self._apply(change)
+        except DataError:
+            self.continuous = before
+            raise
+        if change.readers.shape[0]:
+            self._raise_followed()
+
+    def _demand(self, readers: Words, diffs: Words) -> None:
+        """Have readers be continuous, or not any more: what is pushed then stays so until labels change."""
+        if readers.shape[0]:
+            kept = np.setdiff1d(self.continuous, readers[diffs < 0])
+            self.continuous = np.union1d(kept, readers[diffs > 0])
+
+    def _apply(self, change: Change) -> None:
         large = change.pairs.shape[1] > (max(FEW, MANY * self.overlay.direct) if self.overlay.direct else 0)
         if large:
             self._rebuild(change.pairs, change.pair_diffs, change.writes[0], label=False)
@@ -111,8 +137,17 @@ class Engine:
         node = self.overlay.add(READER)
         self._readers.put(np.array([word]), np.array([node]))
         self.family.grow(self.overlay.room)
-        self.overlay.pushed[node] = self.heard or self.mode == "push"
+        self.overlay.pushed[node] = self.mode == "push" or bool(self._forced(np.array([word]))[0])
         return node
+
+    def _forced(self, words: Words) -> NDArray[np.bool_]:
+        """Which readers are pushed whatever it costs."""
+        return self.followed.picks(words) | among(self.continuous, words)
+
+    def forced(self) -> Words:
+        """The nodes of those readers."""
+        words, nodes = self._readers.every()
+        return nodes[self._forced(words)]
 
     def _patch(self, pairs: Words, diffs: Words) -> None:
         """Take changes of pairs one by one: those that go first."""
@@ -131,12 +166,15 @@ class Engine:
             touched[reader] = None
         kept = [node for node in touched if self.overlay.pushed[node]]
         for node in kept:
-            if not patching.may_be_pushed(self.overlay, node):
+            if patching.may_be_pushed(self.overlay, node):
+                self._fill(np.array([node]))
+            elif node in self.forced():
+                self._push(np.array([node]))
+                self._fill(np.array([node]))
+            else:
                 self.overlay.pushed[node] = 0
                 self.overlay.labelled(np.array([node]))
                 self.family.drop(np.array([node]))
-            else:
-                self._fill(np.array([node]))
 
     def _fill(self, nodes: Words) -> None:
         """Compute pushed nodes; what cannot be computed is pulled, and says so when it is read."""
@@ -191,8 +229,9 @@ class Engine:
             self._label()
 
     def _label(self) -> None:
-        mode = "push" if self.heard else self.mode
-        self.decision = deciding.decide(self.overlay, mode, self.costs)
+        mode = "push" if self.followed.every else self.mode
+        forced = self.forced() if mode != "push" else NONE
+        self.decision = deciding.decide(self.overlay, mode, self.costs, forced)
         if mode == "auto":
             self.overlay.settle(every=True)
             deciding.dissolve(self.overlay)
@@ -202,11 +241,36 @@ class Engine:
         self._fill(self.overlay.order())
         self.overlay.settle(every=True)
 
-    def hear(self, *, all_of_them: bool) -> None:
-        """Have all be pushed, or what pays."""
-        if self.heard != all_of_them:
-            self.heard = all_of_them
+    def follow(self, followed: Followed) -> None:
+        """Have those readers be pushed that are followed, and of the others those that it pays for."""
+        before, self.followed = self.followed, followed
+        if followed.every != before.every:
             self._label()
+        elif followed.name != before.name:
+            if self.mode == "pull" and not before.nobody:
+                self._label()
+            self._raise_followed()
+
+    def _raise_followed(self) -> None:
+        """Push what is forced to be, and all that feeds it."""
+        if self.followed.every or self.mode == "push":
+            return
+        self._push(self.forced())
+
+    def _push(self, nodes: Words) -> None:
+        """Push nodes, and all that feeds them."""
+        overlay = self.overlay
+        needed = above(overlay, nodes)
+        rising = needed[overlay.pushed[needed] == 0]
+        if not rising.shape[0]:
+            return
+        overlay.pushed[rising] = 1
+        order = overlay.order()
+        chosen = np.zeros(overlay.room, np.bool_)
+        chosen[rising] = True
+        self._fill(order[chosen[order]])
+        overlay.labelled(rising)
+        overlay.settle()
 
     def relabel(self) -> None:
         """Decide anew, by what was observed."""
@@ -218,7 +282,7 @@ class Engine:
         if self.overlay.patches > FEW and self.overlay.patches > DECAYED * self.overlay.edges:
             nothing = np.empty((2, 0), np.int64)
             self._rebuild(nothing, nothing[0], nothing[0], label=True)
-        elif self._seen > WATCHED and self.mode == "auto" and not self.heard:
+        elif self._seen > WATCHED and self.mode == "auto" and not self.followed.every:
             begun = time.monotonic()
             if begun > self._patience:
                 self._seen = 0
@@ -227,7 +291,7 @@ class Engine:
 
     def adapt(self) -> None:
         """Flip the nodes at the frontier that cost less the other way, and half forget what was observed."""
-        nodes = deciding.adapt(self.overlay, self.costs)
+        nodes = np.setdiff1d(deciding.adapt(self.overlay, self.costs), self.forced())
         pushed = self.overlay.pushed[nodes] == 1
         self.overlay.pushed[nodes[pushed]] = 0
         self.family.drop(nodes[pushed])
@@ -263,7 +327,7 @@ class Engine:
         return np.concatenate((words[there].reshape(1, -1), found[:, there]))
 
     def affected(self, change: Change) -> Words:
-        """The readers whose answers a change may change, as words, as pairs are now."""
+        """The followed readers whose answers a change may change, as words, as pairs are now."""
         writers = np.unique(self._writers.find(np.unique(change.writes[0])))
         nodes = [np.empty(0, np.int64)]
         for found, _, _ in reached(self.overlay, writers[writers >= 0], every=True):
@@ -271,7 +335,8 @@ class Engine:
         words, known = self._readers.every()
         word_of = np.zeros(self.overlay.room, np.int64)
         word_of[known] = words
-        return np.unique(np.concatenate((word_of[np.concatenate(nodes)], change.pairs[0])))
+        found = np.unique(np.concatenate((word_of[np.concatenate(nodes)], change.pairs[0])))
+        return found[self.followed.picks(found)]
 
     @property
     def size(self) -> int:

@@ -58,6 +58,15 @@ class CompiledMfp:
         return self._last
 
     @property
+    def source(self) -> Mfp:
+        """What it runs."""
+        return self._mfp
+
+    def another(self, mfp: Mfp) -> "CompiledMfp":
+        """Another one that reads the same tables and strings."""
+        return CompiledMfp(mfp, self._context)
+
+    @property
     def inputs(self) -> tuple[int, ...]:
         """The input columns that it reads, ascending."""
         scalars = (*self._mfp.predicates, *self._mfp.outputs)

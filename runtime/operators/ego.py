@@ -1,8 +1,8 @@
 """``plan.Ego``: readers' aggregates over what their neighbours wrote, by an overlay.
 
-Port 0 takes pairs, port 1 the writes in windows. Where nobody hears the rows, a step does what is pushed and
-the rest waits for whoever reads; else the readers that a step may change are read before and after it, all
-being pushed.
+Port 0 takes pairs, port 1 the writes in windows, port 2, if there is one, the readers that are continuous
+anyway. Where nobody hears the rows, a step does what is pushed and the rest waits for whoever reads; the
+readers that somebody hears are pushed, and read before and after a step that may change them.
 """
 
 from collections.abc import Iterator
@@ -16,6 +16,7 @@ from kpg.runtime.ego.engine import Change, Engine
 from kpg.runtime.ego.overlay import PARTIAL, READER, WRITER
 from kpg.runtime.errors import InternalError
 from kpg.runtime.handles import OverlayInfo
+from kpg.runtime.operators.hearing import hearing
 from kpg.runtime.operators.linear import Linear, apply_one
 from kpg.runtime.records import dataclass
 from kpg.runtime.trace.updates import ONE, Updates
@@ -28,8 +29,7 @@ class Ego(Operator):
     """One row (reader, aggregates...) for each reader with a row of one of its writers."""
 
     engine: Engine
-    widths: tuple[int, int]
-    deltas: tuple[list[Updates], list[Updates]] = field(default_factory=lambda: ([], []))
+    deltas: tuple[list[Updates], ...] = field(default_factory=lambda: ([], [], []))
     applied: list[Change] = field(default_factory=list)
     """What this step has changed."""
 
@@ -39,37 +39,32 @@ class Ego(Operator):
         self.schedule()
 
     def flush(self) -> None:
-        pairs, writes = (
-            Updates.concat([Updates.empty(width, 1), *given]).consolidate()
-            for width, given in zip(self.widths, self.deltas, strict=True)
-        )
-        for given in self.deltas:
-            given.clear()
-        if not is_heard(self):
-            self._apply(_summed(pairs), _summed(writes))
+        widths = [*(source.width for source in self.inputs), 1]
+        given = [
+            Updates.concat([Updates.empty(width, 1), *one]).consolidate()
+            for width, one in zip(widths, self.deltas, strict=False)
+        ]
+        for delta in self.deltas:
+            delta.clear()
+        self.engine.follow(hearing(self, self.engine.followed))
+        if self.engine.followed.nobody:
+            self._apply(_change([_summed(one) for one in given]))
             return
-        if not self.engine.heard:
-            self.engine.hear(all_of_them=True)
-        times = [pairs.times()[0], writes.times()[0]]
+        times = [one.times()[0] for one in given]
         for epoch in np.unique(np.concatenate(times)).tolist():
-            parts = [
-                one.take(np.flatnonzero(time == epoch))
-                for one, time in zip((pairs, writes), times, strict=True)
-            ]
-            self._tell(parts[0], parts[1], epoch)
+            parts = [one.take(np.flatnonzero(time == epoch)) for one, time in zip(given, times, strict=True)]
+            self._tell(_change(parts), epoch)
 
-    def _apply(self, pairs: Updates, writes: Updates) -> None:
-        if len(pairs) or len(writes):
-            change = Change(pairs.data, pairs.diffs(), writes.data, writes.diffs())
+    def _apply(self, change: Change) -> None:
+        if change.pairs.shape[1] or change.writes.shape[1] or change.readers.shape[0]:
             self.engine.apply(change)
             self.applied.append(change)
 
-    def _tell(self, pairs: Updates, writes: Updates, epoch: int) -> None:
-        """Take the changes of an epoch, and emit what they change."""
-        change = Change(pairs.data, pairs.diffs(), writes.data, writes.diffs())
+    def _tell(self, change: Change, epoch: int) -> None:
+        """Take the changes of an epoch, and emit what they change for whoever is followed."""
         readers = self.engine.affected(change)
         there, words = self.engine.read(readers)
-        self._apply(pairs, writes)
+        self._apply(change)
         after, now = self.engine.read(readers)
         same = there & after & (words == now).all(axis=0)
         gone, come = there & ~same, after & ~same
@@ -95,8 +90,7 @@ class Ego(Operator):
         self.applied.clear()
 
     def maintain(self) -> None:
-        if self.engine.heard and not is_heard(self):
-            self.engine.hear(all_of_them=False)
+        self.engine.follow(hearing(self, self.engine.followed))
         self.engine.maintain()
 
     def rollback(self) -> None:
@@ -124,11 +118,9 @@ def _summed(updates: Updates) -> Updates:
     return updates.with_time(np.zeros((1, 1), np.int64)).consolidate()
 
 
-def is_heard(operator: Operator) -> bool:
-    """Whether somebody is to be told of changes, by way of maps or not: a map that nobody reads is none."""
-    return any(
-        is_heard(consumer) if isinstance(consumer, Linear) else True for consumer, _ in operator.consumers
-    )
+def _change(parts: list[Updates]) -> Change:
+    pairs, writes, readers = parts
+    return Change(pairs.data, pairs.diffs(), writes.data, writes.diffs(), readers.data[0], readers.diffs())
 
 
 def ego_under(output: Operator) -> Ego | None:

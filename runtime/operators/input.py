@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import field
 
 import numpy as np
+from numpy.typing import NDArray
 
 from kpg.runtime.dataflow.operator import Operator
 from kpg.runtime.errors import InterfaceError
@@ -180,6 +181,14 @@ def _shortened(updates: Updates) -> Updates:
     if time.shape[1] > 1 and (time == time[0, 0]).all():
         return updates.with_time(time[:, :1].copy())
     return updates
+
+
+@dataclass(slots=True, eq=False)
+class Hearer(Operator):
+    """Base of what hears a view's rows for somebody outside."""
+
+    chosen: NDArray[np.int64] | None = None
+    """Of an ego view the only readers, in order, whose changes anybody asks for."""
 
 
 @dataclass(slots=True, eq=False, kw_only=True)

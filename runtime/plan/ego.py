@@ -49,3 +49,11 @@ class Ego:
     """What is pushed: ``auto`` what costs less so, ``push`` all, ``pull`` only writers."""
     few: int = 0
     """Of counts: how many of the most frequent; 0 for all."""
+    continuous: Ref | None = None
+    """Rows (reader), each once, of those that are pushed whatever that costs."""
+
+    @property
+    def sources(self) -> tuple[Ref, ...]:
+        """What it reads."""
+        rest = () if self.continuous is None else (self.continuous,)
+        return (self.pairs, self.writes, *rest)

@@ -69,8 +69,10 @@ def streams(node: AnyNode) -> tuple[Ref, ...]:
             return (ref,)
         case Concat(inputs=refs) | user.Custom(inputs=refs) | DeltaJoin(paths=refs):
             return refs
-        case RangeJoin(left=left, right=right) | Ego(pairs=left, writes=right):
+        case RangeJoin(left=left, right=right):
             return (left, right)
+        case Ego():
+            return node.sources
         case Enter():
             return ()  # what it names is a node of the enclosing list
         case Variable(initial=initial):
@@ -117,8 +119,9 @@ def moved(node: AnyNode, place: Callable[[Ref], Ref]) -> AnyNode:
             return DeltaJoin(tuple(map(place, refs)))
         case RangeJoin(left=left, right=right):
             return replace(node, left=place(left), right=place(right))
-        case Ego(pairs=pairs, writes=writes):
-            return replace(node, pairs=place(pairs), writes=place(writes))
+        case Ego(pairs=pairs, writes=writes, continuous=readers):
+            kept = None if readers is None else place(readers)
+            return replace(node, pairs=place(pairs), writes=place(writes), continuous=kept)
         case Variable(initial=initial):
             return node if initial is None else replace(node, initial=place(initial))
         case Loop(body=body):

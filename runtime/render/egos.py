@@ -17,5 +17,5 @@ def ego(node: Node, site: Site, built: Built) -> Operator:
     answers = node.family is EgoFamily.COUNTS and node.calls[0].type.kind is Kind.ARRAY
     costs = calibrated(node.family, answers=answers)
     engine = Engine(family, Construction(node.construction), node.mode, costs)
-    pairs, writes = built[node.pairs], built[node.writes]
-    return Ego(site.over(pairs, writes), engine=engine, widths=(pairs.width, writes.width))
+    sources = [built[source] for source in node.sources]
+    return Ego(site.over(*sources), engine=engine)

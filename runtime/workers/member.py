@@ -257,20 +257,21 @@ class Member(Holding):
         """What changes would change in an installation; they are undone."""
         self.sharing.begin(over=not self.sharing.last)
         view = self.views[name]
-        listening = view.watched
+        listening, chosen = view.watched, view.choose(None)
         self.watch(view)
+        assert view.capture is not None
         step = self.scope.step = Step(self.epoch + 1, self.epoch + 2)
         try:
             self._redo(changes)
             self._feed(step, None)
             self._run(step)
-            assert view.capture is not None
             found = view.capture.read(view.capture.uncommitted)
             whole = Updates.concat([Updates.empty(view.output.width, 1), *found])
             return self._common(whole, self._texts[name])
         finally:
             self._undo(step)
             step.visited.clear()
+            view.choose(chosen)
             if not listening:
                 self.unwatch(view)
 
@@ -305,6 +306,12 @@ class Member(Holding):
     def decide(self, name: str) -> None:
         """Have an ego view's labels be decided anew."""
         self.views[name].decide()
+
+    def choose(self, name: str, readers: Words | None) -> None:
+        """Capture changes of the coordinator's readers of an ego view only; None: of all."""
+        if readers is not None and 0 in self._texts[name]:
+            readers = np.sort(self.sharing.strings.from_coordinator(readers))
+        self.views[name].choose(readers)
 
     def observe(self, name: str, watched: bool) -> None:
         """Start or stop capturing changes."""

@@ -98,6 +98,10 @@ class Remote:
         """See ``Installation``."""
         self._owner.ask("decide", self.name)
 
+    def choose(self, readers: Words | None) -> None:
+        """See ``Installation``."""
+        self._owner.ask("choose", self.name, readers)
+
     def _together(self, found: Sequence[tuple[Words, Words]]) -> tuple[Words, Words]:
         parts = []
         for worker, (data, diffs) in enumerate(found[:1] if self.held else found):

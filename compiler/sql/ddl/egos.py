@@ -20,11 +20,15 @@ def create_ego_view(reader: Reader, *, or_replace: bool) -> CreateEgoView:
     readers = None
     if reader.take("READERS"):
         readers = _enclosed(reader) if reader.at("(") else reader.condition()
+    continuous = None
+    if reader.take("CONTINUOUS"):
+        continuous = _enclosed(reader) if reader.at("(") else reader.condition()
     options = _options(reader)
     reader.end()
     return CreateEgoView(
-        name, aggregate, writes, window, edges, neighbourhood, where, readers, options, or_replace, span
-    )
+        name, aggregate, writes, window, edges, neighbourhood, where, readers, continuous, options,
+        or_replace, span,
+    )  # fmt: skip
 
 
 def _source(reader: Reader) -> str:

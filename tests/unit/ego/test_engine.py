@@ -10,6 +10,7 @@ from kpg.runtime.ego.building import Construction
 from kpg.runtime.ego.deciding import Costs
 from kpg.runtime.ego.engine import Change, Engine
 from kpg.runtime.ego.families import family_of
+from kpg.runtime.ego.followed import EVERYBODY, Followed
 from kpg.runtime.functions import aggregate_named
 from kpg.runtime.functions.aggregation import aggregated
 from kpg.runtime.plan import EgoCall, EgoFamily
@@ -99,6 +100,20 @@ def check(engine: Engine, model: Model) -> None:
     for reader, writer in model.pairs:
         wanted.setdefault(readers[reader], set()).add(nodes[writer])
     check_overlay(engine.overlay, wanted, repeats=engine.family.repeats)
+    assert engine.overlay.pushed[engine.forced()].all()
+
+
+def demand(engine: Engine, model: Model) -> None:
+    """Some readers are continuous from now on; others are, in a step that fails in the end."""
+    pairs, nothing = np.empty((2, 0), np.int64), np.empty(0, np.int64)
+    for readers, fails in (([3, 4, 50], False), ([6, 7], True), ([4], True)):
+        sign = -1 if readers == [4] else 1
+        change = Change(pairs, nothing, pairs, nothing, np.array(readers), np.full(len(readers), sign))
+        engine.apply(change)
+        if fails:
+            engine.apply(change.opposite())
+        check(engine, model)
+    assert engine.continuous.tolist() == [3, 4, 50]
 
 
 @pytest.mark.parametrize("mode", ["auto", "push", "pull"])
@@ -119,11 +134,20 @@ def test_engines_are_right_after_every_change(family: EgoFamily, function: str, 
             else:
                 model.apply(change)
             check(engine, model)
+            if step == 2:
+                engine.follow(
+                    Followed(False, np.array([1, 5, 40]), (lambda words: words[words > 25],), ("some",))
+                )
+                check(engine, model)
+            if step == 3:
+                demand(engine, model)
             if step % 4 == 3:
                 engine.adapt()
                 check(engine, model)
             if step == 6:
-                engine.hear(all_of_them=True)
+                engine.follow(EVERYBODY)
+                check(engine, model)
+                engine.follow(Followed(False, np.array([2, 9]), name=("few",)))
                 check(engine, model)
             engine.maintain()
         engine.relabel()
