@@ -26,6 +26,10 @@ from kpg.runtime.trace.updates import ONE, Updates
 Words = NDArray[np.int64]
 LAST = np.iinfo(np.int64).max
 """A coordinate at or after all times."""
+PARTS: Final = 64
+"""So many steps have a part each of the work of compacting a trace, or twice as many."""
+LEAST_WORK: Final = 1 << 12
+"""Rows: what is less is not worth dividing."""
 FEW_DEAD: Final = 1 << 10
 """Updates walked over in vain for which no trace is compacted."""
 NOW: Final[Words] = np.zeros((1, 1), np.int64)
@@ -206,6 +210,7 @@ class TopK(GroupReader):
     offset: int
     exact: ExactOrder | None = None
     dead: int = 0
+    compacting: bool = False
 
     def read(self, layers: Layers, tasks: Tasks, seen: Words) -> tuple[Words, Words, Words]:
         skip, limit, texts = self._reading()
@@ -258,7 +263,12 @@ class TopK(GroupReader):
             self.place.scope.wake(self, rounds)
 
     def maintain(self) -> None:
-        """Walking over cancelled updates is charged; when it adds up to a scan, compact the trace."""
-        if self.dead > FEW_DEAD and self.dead > 2 * self.arrangement.rows + FEW_DEAD:
-            self.arrangement.spine.compact()
+        """Walking over cancelled updates is charged; when it adds up to a scan, compact the trace.
+
+        That is done in the steps that follow, a part in each: nobody waits for all of it.
+        """
+        if self.compacting or (self.dead > FEW_DEAD and self.dead > 2 * self.arrangement.rows + FEW_DEAD):
+            late = 2 * self.dead if self.compacting else 0
+            spine = self.arrangement.spine
+            self.compacting = not spine.compact(max(LEAST_WORK, late, self.arrangement.rows // PARTS))
             self.dead = 0

@@ -55,8 +55,7 @@ class Spine:
         self._tiers = Tiers(depth, self._holds, factor, effort)
         self._pending: list[Batch] = []
         self._owed = 0
-        self._unfolded = 0
-        self._unfolded_rows = 0
+        self._unfolded = self._unfolded_rows = 0
         self._marks = 0
         self._mark: Mark | None = None
         self._layers: Layers | None = None
@@ -367,13 +366,15 @@ class Spine:
         self._read_anew()
         return spent
 
-    def compact(self) -> None:
-        """Merge all that readers' physical frontiers allow into one batch, compacted as far as they allow."""
-        self._mark = None
-        self.seal()
-        self._absorb()
-        self._tiers.compact()
+    def compact(self, fuel: int | None = None) -> bool:
+        """Make one batch of all that readers' frontiers allow; of ``fuel`` by so many rows. Is it done?"""
+        if fuel is None or not self._tiers.whole:
+            self._mark = None
+            self.seal()
+            self._absorb()
+        done = self._tiers.compact(fuel)
         self._read_anew()
+        return done
 
     def _read_anew(self) -> None:
         """Forget batches that gave way to others."""

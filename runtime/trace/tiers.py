@@ -31,7 +31,8 @@ class Tiers:
     """
 
     __slots__ = (
-        "_effort", "_factor", "_holds", "merged_rows", "merging", "nodes", "replaced", "settled", "since",
+        "_effort", "_factor", "_goal", "_holds", "merged_rows", "merging", "nodes", "replaced", "settled",
+        "since", "whole",
     )  # fmt: skip
 
     def __init__(self, depth: int, holds: Holds, factor: float, effort: int) -> None:
@@ -43,6 +44,9 @@ class Tiers:
         self.merging = False
         """A merge has begun and is not done."""
         self.nodes: list[Batch | Merge] = []
+        self.whole = 0
+        """So many nodes, the oldest, are to become one batch."""
+        self._goal: Antichain | None = None
         self._holds = holds
         self._factor = factor
         self._effort = effort
@@ -94,36 +98,44 @@ class Tiers:
         self.merged_rows += spent
         return spent
 
-    def compact(self) -> None:
-        """Make one batch of all, with times compacted as far as readers allow."""
-        while True:
-            for node in self.nodes:
-                if isinstance(node, Merge):
-                    self._finish(node)
+    def compact(self, fuel: int | None) -> bool:
+        """Begin, or go on, to make one batch of all there are, times compacted as far as readers allow now.
+
+        It is done at once, or with ``fuel`` by so many rows of work a call. Returns whether it is done.
+        """
+        if not self.whole or fuel is None:
+            self.whole, self._goal = len(self.nodes), self._holds.logical()
+        spent = 0
+        while self.whole and (fuel is None or spent < fuel):
+            merge = next((node for node in self.nodes[: self.whole] if isinstance(node, Merge)), None)
+            if merge is None:
+                self._begin_whole()
+                continue
+            spent += merge.advance(len(merge) + 1 if fuel is None else fuel - spent)
             self._install()
-            if len(self.nodes) < 2:
-                break
-            self._begin(len(self.nodes) - 2)
-        if self.nodes:
-            self._compact_times()
+        self.merged_rows += spent
+        self.merging = any(isinstance(node, Merge) for node in self.nodes)
+        return not self.whole
 
-    def _finish(self, merge: Merge) -> None:
-        while merge.result is None:
-            self.merged_rows += merge.advance(len(merge) + 1)
-
-    def _compact_times(self) -> None:
-        """Compact the times of the only batch."""
-        (batch,) = self.nodes
-        frontier = self._holds.logical()
+    def _begin_whole(self) -> None:
+        """Begin the next merge of those that make one batch; none of them is being merged."""
+        if self.whole > 1:
+            self._begin(self.whole - 2)
+            return
+        batch, goal = self.nodes[0], self._goal
         assert isinstance(batch, Batch)
-        if not frontier or frontier.dominates(batch.since):
+        if not goal or goal.dominates(batch.since):
+            self.whole = 0
             return
         nothing = Updates.empty(batch.data.shape[0], batch.time.shape[0])
-        merge = Merge(batch, Batch(nothing, batch.upper, batch.upper, batch.since), frontier)
-        self._finish(merge)
-        self.since = self.since.join(frontier)
-        self.nodes = [merge]
-        self._install()
+        empty = Batch(nothing, batch.upper, batch.upper, batch.since)
+        self.nodes[0] = Merge(batch, empty, self._joined(self._holds.logical()))
+
+    def _joined(self, frontier: Antichain | None) -> Antichain | None:
+        """A frontier that times are compacted to from now on."""
+        if frontier:
+            self.since = self.since.join(frontier)
+        return frontier
 
     def _begin_merges(self) -> None:
         """Begin every merge that is due, cheapest neighbours first."""
@@ -142,19 +154,17 @@ class Tiers:
         """Make one batch of the newest ``count`` at once: merging in steps would cost more than the rows."""
         batches = [node for node in self.nodes[-count:] if isinstance(node, Batch)]
         frontier = self._holds.logical()
-        self.nodes[-count:] = [combined(batches, frontier)]
+        self.nodes[-count:] = [combined(batches, self._joined(frontier))]
+        self.whole = min(self.whole, len(self.nodes))
         self.merged_rows += sum(len(batch) for batch in batches)
-        if frontier:
-            self.since = self.since.join(frontier)
         self.replaced = True
 
     def _begin(self, index: int) -> None:
         older, newer = self.nodes[index], self.nodes[index + 1]
         assert isinstance(older, Batch) and isinstance(newer, Batch)
-        frontier = self._holds.logical()
-        if frontier:
-            self.since = self.since.join(frontier)
-        self.nodes[index : index + 2] = [Merge(older, newer, frontier)]
+        self.nodes[index : index + 2] = [Merge(older, newer, self._joined(self._holds.logical()))]
+        if index + 1 < self.whole:
+            self.whole -= 1
         self.merging = True
 
     def _next_pair(self, end: int) -> int | None:
@@ -192,6 +202,8 @@ class Tiers:
             if isinstance(older, Batch) and isinstance(newer, Batch) and not (len(older) and len(newer)):
                 kept = newer if len(newer) else older
                 self.nodes[index : index + 2] = [kept.covering(older.lower, newer.upper)]
+                if index + 1 < self.whole:
+                    self.whole -= 1
                 self.replaced = True
             else:
                 index += 1

@@ -70,7 +70,7 @@ NOT_STATE = {
     "mfp", "guard", "data", "streams", "paths", "deltas", "matched", "left", "right", "comparison", "meeting",
     "pair_mfp", "left_mfp", "expander", "poll", "limit", "error_at_limit", "consolidated", "offset", "exact",
     "dead", "then", "evaluators", "peers", "calls", "dictionary", "shape", "indexes", "saved", "read_rows",
-    "table", "own", "read", "result", "chosen",
+    "compacting", "table", "own", "read", "result", "chosen",
 }  # fmt: skip
 """From the plan, of a step in progress, counters, or made again where it is missed."""
 
@@ -88,7 +88,7 @@ def classes(base: type[Operator]) -> Iterator[type[Operator]]:
 def test_every_class_of_operators_is_known() -> None:
     for module in pkgutil.walk_packages(kpg.runtime.operators.__path__, "kpg.runtime.operators."):
         importlib.import_module(module.name)
-    bases = {"Grouped", "Historic", GroupReader.__name__, Stateless.__name__, Passing.__name__}
+    bases = {"Grouped", "Hearer", "Historic", GroupReader.__name__, Stateless.__name__, Passing.__name__}
     found = {one for one in classes(Operator) if one.__name__ not in bases | OF_WORKERS}
     assert found == {*SAVED, *STATELESS, *COMPUTED_ANEW}
     assert set(KEPT) == set(SAVED)
@@ -122,7 +122,7 @@ ATTRIBUTES = {
         _nothing _evaluated""",
 }
 SLOTS = {
-    Tiers: "_effort _factor _holds merged_rows merging nodes replaced settled since",
+    Tiers: "_effort _factor _goal _holds merged_rows merging nodes replaced settled since whole",
     Recent: """_depth _outweighing _width churned_at crowded direct ends head lower tail""",
     Head: "_arrays _room address description hashed size",
     Tail: "_depth _first _sides _width address description spare",

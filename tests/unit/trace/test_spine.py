@@ -185,6 +185,40 @@ def test_compact_drops_rows_that_were_deleted() -> None:
     assert spine.rows == 0
 
 
+def held(spine: Spine) -> dict[object, int]:
+    """Rows, whenever they came."""
+    return dict(contents((batch.updates for batch in spine.layers()), spine.upper))
+
+
+@pytest.mark.parametrize("fuel", [100, 500])
+def test_compacting_in_parts_while_steps_go_on(fuel: int) -> None:
+    """What was there when it began is one batch in the end, and contents are right meanwhile."""
+    random = np.random.default_rng(fuel)
+    spine, handle = filled([2000, 1200, 500, 200, 90])
+    rows = list(contents(batch.updates for batch in spine.layers()).items())
+    for (key,), _ in [row for row, _ in rows[:400]]:
+        insert(spine, [key], -1)
+    release(handle)
+    spine.work(1 << 20)
+    steps = 0
+    while not spine.compact(fuel):
+        steps += 1
+        insert(spine, random.integers(0, 50, int(random.integers(0, 4))), int(random.choice([-1, 1])))
+        if steps % 3 == 0:
+            spine.mark()
+            insert(spine, [7])
+            spine.truncate(spine._marks)
+        release(handle)
+        before = held(spine) if steps % 8 == 0 else None
+        spine.work()
+        assert before is None or held(spine) == before
+    assert steps > 5
+    found = spine.layers()[0].data[0].tolist()
+    assert len(found) == len(set(found))
+    spine.compact()
+    assert len(spine.layers()) <= 1
+
+
 def test_a_step_can_be_taken_back() -> None:
     spine, handle = filled([10, 10])
     before = spine.layers(), spine.upper, spine.inserted_rows
