@@ -219,7 +219,7 @@ class Transactions:
     def savepoint(self, name: str) -> None:
         """Remember the present state of the transaction."""
         self.check()
-        if self.state is State.NONE:
+        if self.state is State.NONE or self.implicit:
             raise _needing("SAVEPOINT")
         self._points.append((name.lower(), self._engine.savepoint()))
 
@@ -241,7 +241,7 @@ class Transactions:
             self.mailbox.release(place)
 
     def _point(self, name: str, what: str = "ROLLBACK TO SAVEPOINT") -> int:
-        if self.state is State.NONE:
+        if self.state is State.NONE or self.implicit:
             raise _needing(what)
         for place in range(len(self._points) - 1, -1, -1):
             if self._points[place][0] == name.lower():

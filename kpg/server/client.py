@@ -217,7 +217,7 @@ class Client(Connection):
         """Have the transaction be one that has failed, where an error came before the engine."""
         session = self.session
         if session is not None and session.transactions.state is State.OPEN:
-            await self.engine(lambda engine: engine.transactions.fail())
+            await self.engine(lambda engine: engine.transactions.fail(), returns=True)
 
     async def part(self) -> None:
         """End the transaction of statements that came together."""
@@ -280,9 +280,15 @@ class Client(Connection):
         try:
             return await self.server.run(self.session, work, **flags)
         finally:
-            self.busy = False
+            self.rest()
             while self.session.notices:
                 self.notice(self.session.notices.popleft())
+
+    def rest(self) -> None:
+        """A statement is done: whoever cancels it now is too late, and does not meet the next one."""
+        self.busy = False
+        if self.session is not None:
+            self.session.token.canceled = False
 
     def notice(self, notice: Notice) -> None:
         """Tell the client something, unless it wants no such messages."""

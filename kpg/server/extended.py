@@ -1,7 +1,7 @@
 """The extended protocol: Parse, Bind, Describe, Execute, Close."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from pygwire import messages as wire
 
@@ -22,6 +22,9 @@ from kpg.server.tags import tag_of
 
 if TYPE_CHECKING:
     from kpg.server.client import Client
+
+READING: Final = (ast.Select, ast.Insert, ast.Update, ast.Delete)
+"""Statements whose columns are known before they run."""
 
 
 class Extended:
@@ -161,6 +164,8 @@ class Extended:
             return await self._client.engine(lambda engine: subscribing.shape_of(engine, statement))
         if portal.ran:
             return shape_of_result(portal.outcome)
+        if not isinstance(statement, READING):
+            return None  # without the engine: ROLLBACK must not meet what its transaction has met
         return await self._client.engine(lambda engine: shape_of(engine, statement))
 
     def _send_shape(self, shape: Shape | None, formats: Sequence[int]) -> None:

@@ -159,7 +159,7 @@ class Lane(asyncio.StreamReader):
             if first.long is not None:
                 first.send_long()
             return
-        client.busy = False
+        client.rest()
         if self._held:
             # The task still waits.
             held, self._held = b"".join(self._held), []
@@ -233,6 +233,7 @@ class Reply:
         "commits",
         "data",
         "long",
+        "returns",
         "rolls_back",
         "session",
         "stop",
@@ -244,7 +245,7 @@ class Reply:
         assert client.session is not None
         self.session = client.session
         self.session.asked = usual.text
-        self.rolls_back = self.commits = False
+        self.rolls_back = self.commits = self.returns = False
         self.client = client
         self.data: bytes | None = None
         """The reply, once it is complete."""

@@ -12,7 +12,7 @@ from itertools import count
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from kpg.engine import Engine
-from kpg.runtime.errors import InterfaceError
+from kpg.runtime.errors import Error, InterfaceError
 from kpg.sessions import jobs
 from kpg.sessions.cancel import Cancellation
 from kpg.sessions.gathering import Group
@@ -193,10 +193,11 @@ class Hub:
         if rolls_back:
             transactions.points.clear()
             return
+        transactions.points = []
         try:
-            transactions.points = unpark(engine, segments)
+            unpark(engine, segments, transactions.points)
         except BaseException:
-            transactions.points.clear()
+            transactions.lost = {segment.name for segment in segments[len(transactions.points) :]}
             if transactions.state is not State.NONE:
                 transactions.state = State.FAILED
             raise
@@ -251,9 +252,16 @@ class Hub:
         """Do one piece of work, with a step of its own."""
         try:
             self._enter_for(job)
-            with self.cancellation.watching(job.session):
+            if job.rolls_back or job.returns:
                 result = job.work()
+            else:
+                with self.cancellation.watching(job.session):
+                    result = job.work()
         except BaseException as error:
+            transactions = job.session.transactions
+            if job.commits and transactions.state is not State.NONE:
+                # It was cancelled before it began.
+                transactions.rollback()
             self._over(job)
             job.fail(error)
         else:
@@ -269,11 +277,16 @@ class Hub:
         self.snapshots.tidy()
 
     def _enter_for(self, job: Job) -> None:
+        transactions = job.session.transactions
         try:
             self.enter(job.session, rolls_back=job.rolls_back)
-        except BaseException:
+        except Error:
+            if job.returns and transactions.state is State.FAILED:
+                return  # to a savepoint, before which nothing may be wrong
             if job.commits:
-                job.session.transactions.abandon()
+                if transactions.points:
+                    self.engine.rollback()
+                transactions.abandon()
             raise
 
     def _gathers(self, job: Job) -> bool:

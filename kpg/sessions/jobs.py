@@ -30,6 +30,8 @@ class Job(Protocol):
     rolls_back: bool
     commits: bool
     """Whether it ends the transaction, whatever comes of it."""
+    returns: bool
+    """Whether it returns to a savepoint, or as far as an error takes back."""
 
     def work(self) -> Any:
         """Do it now: the engine is the session's."""
@@ -78,6 +80,7 @@ class Given:
     light: "Callable[[Engine], bool] | None" = None
     rolls_back: bool = False
     commits: bool = False
+    returns: bool = False
 
     def work(self) -> Any:
         """See Job."""

@@ -65,9 +65,11 @@ def _references(engine: Engine) -> References | None:
     return engine.references if "references" in engine.__dict__ else None
 
 
-def unpark(engine: Engine, segments: list[Segment]) -> Points:
-    """Put changes back; the savepoints anew. SerializationError, with nothing done, where that cannot be."""
-    points: Points = []
+def unpark(engine: Engine, segments: list[Segment], points: Points) -> None:
+    """Put changes back, and the savepoints, anew, into ``points``.
+
+    SerializationError where that cannot be: what comes before the last savepoint in ``points`` is there then.
+    """
     moved: dict[str, list[tuple[Words, Words]]] = {}
     try:
         for segment in segments:
@@ -83,9 +85,11 @@ def unpark(engine: Engine, segments: list[Segment]) -> Points:
             if segment.name:
                 points.append((segment.name, engine.savepoint()))
     except BaseException:
-        engine.rollback()
+        if points:
+            engine.rollback_to(points[-1][1])
+        else:
+            engine.rollback()
         raise
-    return points
 
 
 def _check(engine: Engine, part: Part) -> None:

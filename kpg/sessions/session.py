@@ -10,6 +10,7 @@ from kpg.compiler.catalog import PUBLIC, Asker
 from kpg.compiler.rights import FIRST
 from kpg.compiler.sql import statements as ast
 from kpg.compiler.sql.parameters import Parameters, is_values
+from kpg.compiler.sql.session import Savepoint
 from kpg.inserting import alone
 from kpg.notices import Notice
 from kpg.recipes import row_of
@@ -233,6 +234,7 @@ def how(statement: ast.Statement) -> dict[str, bool]:
         "adds": _only_adds(statement),
         "rolls_back": isinstance(statement, ast.Rollback),
         "commits": isinstance(statement, ast.Commit),
+        "returns": isinstance(statement, Savepoint) and statement.kind == "RETURN",
     }
 
 

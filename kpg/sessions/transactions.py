@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from kpg.engine import Engine
+from kpg.runtime.errors import SerializationError
 from kpg.sessions.parking import Points, Segment
 from kpg.transaction import State, Transactions
 
@@ -26,6 +27,8 @@ class SessionTransactions(Transactions):
         super().__init__(engine, committed)
         self._group = group
         self.parked: list[Segment] | None = None
+        self.lost: set[str] = set()
+        """Savepoints of a failed transaction after which others have changed what it changed before them."""
 
     @property
     def points(self) -> Points:
@@ -57,6 +60,21 @@ class SessionTransactions(Transactions):
                 self.state = State.FAILED
             return
         super().fail()
+
+    def begin(self) -> None:
+        """See Transactions."""
+        self.lost = set()
+        super().begin()
+
+    def rollback_to(self, name: str) -> None:
+        """Return to a savepoint; SerializationError if what came before it cannot be."""
+        lost, self.lost = self.lost, set()
+        if self.state is State.FAILED and name.lower() in lost:
+            self.lost = lost
+            raise SerializationError(
+                f'could not serialize access due to concurrent update of what came before savepoint "{name}"'
+            )
+        super().rollback_to(name)
 
     def abandon(self) -> None:
         """End the transaction, whose changes are in no table now."""

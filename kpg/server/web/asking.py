@@ -12,6 +12,7 @@ from kpg.result import Result
 from kpg.runtime.errors import Error, InterfaceError, NotSupportedError
 from kpg.runtime.records import dataclass
 from kpg.server import logs, quick
+from kpg.server.client import CONTROL
 from kpg.server.portal import shape_of_result
 from kpg.server.subscribing import read as read_subscription
 from kpg.server.tags import tag_of
@@ -182,24 +183,36 @@ class Answer:
                 )
             yield quick.tag_of(word, found), found
             return
-        for statement in session.parsed(text, parameters):
+        statements = session.parsed(text, parameters)
+        for statement in statements:
             if isinstance(statement, ast.CopyFrom) and not statement.path:
                 raise NotSupportedError(
                     "COPY FROM STDIN has no lines here", hint="INSERT, or the wire protocol"
                 )
-            yield await self._perform(session, statement)
+            yield await self._perform(session, statement, joins=len(statements) > 1)
+        await self._part(session)
         if session.transactions.state is not State.NONE:
             raise InterfaceError(
                 "the transaction is rolled back: a request's end is its session's", hint="end it with COMMIT"
             )
 
-    async def _perform(self, session: Session, statement: ast.Statement) -> tuple[str, Result | None]:
-        span = statement.span
+    async def _perform(
+        self, session: Session, statement: ast.Statement, *, joins: bool
+    ) -> tuple[str, Result | None]:
+        """Run a statement; ``joins``: in one transaction with those that came with it."""
+        span, state = statement.span, session.transactions.state
+        joins = joins and state is State.NONE and not isinstance(statement, CONTROL)
+        flags = {} if joins else how(statement)
         with self._timed(session, span.source[span.start : span.end]):
             found = await self._server.run(
-                session, lambda engine: session.perform(engine, statement), **how(statement)
+                session, lambda engine: session.perform(engine, statement, joins=joins), **flags
             )
         return tag_of(statement, found), found
+
+    async def _part(self, session: Session) -> None:
+        """End the transaction of statements that came together."""
+        if session.transactions.implicit:
+            await self._server.run(session, lambda _: session.part(), commits=True)
 
     @contextmanager
     def _timed(self, session: Session, text: str) -> Iterator[None]:

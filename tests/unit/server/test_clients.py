@@ -256,6 +256,50 @@ def test_a_conflict_is_a_serialization_failure(running: Running, connection: psy
     assert connection.execute("select x from t").fetchone() == (11,)
 
 
+def test_after_a_conflict_a_savepoint_and_a_prepared_rollback_work(
+    running: Running, connection: psycopg.Connection
+) -> None:
+    connection.execute("create table t (id int primary key, x int)")
+    connection.execute("insert into t values (1, 0), (2, 0)")
+    with psycopg.connect(running.dsn, prepare_threshold=0, autocommit=True) as one:
+        for turn in range(3):
+            one.execute("begin")
+            one.execute("update t set x = x + 1 where id = 2")
+            one.execute("savepoint p")
+            one.execute("update t set x = x + 10 where id = 1")
+            connection.execute("update t set x = x + 100 where id = 1")
+            if turn == 0:  # the prepared ROLLBACK is the first to meet the conflict
+                one.execute("rollback")
+                continue
+            if turn == 1:
+                with pytest.raises(psycopg.errors.SerializationFailure):
+                    one.execute("select x from t")
+            one.execute("rollback to p")
+            one.execute("commit")
+    assert connection.execute("select x from t order by id").fetchall() == [(300,), (2,)]
+
+
+def test_who_cancels_too_late_does_not_meet_the_next_statement(
+    running: Running, connection: psycopg.Connection
+) -> None:
+    """The statement is done, and its client not told yet."""
+    (client,) = running.server.clients.values()
+    work = client.server.run
+
+    async def late(*given: object, **how: object) -> object:
+        result = await work(*given, **how)  # type: ignore[arg-type]
+        running.server.cancel(client.number, client.secret)
+        return result
+
+    client.server.run = late  # type: ignore[assignment,method-assign]
+    try:
+        connection.execute("create table t (id int)")
+        connection.execute("drop table t")
+    finally:
+        client.server.run = work  # type: ignore[method-assign]
+    assert connection.execute("select 1").fetchone() == (1,)
+
+
 def test_a_running_statement_is_cancelled(connection: psycopg.Connection) -> None:
     timer = threading.Timer(0.3, connection.cancel_safe)
     timer.start()

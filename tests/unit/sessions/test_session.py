@@ -9,6 +9,7 @@ import kpg
 from kpg.runtime.errors import SerializationError
 from kpg.sessions.cancel import CanceledError
 from kpg.sessions.session import Session
+from kpg.transaction import State
 
 TABLES = """
     create table t (id int primary key, x int);
@@ -54,6 +55,56 @@ def test_others_commit_in_the_middle_of_a_transaction(db: kpg.Database) -> None:
     assert rows(other, "select * from t") == [(1, 1), (2, 2), (3, 33)]
     assert rows(other, "select * from v") == [(36, 3)]
     db.verify("v")
+
+
+@pytest.mark.parametrize("notices", [False, True])
+def test_what_was_done_before_a_conflict_can_be_returned_to(db: kpg.Database, notices: bool) -> None:
+    one, other = db.session(), db.session()
+    one.sql("begin; insert into t values (3, 3); savepoint b; savepoint a")
+    one.sql("update t set x = 10 where id = 1; savepoint b")
+    other.sql("update t set x = 5 where id = 1")
+    if notices:
+        with pytest.raises(SerializationError, match="concurrent update"):
+            one.sql("select * from t")
+        with pytest.raises(kpg.InterfaceError, match="rolled back by an earlier error"):
+            one.sql("select * from t")
+    with pytest.raises(SerializationError, match='before savepoint "b"'):
+        one.sql("rollback to b")
+    with pytest.raises(kpg.InterfaceError, match="does not exist"):
+        one.sql("rollback to c")
+    one.sql("rollback to a; update t set x = x + 1 where id = 1; commit")
+    assert rows(other, "select * from t") == [(1, 6), (2, 2), (3, 3)]
+    assert rows(other, "select * from v") == [(11, 3)]
+    one.sql("begin; savepoint a")
+    with pytest.raises(kpg.InterfaceError, match='"b" does not exist'):
+        one.sql("rollback to b")
+
+
+def test_a_conflict_at_the_commit_takes_what_was_before_savepoints_too(db: kpg.Database) -> None:
+    one, other = db.session(), db.session()
+    one.sql("begin; insert into t values (3, 3); savepoint a; update t set x = 10 where id = 1")
+    other.sql("update t set x = 5 where id = 1")
+    with pytest.raises(SerializationError):
+        one.sql("commit")
+    assert rows(one, "select * from t") == rows(other, "select * from t") == [(1, 5), (2, 2)]
+    one.sql("insert into t values (4, 4)")
+    assert rows(other, "select * from v") == [(11, 3)]
+
+
+def test_a_commit_that_is_cancelled_is_none_and_a_rollback_cannot_be(db: kpg.Database) -> None:
+    one = db.session()
+    one.sql("begin; insert into t values (3, 3)")
+    one.cancel()
+    with pytest.raises(CanceledError):
+        one.sql("commit")
+    assert one.transactions.state is State.NONE
+    one.sql("begin; insert into t values (4, 4)")
+    one.cancel()
+    one.sql("rollback")
+    assert one.transactions.state is State.NONE
+    with pytest.raises(CanceledError):
+        one.sql("select 1")
+    assert rows(one, "select id from t") == [(1,), (2,)]
 
 
 def test_savepoints_live_through_statements_of_others(db: kpg.Database) -> None:

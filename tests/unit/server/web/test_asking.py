@@ -127,6 +127,40 @@ def test_what_a_request_has_not_committed_is_gone(web: Web) -> None:
     assert web.rows("select count(*) from open_one") == [[1]]
 
 
+@pytest.mark.parametrize(
+    ("script", "status", "left"),
+    [
+        ("insert into z values (1); insert into z values (2)", 200, [1, 2]),
+        ("insert into z values (1); select 1 / 0", 400, []),
+        ("insert into z values (1); insert into z values (1)", 409, []),
+        ("insert into z values (1); commit; insert into z values (2); select 1 / 0", 400, [1]),
+        ("insert into z values (1); begin; insert into z values (2); commit; select 1 / 0", 400, [1, 2]),
+        ("insert into z values (1); rollback; insert into z values (2)", 200, [2]),
+        ("insert into z values (1); savepoint p", 400, []),
+        (
+            "begin; insert into z values (1); savepoint p; insert into z values (2); rollback to p; commit",
+            200,
+            [1],
+        ),
+        ("create table z2 (a int); insert into z values (1); select 1 / 0", 400, []),
+        ("insert into z values (1); insert into refers values (7)", 409, []),
+        ("select 1 / 0; insert into z values (1)", 400, []),
+    ],
+)
+def test_statements_that_come_together_are_one_transaction(
+    web: Web, script: str, status: int, left: list[int]
+) -> None:
+    """As in Postgres, where they are one message."""
+    web.sql("create table z (a int primary key)")
+    web.sql("create table refers (a int references z deferrable initially deferred)")
+    try:
+        assert web.sql(script)[0] == status
+        assert web.rows("select a from z order by a") == [[one] for one in left]
+        assert web.sql("select * from z2")[0] == 400
+    finally:
+        web.sql("drop table refers, z")
+
+
 def test_max_rows(web: Web) -> None:
     _, found = web.sql("select i from generate_series(1, 5000) t(i)", max_rows=2)
     assert found["results"][0]["rows"] == [[1], [2]]
