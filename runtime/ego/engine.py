@@ -12,13 +12,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kpg.runtime.ego import deciding, patching
-from kpg.runtime.ego.building import Construction, Report, build
+from kpg.runtime.ego.building import Construction, Report
 from kpg.runtime.ego.deciding import Costs, Decision
 from kpg.runtime.ego.family import Family
 from kpg.runtime.ego.followed import NOBODY, NONE, Followed, above, among
 from kpg.runtime.ego.ids import Ids
 from kpg.runtime.ego.overlay import READER, WRITER, Overlay, grouped
 from kpg.runtime.ego.reaching import reached
+from kpg.runtime.ego.rebuilding import Built, Pairs, Rebuilding, built, merged
 from kpg.runtime.errors import DataError
 from kpg.runtime.records import dataclass
 
@@ -28,7 +29,7 @@ FEW: Final = 64
 MANY: Final = 0.2
 """A larger share of all pairs that changes at once has the overlay built anew."""
 DECAYED: Final = 0.25
-"""An overlay of which this share of edges was patched is built anew, in time."""
+"""An overlay of which this share of edges was patched is built anew, in the background."""
 WATCHED: Final = 1 << 16
 """After so many writes and reads labels are compared with what was observed."""
 
@@ -71,6 +72,10 @@ class Engine:
         self.decision: Decision | None = None
         self.flips = 0
         self.rebuilt = 0
+        self.rebuilding: Rebuilding | None = None
+        """The overlay that comes after this one, while it is being built."""
+        self._borne = 0
+        """So many patches are borne with, as building did not succeed."""
         nothing = np.empty(0, np.int64)
         self._writers, self._readers = Ids(nothing, nothing), Ids(nothing, nothing)
         self.overlay = Overlay(0, 0, grouped(nothing, nothing, 0), 0)
@@ -117,6 +122,8 @@ class Engine:
         else:
             self._patch(change.pairs, change.pair_diffs)
             self.overlay.settle()
+            if self.rebuilding is not None:
+                self.rebuilding.note(change.pairs, change.pair_diffs)
 
     def _write(self, rows: Words, diffs: Words) -> None:
         nodes, missing = self._writers.observe(rows[0], diffs, self.overlay.arrivals)
@@ -188,45 +195,52 @@ class Engine:
 
     # The overlay
 
-    def _pairs(self) -> tuple[Words, Words]:
-        """All pairs, as words."""
+    def _pairs(self) -> Pairs:
+        """All pairs there are now, whenever they are asked for: what they are told by is copied."""
         words, nodes = self._readers.every()
-        place, writers = self.overlay.writers_of(nodes)
         known, of = self._writers.every()
-        word_of = np.zeros(self.overlay.room, np.int64)
-        word_of[of] = known
-        return words[place], word_of[writers]
+        inputs, room = self.overlay.inputs.copy(), self.overlay.room
+
+        def found() -> tuple[Words, Words]:
+            place, writers = inputs.writers_of(nodes)
+            word_of = np.zeros(room, np.int64)
+            word_of[of] = known
+            return words[place], word_of[writers]
+
+        return found
 
     def _rebuild(self, pairs: Words, diffs: Words, more: Words, *, label: bool) -> None:
         """Build an overlay for the pairs there are and these changes; ``more`` are words of writers."""
-        readers, writers = self._pairs()
-        if pairs.shape[1]:
-            readers, writers = _merged(readers, writers, pairs, diffs)
-        old_words, _ = self._writers.every()
-        words = np.unique(np.concatenate((old_words, writers, more)))
-        reader_words, reader_places = np.unique(readers, return_inverse=True)
-        writer_places = np.searchsorted(words, writers)
-        before, old_readers = self.overlay, self._readers.find(reader_words)
-        lists = grouped(reader_places, writer_places, reader_words.shape[0])
-        del readers, writers, reader_places, writer_places
-        overlay, self.report = build(self.construction, words.shape[0], reader_words.shape[0], lists)
-        count = words.shape[0]
-        self._readers = Ids(reader_words, np.arange(count, count + reader_words.shape[0]))
-        moved = self._writers.find(words)
-        known = moved >= 0
-        overlay.arrivals[:count][known] = before.arrivals[moved[known]]
-        asked = overlay.asked[count : count + reader_words.shape[0]]
-        asked[old_readers >= 0] = before.asked[old_readers[old_readers >= 0]]
-        fresh = before.room
-        if not known.all():  # those that are new have what an unused node has: nothing
-            self.family.grow(fresh + 1)
-            moved[~known] = fresh
-        self.family.moved(moved, overlay.room)
-        self._writers = Ids(words, np.arange(count))
-        self.overlay = overlay
-        self.rebuilt += 1
+        self.rebuilding = None
+        old = self._pairs()
+        known = np.concatenate((self._writers.every()[0], more))
+        self._adopt(built(self.construction, lambda: merged(*old(), pairs, diffs), known))
         if label:
             self._label()
+
+    def _adopt(self, made: Built) -> None:
+        """Have that be the overlay, with the writers that there are, and what they have written."""
+        overlay, before = made.overlay, self.overlay
+        count = made.writers.shape[0]
+        late = np.setdiff1d(self._writers.every()[0], made.writers)
+        words = np.concatenate((made.writers, late))
+        added = np.array([overlay.add(WRITER) for _ in late], np.int64)
+        nodes = np.concatenate((np.arange(count), added))
+        old_readers = self._readers.find(made.readers)
+        asked = overlay.asked[count : count + made.readers.shape[0]]
+        asked[old_readers >= 0] = before.asked[old_readers[old_readers >= 0]]
+        self._readers = Ids(made.readers, np.arange(count, count + made.readers.shape[0]))
+        moved = self._writers.find(words)
+        known = moved >= 0
+        overlay.arrivals[nodes[known]] = before.arrivals[moved[known]]
+        origin = np.full(int(nodes.max(initial=-1)) + 1, before.room)
+        origin[nodes[known]] = moved[known]
+        if not known.all() or late.shape[0]:  # what is new has what an unused node has: nothing
+            self.family.grow(before.room + 1)
+        self.family.moved(origin, overlay.room)
+        self._writers = Ids(words, nodes)
+        self.overlay, self.report = overlay, made.report
+        self.rebuilt += 1
 
     def _label(self) -> None:
         mode = "push" if self.followed.every else self.mode
@@ -279,15 +293,32 @@ class Engine:
 
     def maintain(self) -> None:
         """Between steps: follow what is observed, and build the overlay anew when it has decayed."""
-        if self.overlay.patches > FEW and self.overlay.patches > DECAYED * self.overlay.edges:
-            nothing = np.empty((2, 0), np.int64)
-            self._rebuild(nothing, nothing[0], nothing[0], label=True)
+        if self.rebuilding is not None:
+            self._go_over()
+        elif self.overlay.patches > max(FEW, DECAYED * self.overlay.edges, self._borne):
+            self.rebuilding = Rebuilding(self.construction, self._pairs(), self._writers.every()[0])
         elif self._seen > WATCHED and self.mode == "auto" and not self.followed.every:
             begun = time.monotonic()
             if begun > self._patience:
                 self._seen = 0
                 self.adapt()
                 self._patience = begun + PATIENCE * (time.monotonic() - begun)
+
+    def _go_over(self) -> None:
+        """Go over to the overlay that was built in the background, if there is one."""
+        rebuilding = self.rebuilding
+        assert rebuilding is not None
+        if not rebuilding.over:
+            return
+        self.rebuilding, made = None, rebuilding.made
+        if made is None:
+            self._borne = 2 * self.overlay.patches
+            return
+        self._adopt(made)
+        self._label()
+        self._patch(*rebuilding.missed())
+        self.overlay.settle()
+        self._borne = 0
 
     def adapt(self) -> None:
         """Flip the nodes at the frontier that cost less the other way, and half forget what was observed."""
@@ -347,15 +378,3 @@ class Engine:
     def bytes(self) -> int:
         """What is kept."""
         return self.overlay.bytes + self.family.bytes + self._writers.bytes + self._readers.bytes
-
-
-def _merged(readers: Words, writers: Words, pairs: Words, diffs: Words) -> tuple[Words, Words]:
-    """Pairs after changes."""
-    both = np.concatenate((np.stack((readers, writers)), pairs), axis=1)
-    counts = np.concatenate((np.ones(readers.shape[0], np.int64), diffs))
-    order = np.lexsort(both[::-1])
-    both, counts = both[:, order], counts[order]
-    heads = np.flatnonzero(np.append(True, (both[:, 1:] != both[:, :-1]).any(axis=0)))
-    net = np.add.reduceat(counts, heads) if counts.shape[0] else counts
-    kept = heads[net > 0]
-    return np.ascontiguousarray(both[0, kept]), np.ascontiguousarray(both[1, kept])

@@ -69,6 +69,27 @@ class Edges:
         self.size[node] -= 1
         return True
 
+    def writers_of(self, nodes: Words) -> tuple[Words, Words]:
+        """Of nodes' inputs: what reaches nodes from writers, a place of ``nodes`` and a writer for each."""
+        ends = np.zeros(nodes.shape[0], np.int64)
+        found = np.empty(max(1024, 4 * int(self.size[nodes].sum())), np.int64)
+        total = overlays.sources(nodes, self.start, self.size, self.items, found, ends)
+        if total > found.shape[0]:
+            found = np.empty(total, np.int64)
+            overlays.sources(nodes, self.start, self.size, self.items, found, ends)
+        found = found[:total]
+        owner = np.repeat(np.arange(nodes.shape[0]), np.diff(ends, prepend=0))
+        key = owner * np.int64(2**32) + (found >> 1)
+        distinct, place = np.unique(key, return_inverse=True)
+        net = np.zeros(distinct.shape[0], np.int64)
+        np.add.at(net, place, 1 - 2 * (found & 1))
+        kept = distinct[net > 0]
+        return kept >> 32, kept & np.int64(2**32 - 1)
+
+    def copy(self) -> "Edges":
+        """The same, apart."""
+        return Edges(self.start.copy(), self.size.copy(), self.items.copy())
+
     def _move(self, node: int, room: int) -> None:
         if self._end + room > self.items.shape[0]:
             self.items = np.concatenate((self.items[: self._end], np.empty(self._end + room, np.int32)))
@@ -185,21 +206,7 @@ class Overlay:
 
     def writers_of(self, nodes: Words) -> tuple[Words, Words]:
         """What reaches nodes from writers, a place of ``nodes`` and a writer for each, in order."""
-        inputs = self.inputs
-        ends = np.zeros(nodes.shape[0], np.int64)
-        found = np.empty(max(1024, 4 * int(inputs.size[nodes].sum())), np.int64)
-        total = overlays.sources(nodes, inputs.start, inputs.size, inputs.items, found, ends)
-        if total > found.shape[0]:
-            found = np.empty(total, np.int64)
-            overlays.sources(nodes, inputs.start, inputs.size, inputs.items, found, ends)
-        found = found[:total]
-        owner = np.repeat(np.arange(nodes.shape[0]), np.diff(ends, prepend=0))
-        key = owner * np.int64(2**32) + (found >> 1)
-        distinct, place = np.unique(key, return_inverse=True)
-        net = np.zeros(distinct.shape[0], np.int64)
-        np.add.at(net, place, 1 - 2 * (found & 1))
-        kept = distinct[net > 0]
-        return kept >> 32, kept & np.int64(2**32 - 1)
+        return self.inputs.writers_of(nodes)
 
     def levels(self) -> Words:
         """Of each node, how many edges the longest path from a writer to it has."""
