@@ -16,7 +16,7 @@ from kpg.runtime.plan import Plan
 from kpg.runtime.records import dataclass
 
 if TYPE_CHECKING:
-    from kpg.compiler.physical.placement import Tables
+    from kpg.compiler.physical.placement import Distributed
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +71,7 @@ def explain(
     statistics: Statistics | None = None,
     *,
     kept: bool = False,
-    tables: "Tables | None" = None,
+    tables: "Distributed | None" = None,
 ) -> str:
     """A query that is asked once, or a view's, as text at a stage, one of ``explain.STAGES``.
 
@@ -101,5 +101,5 @@ def explain(
             if tables is not None:
                 from kpg.compiler.explain_workers import explain_placed
 
-                text = explain_placed(compiled.plan, catalog, tables)
+                text = explain_placed(compiled.plan, catalog, tables.sizes(compiled.plan))
             return text + "".join(notes)

@@ -31,7 +31,7 @@ Words = NDArray[np.int64]
 Query = ast.Select | ast.Insert | ast.Delete | ast.Update | ast.Merge
 
 if TYPE_CHECKING:
-    from kpg.compiler.physical.placement import Tables
+    from kpg.compiler.physical.placement import Distributed
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +60,7 @@ class LiveStatistics:
     def __init__(self, executor: Executor, plans: Mapping[str, ir.Plan]) -> None:
         self._executor = executor
         self._plans = plans
-        self.tables: Tables | None = None
+        self.tables: Distributed | None = None
         """Where tables' rows are among many workers, if there are some."""
 
     def rows(self, table: str) -> int:

@@ -9,7 +9,7 @@ from kpg.runtime.trace.tiers import EFFORT
 from kpg.runtime.worker import Worker
 
 if TYPE_CHECKING:
-    from kpg.runtime.workers.coordinator import Place
+    from kpg.runtime.workers.installing import Placer
     from kpg.runtime.workers.messages import Crew
 
 MERGE_EFFORTS: Final = {"eager": 1 << 40, "default": EFFORT, "lazy": 1}
@@ -32,12 +32,12 @@ def executors(session: Any, count: int, merge_effort: str) -> "Crew":
 
 
 def shared_executor(
-    crew: "Crew", place: "Place", merge_effort: str, interrupt: DeferredInterrupt
+    crew: "Crew", placer: "Placer", merge_effort: str, interrupt: DeferredInterrupt
 ) -> SharedExecutor:
-    """An executor whose operators are at the members of a crew, of plans that ``place`` makes for them."""
+    """An executor whose operators are at the members of a crew, of plans that ``placer`` makes for them."""
     from kpg.runtime.workers.coordinator import Coordinator
 
-    return Coordinator(crew, place, _effort(merge_effort), interrupt)
+    return Coordinator(crew, placer, _effort(merge_effort), interrupt)
 
 
 def local_executor(merge_effort: str, interrupt: DeferredInterrupt) -> Executor:

@@ -104,6 +104,7 @@ ELSEWHERE: dict[str, str] = {
             "workers/asking",
             "workers/coordinator",
             "workers/holding",
+            "workers/installing",
             "workers/member",
             "workers/messages",
             "workers/remote",

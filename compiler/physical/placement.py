@@ -60,6 +60,13 @@ class Tables(Protocol):
         """Where the rows of a view are."""
 
 
+class Distributed(Protocol):
+    """What knows how tables are distributed for plans."""
+
+    def sizes(self, query: Plan) -> Tables:
+        """The tables that a plan reads, as they are: what is small beside others all workers keep."""
+
+
 @dataclass(frozen=True, slots=True)
 class Placed:
     """A plan for many workers, and where each of its nodes' rows are; those of loops' bodies by position."""

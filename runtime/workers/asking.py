@@ -67,6 +67,8 @@ class Asking:
     _ended: bool
     _gone: MemberGoneError | None = None
     """Why there are no members, until they are started again."""
+    _patient = False
+    """Whether Ctrl-C waits: what is asked belongs to a step that is final."""
 
     def _be_there(self) -> None:
         """Start new members if they are gone."""
@@ -85,7 +87,7 @@ class Asking:
         news = NO_NEWS if memory is None else memory.news()
         command = Command(method, args, self._told.news(), news.shown)
         try:
-            replies, stopped = self.crew.call(command, self._interrupt.check)
+            replies, stopped = self.crew.call(command, self._look)
         except UnsendableError:
             self._told.untold(command.learn)
             if memory is not None:
@@ -109,6 +111,10 @@ class Asking:
             assert error is not None
             raise error
         return replies
+
+    def _look(self) -> None:
+        if not self._patient:
+            self._interrupt.check()
 
     def tell(self, method: str, *args: object) -> None:
         """Have members do something that nobody waits for."""

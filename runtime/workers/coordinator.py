@@ -5,7 +5,6 @@ take it through everything together. What is isolated from all that is kept up t
 changes, or as of an epoch) is computed here.
 """
 
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, Final
 
@@ -17,27 +16,24 @@ from kpg.runtime.data.table import Table
 from kpg.runtime.dataflow.step import Step
 from kpg.runtime.errors import InternalError, ProgrammingError
 from kpg.runtime.handles import Installation
-from kpg.runtime.installed import Installed
 from kpg.runtime.interrupts import DeferredInterrupt
 from kpg.runtime.operators.input import Input
 from kpg.runtime.past import Remembering, Then
-from kpg.runtime.plan import Columns, Import, Plan, Source, Types, user
+from kpg.runtime.plan import Types
 from kpg.runtime.sharing.rows import CommonGroups
 from kpg.runtime.sharing.strings import Told
 from kpg.runtime.sharing.texts import CommonDictionary
 from kpg.runtime.trace.updates import Updates
 from kpg.runtime.types import Schema
 from kpg.runtime.worker import Worker
-from kpg.runtime.workers.asking import Asking
+from kpg.runtime.workers.installing import Installing, Placer
 from kpg.runtime.workers.messages import (
     Changed,
     Crew,
     Reply,
-    UnsendableError,
     shortened,
     texts_of,
 )
-from kpg.runtime.workers.remote import Remote
 
 Words = NDArray[np.int64]
 
@@ -51,14 +47,8 @@ def _one(parts: list[Words]) -> Words:
     return parts[0] if len(parts) == 1 else np.concatenate([np.empty(0, np.int64), *parts])
 
 
-ONCE: Final = "query "
-"""What is installed for one answer is called so."""
 AT_ONCE: Final = 1 << 20
 """So many rows of a table are sent to new members in one message."""
-FEW: Final = 2000
-"""Rows of tables that are looked through here, for one answer, in less time than asking takes."""
-Place = Callable[[str, Plan], tuple[Plan, bool]]
-"""What makes of a plan one for many workers, and says whether each of them has all rows of its output."""
 
 
 class ThenHere(Then):
@@ -70,19 +60,20 @@ class ThenHere(Then):
         return self._worker.remote[view]
 
 
-class Coordinator(Asking, Worker):
+class Coordinator(Installing):
     """An ``executor.Executor`` whose operators are at the members of a crew."""
 
-    def __init__(self, crew: Crew, place: Place, merge_effort: int, interrupt: DeferredInterrupt) -> None:
+    def __init__(self, crew: Crew, placer: Placer, merge_effort: int, interrupt: DeferredInterrupt) -> None:
         Worker.__init__(self, merge_effort, interrupt)
         self.crew = crew
         if crew.memory is not None:
             self.dictionary = CommonDictionary(crew.memory)
-        self.remote: dict[str, Remote] = {}
-        self._place = place
+        self.remote = {}
+        self._placer = placer
         self._told = self._nobody_told()
         self._ended = False
-        self._input_texts: dict[str, tuple[int, ...]] = {}
+        self._input_texts = {}
+        self._sizes = {}
         self._positions = 0
         """The highest position of an operator, from which all members go on alike."""
 
@@ -177,61 +168,7 @@ class Coordinator(Asking, Worker):
         super().rename_table(old, new)
         self.inform("rename_table", old, new)
 
-    # Plans
-
-    def install(
-        self, name: str, plan: Plan, *, isolated: bool = False, then: int | None = None, own: bool = False
-    ) -> Any:
-        """See ``executor.Executor``."""
-        if isolated or (name.startswith(ONCE) and self._is_small(plan)):
-            return super().install(name, plan, isolated=True, then=then, own=own)
-        if self.has_pending:
-            raise InternalError("a view cannot be installed while changes are pending")
-        self._be_there()
-        made, held = self._place(name, plan)
-        for node in made.nodes:
-            if isinstance(node, user.Input):
-                self._input_texts[node.identity] = self.texts_of(node.types)
-        types = Columns(made.nodes).types[made.output]
-        remote = self.remote[name] = Remote(self, name, made, self.texts_of(types), len(types), held)
-        try:
-            with self._interrupt:
-                self._put(remote)
-        except UnsendableError:
-            del self.remote[name]
-            if name.startswith(ONCE) and not any(isinstance(node, Import) for node in plan.nodes):
-                return super().install(name, plan, isolated=True)
-            raise
-        except BaseException:
-            del self.remote[name]
-            if self._gone is None:
-                # Some members may have it: who meets nobody does not know that another has failed.
-                self._positions = max(self.ask("drop", name), default=0)
-            raise
-        return remote
-
-    def _put(self, remote: Remote) -> None:
-        figures = self.ask("put", remote.name, remote.plan, self._positions)
-        remote.figures = [(stats, place) for stats, place, _ in figures]
-        self._positions = max((last for _, _, last in figures), default=0)
-
-    def _is_small(self, plan: Plan) -> bool:
-        """Whether a query is answered here sooner than anybody is asked."""
-        rows = 0
-        for node in plan.nodes:
-            if isinstance(node, Import | user.Input | user.Apply | user.UserReduce | user.Custom):
-                return False
-            if isinstance(node, Source):
-                rows += self.count(node.table)
-        return rows <= FEW
-
-    def uninstall(self, installed: Installation) -> None:
-        """Drop an installation, if it is still there."""
-        if isinstance(installed, Installed):
-            super().uninstall(installed)
-        elif isinstance(installed, Remote) and self.remote.get(installed.name) is installed:
-            del self.remote[installed.name]
-            self.inform("drop", installed.name)
+    # What is installed
 
     def watch(self, installed: Installation) -> None:
         """Start capturing its changes."""
@@ -337,9 +274,13 @@ class Coordinator(Asking, Worker):
                 self._take_back(step)
                 raise
             self.epoch = epoch
+            names = {closed.table for closed in self._closed}
+            rows = sum(change.rowids.shape[0] for closed in self._closed for change in closed.changes)
             self._commit(step, None)
             self._news(news)
             self.tell("settle", epoch)
+            if self._resized(names):
+                self._place_again(rows)
 
     def _take_back(self, step: Step) -> None:
         self.inform("undo")

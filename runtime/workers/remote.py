@@ -14,7 +14,7 @@ from kpg.runtime.plan import Columns, Plan, user
 from kpg.runtime.trace.updates import Updates
 
 if TYPE_CHECKING:
-    from kpg.runtime.workers.coordinator import Coordinator
+    from kpg.runtime.workers.installing import Installing
 
 Words = NDArray[np.int64]
 
@@ -23,11 +23,13 @@ class Remote:
     """An ``executor.Installation`` of a coordinator."""
 
     def __init__(
-        self, owner: "Coordinator", name: str, made: Plan, texts: tuple[int, ...], width: int, held: bool
+        self, owner: "Installing", name: str, made: Plan, texts: tuple[int, ...], width: int, held: bool
     ) -> None:
         """``held``: every member has all rows; else each has its share."""
         self.name = name
         self.plan = made
+        self.asked = made
+        """The plan before it was placed."""
         self.texts = texts
         self.width = width
         self.held = held
@@ -205,7 +207,7 @@ class Remote:
 
 
 def _sinks(
-    owner: "Coordinator", columns: Columns, depth: int = 1
+    owner: "Installing", columns: Columns, depth: int = 1
 ) -> "Iterable[tuple[int, tuple[tuple[int, ...], int, int]]]":
     """Of each listener the columns of text that it hears, their number, and the depth of times."""
     for ref, node in enumerate(columns.nodes):

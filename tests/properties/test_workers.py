@@ -1,7 +1,8 @@
 """Many workers say what one says, after every step, whatever order what they send comes in."""
 
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -155,7 +156,7 @@ SCRIPTS = ("basics", "failing_expressions", "recursion_traversed", "sets_of_equa
 
 def outcomes(db: Database, script: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[str, object]]:
     """What a script of the oracle's says: each query kept as a view too, and asked after each change."""
-    monkeypatch.setattr("kpg.runtime.workers.coordinator.FEW", -1)
+    monkeypatch.setattr("kpg.runtime.workers.installing.FEW", -1)
 
     def said(text: str) -> object:
         try:
@@ -205,6 +206,55 @@ def test_counts_and_sums_are_added_up_before_they_are_sent() -> None:
         db.sql("insert into t select i, i % 3, nullif(i % 5, 0) from generate_series(1, 9000) i(i)")
         assert sorted(db.sql("select * from s").fetchall()) == [(g, 6000, 3000) for g in range(3)]
         assert sent(db) <= 3 * 3
+
+
+def test_small_tables_are_kept_by_all_until_they_are_large() -> None:
+    """A view is placed again when tables that were empty turn out small, and when small ones have grown."""
+    said, rows_sent, heard = [], list[int](), []
+    for db in (kpg.connect(), many(2, small=10)):
+        with db:
+            db.sql("create table c(k int primary key, kind int)")
+            db.sql("create table o(k int primary key, c int, m int)")
+            db.sql("create table m(k int primary key, w int)")
+            join = "from o join m on o.m = m.k join c on o.c = c.k"
+            db.sql(f"create materialized view s as select c.kind, o.k, m.w {join}")
+            db.sql("create materialized view t as select kind, w + k as w from s where kind > 0")
+            changes = db.view("t").changes()
+            with db.transaction():
+                db.sql("insert into c select i, i % 3 from generate_series(0, 5) i(i)")
+                db.sql("insert into m select i, i * i from generate_series(1, 999) i(i)")
+                db.sql("insert into o select i, i % 200, i % 97 from generate_series(1, 999) i(i)")
+            for step in range(4):
+                rows_sent.append(sent(db) if db.workers().fetchall()[1:] else 0)
+                said.append(sorted(db.sql("select * from s").fetchall()))
+                said.append(sorted(db.sql("select * from t").fetchall()))
+                if step == 1:  # and so c is too large to be kept by all
+                    db.sql("insert into c select i, i % 3 from generate_series(6, 180) i(i)")
+                else:
+                    ks = f"generate_series({1000 + 50 * step}, {1049 + 50 * step}) i(i)"
+                    db.sql(f"insert into o select i, i % 200, i % 97 from {ks}")
+            heard.append(sorted(map(repr, changes)))
+    assert said[:8] == said[8:]
+    assert heard[0] == heard[1]
+    kept, filling, parted = (after - before for before, after in pairwise(rows_sent[4:]))
+    assert kept == 0 and filling > 0 and parted > 0
+
+
+def test_histories_in_which_tables_are_moved(monkeypatch: pytest.MonkeyPatch) -> None:
+    moved = list[str]()
+    moving = Workers.moving
+
+    def noted(workers: Workers, rows: int, tables: Set[str]) -> set[str]:
+        found = moving(workers, rows, tables)
+        moved.extend(found)
+        return found
+
+    monkeypatch.setattr("kpg.working.SOON", 1000)
+    monkeypatch.setattr("kpg.working.BESIDE", 3)
+    monkeypatch.setattr("kpg.working.GROWN", 2)
+    monkeypatch.setattr(Workers, "moving", noted)
+    assert list(history(many(3, 4, 2), 4)) == list(history(kpg.connect(), 4))
+    assert len(moved) >= 3
 
 
 def test_a_distribution_names_a_column() -> None:

@@ -82,7 +82,7 @@ def test_a_folder_is_opened_by_any_number_of_workers(tmp_path: Path) -> None:
     for count in (2, 1, 3):
         with kpg.connect(tmp_path / "db", workers=count) as db:
             if count > 1:
-                assert db._engine.workers is not None and db._engine.workers.home("t") == 1
+                assert db._engine.workers is not None and db._engine.workers.declared("t") == 1
             assert [rows(db, "select * from sums"), rows(db, "select * from below")] == expected
             db.sql(f"update t set v = v + {count} where k % 10 = {count}")
             expected = [rows(db, "select * from sums"), rows(db, "select * from below")]
