@@ -24,8 +24,7 @@ from kpg.runtime.storage.ahead import Hand, Task
 from kpg.runtime.storage.codec import Codec
 from kpg.runtime.storage.files import Disk, Files, Lock
 from kpg.runtime.storage.lazy import Lazy
-from kpg.runtime.storage.log import Log, Mark
-from kpg.runtime.storage.spare import Spare
+from kpg.runtime.storage.log import ROOM, Log, Mark, segment_name
 
 if TYPE_CHECKING:
     from kpg.durable.checkpoints import Checkpoints
@@ -69,7 +68,6 @@ class Keeper:
         self._held: list[Any] | None = None
         self._hand = Hand()
         self._ahead: Task | None = None
-        self._spare = Spare(files)
         self._mark: Mark | None = None
         self._database = 0
         self._process = os.getpid()
@@ -122,18 +120,14 @@ class Keeper:
         rows = sum(rowids.shape[0] for one in changed for rowids, _ in one.changes)
         ready = self._held is None and self.refuses is None and self._process == os.getpid()
         if rows >= BULK and ready and self._log is not None:
-            if self.mode == "full" and self._spare.tend(self._log):
-                with suppress(OSError):
-                    self.next_segment()
             self._mark = self._log.mark()
             self._ahead = self._hand.do(partial(self._write_ahead, self._log, list(changed)))
 
     def _write_ahead(self, log: Log, changed: list[Changed]) -> None:
         for some in self._rows.portions(changed):
-            begun = log.mark()
             log.write(ROWS, self.codec.encode(some))
-            if self.mode == "full":
-                log.hasten(begun)
+        if self.mode == "full":
+            log.sync()  # that of the commit's record has little left to wait for
 
     def cancel(self) -> None:
         """What was expected is not to be."""
@@ -261,7 +255,6 @@ class Keeper:
         reason = error.strerror or os.strerror(error.errno or 0)
         unsynced = self._log is not None and self._log.synced < mark.number - 1
         self._cut(mark)
-        self._spare.drop()
         self._rows.undo(certain=self.refuses is None)
         if unsynced and syncing:
             self._doubt(error)
@@ -329,12 +322,20 @@ class Keeper:
             except OSError as error:
                 self._doubt(error)
                 raise
-        log = self._spare.after(self._log, self._database)
+        log = self._create_segment(self._log)
         with self._lazy.apart:
             self._log.close()
             self.ends[self._log.segment] = self._log.end
             self._log = log
         return log.segment
+
+    def _create_segment(self, before: Log) -> Log:
+        number = before.segment + 1
+        with suppress(FileNotFoundError):  # what an attempt that failed has left
+            self.files.remove(segment_name(number))
+        # Room is made before a child begins to write, which a commit would have to wait for.
+        direct = self.mode == "full"
+        return Log.create(self.files, number, self._database, before.number, room=ROOM, direct=direct)
 
     def tend(self) -> None:
         """Between commits: see to checkpoints."""
@@ -362,8 +363,6 @@ class Keeper:
         self.engine.executor.recorder = None
         self._lazy.end()
         try:
-            if self._process == os.getpid():
-                self._spare.drop()
             if self._log is not None and self.refuses is None and self._process == os.getpid():
                 self._finish()
                 self._end(self._log)  # that of the checkpoint that was just made, if there was one

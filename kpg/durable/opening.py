@@ -207,7 +207,7 @@ class _Opening:
         for name in _first(self.files.list()):
             self.files.remove(name)
         database = int.from_bytes(os.urandom(8), "little", signed=True)
-        log = Log.create(self.files, 1, database, 1)
+        log = Log.create(self.files, 1, database, 1, direct=self._direct)
         manifest = Manifest(database, 1)
         try:
             write_beside(self.files, manifest)
@@ -216,6 +216,11 @@ class _Opening:
             log.close()
             raise
         return log, manifest
+
+    @property
+    def _direct(self) -> bool:
+        """Whether the log is written past the system's memory: who waits for the disk has no use for it."""
+        return self.wanted.synchronous == "full"
 
     # Reading
 
@@ -255,7 +260,8 @@ class _Opening:
             raise DamagedError(f"{where} is damaged at byte {end}: records up to {begun - 1} are missing")
         if self.wanted.read_only:
             return None
-        return Log.resume(self.files, segments[-1], found[len(segments) - 1], end, number)
+        last = found[len(segments) - 1]
+        return Log.resume(self.files, segments[-1], last, end, number, direct=self._direct)
 
     def _drop_begun(self, segments: list[Segment]) -> int:
         """Leave out segments at the end that have no record; the number of what would have been the first.

@@ -20,6 +20,11 @@ GROUP_BYTES = 1 << 23
 """A group takes as much at least, so that most of it is in large pages (numpy asks for them from 4 MB on),
 with which random reads are several times as fast; rewriting one is a matter of milliseconds."""
 
+LARGE: Final = 1 << 22
+"""From so many bytes on numpy asks for large pages,"""
+LARGE_PAGE: Final = 1 << 21
+"""which have so many each."""
+
 FIRST_CAPACITY: Final = 256
 """Rows that a new table has room for: a table of ten rows must not take the memory of a group."""
 
@@ -190,7 +195,7 @@ class RowGroups:
 
     def _new(self, rows: int) -> Group:
         links = np.zeros((2, rows), np.int64) if self.linked else None
-        return Group(np.empty((self.width, rows), np.int64), np.zeros(_parts(rows), np.int64), None, links)
+        return Group(_columns(self.width, rows), np.zeros(_parts(rows), np.int64), None, links)
 
     def _new_chart(self) -> Words:
         return np.zeros(2 * _parts(1 << self.bits), np.int64)
@@ -242,6 +247,20 @@ class RowGroups:
         entry[kernels.LIVE] = group.live.ctypes.data
         entry[kernels.NEIGHBOURS] = 0 if group.links is None else group.links.ctypes.data
         entry[kernels.POSITIONS] = group.columns.shape[1]
+
+
+def _columns(width: int, rows: int) -> Words:
+    """Columns ``int64[width, rows]`` of a group; if they are large, they begin where a large page does.
+
+    Memory before and behind whole large pages comes in small ones, each with a fault of its own: 512 of them
+    for 8 MB, which take about as long as it takes to write the rows.
+    """
+    size = width * rows
+    if 8 * size < LARGE:
+        return np.empty((width, rows), np.int64)
+    room = np.empty(size + LARGE_PAGE // 8, np.int64)
+    first = -room.ctypes.data % LARGE_PAGE // 8
+    return room[first : first + size].reshape(width, rows)
 
 
 def _parts(rows: int) -> int:

@@ -1,21 +1,41 @@
 """What frames columns of words: how far apart their values are."""
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
-from kpg.runtime.kernels import kernel
+from kpg.runtime.kernels import device, kernel
 
 Words = NDArray[np.int64]
+Codes = NDArray[Any]
 
 NULL = -(2**63)
 ERROR = NULL + 1
+MOST = 2**63 - 1
 
 
 @kernel("int64(int64[::1], int64[::1])")
 def bounds(words: Words, found: Words) -> int:
     """Fill ``found int64[2]`` with the least and the most of the values; how many words are none."""
-    least = np.int64(2**63 - 1)
-    most = np.int64(NULL)
+    least = MOST
+    most = NULL
+    for i in range(words.shape[0]):
+        least = min(least, words[i])
+        most = max(most, words[i])
+    reserved = 0
+    if least <= ERROR:
+        least, most, reserved = values_of(words)
+    found[0] = least
+    found[1] = most
+    return reserved
+
+
+@device
+def values_of(words: Words) -> tuple[int, int, int]:
+    """The least and the most of the values, and how many words are none."""
+    least = MOST
+    most = NULL
     reserved = 0
     for i in range(words.shape[0]):
         word = words[i]
@@ -24,6 +44,31 @@ def bounds(words: Words, found: Words) -> int:
         else:
             least = min(least, word)
             most = max(most, word)
-    found[0] = least
-    found[1] = most
-    return reserved
+    return least, most, reserved
+
+
+@device
+def code_of(word: int, below: int) -> int:
+    """What is written for a word: how far it is above another one, 0 for NULL, 1 for ERROR."""
+    return word - NULL if word <= ERROR else word - below
+
+
+@kernel("void(int64[::1], int64, uint8[::1])")
+def encode_bytes(words: Words, below: int, codes: Codes) -> None:
+    """The codes of words, of one byte each, above ``below``: the least value less 2."""
+    for i in range(words.shape[0]):
+        codes[i] = code_of(words[i], below)
+
+
+@kernel("void(int64[::1], int64, uint16[::1])")
+def encode_pairs(words: Words, below: int, codes: Codes) -> None:
+    """As :func:`encode_bytes`, of two bytes each."""
+    for i in range(words.shape[0]):
+        codes[i] = code_of(words[i], below)
+
+
+@kernel("void(int64[::1], int64, uint32[::1])")
+def encode_fours(words: Words, below: int, codes: Codes) -> None:
+    """As :func:`encode_bytes`, of four bytes each."""
+    for i in range(words.shape[0]):
+        codes[i] = code_of(words[i], below)

@@ -18,7 +18,7 @@ import numpy as np
 from kpg.runtime.native.declare import Device, Intrinsic, Kernel
 from kpg.runtime.native.signature import parse
 
-CASTS: Final = ("int64", "uint64", "int32", "uint8", "float64")
+CASTS: Final = ("int64", "uint64", "int32", "uint8", "uint16", "uint32", "float64")
 LARGEST: Final = 2**63 - 1
 
 

@@ -18,6 +18,8 @@ ELEMENTS: Final = {
     "uint64": "u8",
     "int32": "i4",
     "uint8": "u1",
+    "uint16": "u2",
+    "uint32": "u4",
     "float64": "f8",
     "boolean": "b1",
 }

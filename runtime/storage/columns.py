@@ -8,7 +8,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from kpg.runtime.kernels.frames import bounds
+from kpg.runtime.kernels.frames import bounds, encode_bytes, encode_fours, encode_pairs
 from kpg.runtime.types import ERROR, NULL
 
 Words = NDArray[np.int64]
@@ -18,6 +18,8 @@ Packed = int | Words | tuple[int, NDArray[Any]]
 FEW: Final = 16
 """So few rows are written as they are."""
 RESERVED: Final = {0: NULL, 1: ERROR}
+ENCODED: Final = {"<u1": encode_bytes, "<u2": encode_pairs, "<u4": encode_fours}
+"""Kinds of codes, the smaller ones first, and the kernel that writes them."""
 
 
 def pack(words: Words) -> Words | tuple[Packed, ...]:
@@ -35,19 +37,13 @@ def _packed(column: Words, found: Words) -> Packed:
         least = most = 0
     if reserved in (0, column.shape[0]) and least == most and not (column != column[0]).any():
         return int(column[0])
-    for size in (1, 2, 4):
-        if most - least + len(RESERVED) < 1 << 8 * size:
-            return least, _codes(column, least, reserved > 0, np.dtype(f"<u{size}"))
+    below = least - len(RESERVED)
+    for kind, encode in ENCODED.items():
+        if most - below < 1 << 8 * np.dtype(kind).itemsize:
+            codes = np.empty(column.shape, kind)
+            encode(column, below, codes)
+            return least, codes
     return column
-
-
-def _codes(column: Words, least: int, reserved: bool, kind: "np.dtype[Any]") -> NDArray[Any]:
-    codes = np.empty(column.shape, kind)
-    np.subtract(column, np.int64(least - len(RESERVED)), out=codes, casting="unsafe")
-    if reserved:
-        for code, word in RESERVED.items():
-            codes[column == word] = code
-    return codes
 
 
 def unpack(packed: Words | tuple[Packed, ...], count: int) -> Words:

@@ -7,11 +7,12 @@ name is once :meth:`Files.sync` has.
 """
 
 import contextlib
+import errno
 import mmap
 import os
 import weakref
-from collections.abc import Callable, Sequence
-from functools import cache, cached_property
+from collections.abc import Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Protocol
 
@@ -20,9 +21,10 @@ from numpy.typing import NDArray
 
 Bytes = NDArray[np.uint8]
 Piece = bytes | bytearray | memoryview
+PAGE = 4096
+"""What is written past the system's memory begins and ends with whole ones: no disk has larger sectors."""
 MOST_PIECES = 512
 """What one call of the operating system takes (IOV_MAX is 1024)."""
-SYNC_FILE_RANGE_WRITE = 2
 
 
 class File(Protocol):
@@ -43,15 +45,6 @@ class File(Protocol):
 
     def sync(self) -> None:
         """Have everything written before be there whatever happens."""
-
-    def hasten(self, offset: int, size: int) -> None:
-        """Have what was written there be on its way: a sync that is to come waits for less."""
-
-    def allocate(self, size: int) -> None:
-        """Have the file be so long, with room for zeros behind what it has, if the system can at no cost.
-
-        What is written there later changes the file's length no more, so that a sync waits for less.
-        """
 
     def truncate(self, size: int) -> None:
         """Have the file end there."""
@@ -77,10 +70,14 @@ class Files(Protocol):
     def list(self) -> list[str]:
         """The names of its files, sorted."""
 
-    def create(self, name: str) -> File:
-        """A new, empty file; FileExistsError if there is one of the name."""
+    def create(self, name: str, *, direct: bool = False) -> File:
+        """A new, empty file; FileExistsError if there is one of the name.
 
-    def open(self, name: str, *, writing: bool = False) -> File:
+        If ``direct``, whole pages that are written in one piece, from the beginning of one of memory, go past
+        the system's memory, where it has a way for that.
+        """
+
+    def open(self, name: str, *, writing: bool = False, direct: bool = False) -> File:
         """A file that is there; FileNotFoundError if it is not."""
 
     def rename(self, old: str, new: str) -> None:
@@ -109,13 +106,14 @@ def size_of(files: Files, name: str) -> int:
 
 
 class DiskFile:
-    """A file of the operating system."""
+    """A file of the operating system. ``direct`` is its descriptor for whole pages, -1 if it has none."""
 
-    __slots__ = ("_descriptor", "name")
+    __slots__ = ("_descriptor", "_direct", "name")
 
-    def __init__(self, name: str, descriptor: int) -> None:
+    def __init__(self, name: str, descriptor: int, direct: int = -1) -> None:
         self.name = name
         self._descriptor = descriptor
+        self._direct = direct
 
     def size(self) -> int:
         """Its bytes."""
@@ -124,6 +122,9 @@ class DiskFile:
     def write(self, offset: int, pieces: Sequence[Piece]) -> None:
         """Write pieces one after the other."""
         waiting = [view for view in (memoryview(piece).cast("B") for piece in pieces) if len(view)]
+        if self._direct >= 0 and len(waiting) == 1:
+            done = self._write_past(offset, waiting[0])
+            offset, waiting = offset + done, [waiting[0][done:]] if done < len(waiting[0]) else []
         while waiting:
             done = os.pwritev(self._descriptor, waiting[:MOST_PIECES], offset)
             offset += done
@@ -131,6 +132,18 @@ class DiskFile:
                 done -= len(waiting.pop(0))
             if done:
                 waiting[0] = waiting[0][done:]
+
+    def _write_past(self, offset: int, pages: memoryview) -> int:
+        """Write whole pages past the system's memory; how many bytes were written, 0 if there is no way."""
+        if (offset | len(pages)) % PAGE:
+            return 0
+        try:
+            done = os.pwrite(self._direct, pages, offset)
+        except OSError as error:
+            if error.errno != errno.EINVAL:
+                raise
+            return 0
+        return done & -PAGE
 
     def read(self, offset: int, size: int) -> bytes:
         """So many bytes, fewer at the end."""
@@ -147,40 +160,16 @@ class DiskFile:
         """The file's bytes, and its length."""
         os.fdatasync(self._descriptor)
 
-    def hasten(self, offset: int, size: int) -> None:
-        """Have the system begin to write its pages; what fails is told by the sync."""
-        call = _call("sync_file_range", "iqqI")
-        if call is not None:
-            call(self._descriptor, offset, size, SYNC_FILE_RANGE_WRITE)
-
-    def allocate(self, size: int) -> None:
-        """Have it be so long, where the system has a call for it; without room, it stays as it is."""
-        call, now = _call("fallocate", "iiqq"), self.size()
-        if call is not None and size > now:
-            call(self._descriptor, 0, now, size - now)
-
     def truncate(self, size: int) -> None:
         """Have the file end there."""
         os.ftruncate(self._descriptor, size)
 
     def close(self) -> None:
         """Give it up."""
-        if self._descriptor >= 0:
-            descriptor, self._descriptor = self._descriptor, -1
-            os.close(descriptor)
-
-
-@cache
-def _call(name: str, kinds: str) -> Callable[..., int] | None:
-    """A call of Linux that Python does not have, with arguments of these kinds, as ``struct`` names them."""
-    import ctypes
-
-    call = getattr(ctypes.CDLL(None), name, None)
-    if call is not None:
-        types = {"i": ctypes.c_int, "I": ctypes.c_uint, "q": ctypes.c_int64}
-        call.argtypes = [types[kind] for kind in kinds]
-    found: Callable[..., int] | None = call
-    return found
+        descriptors, self._descriptor, self._direct = (self._descriptor, self._direct), -1, -1
+        for descriptor in descriptors:
+            if descriptor >= 0:
+                os.close(descriptor)
 
 
 class DiskLock:
@@ -245,13 +234,20 @@ class Disk:
         with os.scandir(self._at) as found:
             return sorted(one.name for one in found if one.is_file())
 
-    def create(self, name: str) -> File:
+    def create(self, name: str, *, direct: bool = False) -> File:
         """A new, empty file."""
-        return DiskFile(name, self._descriptor(name, os.O_RDWR | os.O_CREAT | os.O_EXCL))
+        return self._file(name, os.O_RDWR | os.O_CREAT | os.O_EXCL, direct)
 
-    def open(self, name: str, *, writing: bool = False) -> File:
+    def open(self, name: str, *, writing: bool = False, direct: bool = False) -> File:
         """A file that is there."""
-        return DiskFile(name, self._descriptor(name, os.O_RDWR if writing else os.O_RDONLY))
+        return self._file(name, os.O_RDWR if writing else os.O_RDONLY, direct)
+
+    def _file(self, name: str, flags: int, direct: bool) -> DiskFile:
+        descriptor, past = self._descriptor(name, flags), -1
+        if direct:
+            with contextlib.suppress(OSError):  # file systems in memory have no such way
+                past = self._descriptor(name, os.O_RDWR | os.O_DIRECT)
+        return DiskFile(name, descriptor, past)
 
     def _descriptor(self, name: str, flags: int) -> int:
         return os.open(name, flags | os.O_CLOEXEC, 0o666, dir_fd=self._at)

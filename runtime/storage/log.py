@@ -3,16 +3,19 @@
 A segment begins with a header, then records: their header of six words (a mark, kind and length, number, how
 far the log was synced, checksums of what comes behind and of itself), then bytes, then a word that only tells
 that the record has been written to its end. Behind the last record are zeros, room that was made in advance:
-syncing a small record need not change the file's length.
+syncing a small record need not change the file's length. What is written are whole pages, of which the first
+has what it had before the record.
 
 What a crash leaves behind the last whole record is no error: a record is torn if its end or a sector of it
 never came, and what never came is zeros, because nothing else was ever there. Anything else that is no
 record was one, and so is what is missing before a record that was written after a sync: that is damage.
 """
 
+import mmap
 import os
 import struct
 from collections.abc import Iterator, Sequence
+from functools import cache
 from typing import Final
 
 import numpy as np
@@ -23,7 +26,7 @@ from kpg.runtime.kernels.checksum import checksum
 from kpg.runtime.records import dataclass
 from kpg.runtime.storage.checksum import checksum_of
 from kpg.runtime.storage.codec import DamagedError
-from kpg.runtime.storage.files import File, Files, Piece
+from kpg.runtime.storage.files import PAGE, File, Files, Piece
 
 Words = NDArray[np.int64]
 
@@ -40,17 +43,8 @@ SECTOR: Final = 512
 ROOM: Final = 1 << 20
 """Zeros are written so many at a time, behind a small record."""
 SMALL: Final = 1 << 16
-TAIL: Final = 1 << 12
-"""Zeros behind a large one: what follows is the record of its commit, which is small."""
-AHEAD: Final = 8
-"""Room for so many more is asked of the system behind a large record that others came before,"""
-SHARE: Final = 4
-"""or a fourth of the segment if that is more: how long the file is changes seldom."""
-MOST: Final = 1 << 26
-"""Bytes that are asked for at once at most."""
 KEPT: Final = 1 << 24
 """Bytes of memory up to which that of a large record is kept for the next one."""
-PAGE: Final = 4096
 LENGTH_BITS: Final = 48
 
 
@@ -201,122 +195,111 @@ class Segment:
 class Log:
     """A segment that records are added to. After an error of a file, :meth:`cut` has to be called."""
 
-    def __init__(self, file: File, end: int, room: int, number: int, salt: int, segment: int) -> None:
+    def __init__(
+        self, file: File, page: bytes, end: int, room: int, number: int, salt: int, segment: int
+    ) -> None:
+        """``page`` is what the file has of the page that the next record begins in, at ``end``."""
         self._file = file
         self.end = end
-        """Where the next record begins."""
         self._room = room
         """Up to where zeros are written."""
-        self._allocated = room
-        """Up to where there is room."""
-        self.large = 0
-        """How many large records were written,"""
-        self.largest = 0
-        """and how many bytes the largest had."""
         self.number = number
         """The number of the next record."""
         self._salt = salt
         self.segment = segment
         self.synced = number - 1
         """The last record that is there whatever happens."""
-        self._memory = bytearray()
+        self._memory = _pages(SMALL)
+        """Begins as the page does that the next record begins in."""
+        self._memory[: len(page)] = page
 
     @classmethod
-    def create(cls, files: Files, segment: int, database: int, first: int, *, room: int = 0) -> "Log":
-        """A new segment, whose file is there whatever happens, and has ``room`` for so many bytes."""
+    def create(
+        cls, files: Files, segment: int, database: int, first: int, *, room: int = 0, direct: bool = False
+    ) -> "Log":
+        """A new segment, whose file is there whatever happens, and has ``room`` for so many bytes.
+
+        If ``direct``, records go past the system's memory, where it has a way for that.
+        """
         header, salt = _header(segment, database, first)
-        file = files.create(segment_name(segment))
+        file = files.create(segment_name(segment), direct=direct)
         try:
             file.write(0, [header, bytes(room)])
             file.sync()
             files.sync()
+            return cls(file, header, len(header), len(header) + room, first, salt, segment)
         except BaseException:
             file.close()
             raise
-        return cls(file, len(header), len(header) + room, first, salt, segment)
 
     @classmethod
-    def begin(cls, file: File, size: int, segment: int, database: int, first: int) -> "Log":
-        """A new segment in a file of zeros that is there whatever happens."""
-        header, salt = _header(segment, database, first)
-        try:
-            file.write(0, [header])
-            file.sync()
-        except BaseException:
-            file.close()
-            raise
-        return cls(file, len(header), max(size, len(header)), first, salt, segment)
-
-    @classmethod
-    def resume(cls, files: Files, found: Segment, segment: int, end: int, number: int) -> "Log":
+    def resume(
+        cls, files: Files, found: Segment, segment: int, end: int, number: int, *, direct: bool = False
+    ) -> "Log":
         """A segment that ends there, from now on; what a crash has left behind is cut off.
 
         All of it is written again. A sync may have failed before the crash: then what is read may only be in
         memory, and no sync but one after another write would have it be on the disk.
         """
-        file = files.open(found.name, writing=True)
+        file = files.open(found.name, writing=True, direct=direct)
         try:
             file.truncate(end)
             for at in range(0, end, ROOM):
                 file.write(at, [found.bytes(at, min(end, at + ROOM))])
             file.sync()
+            return cls(file, found.bytes(end - end % PAGE, end), end, end, number, found.salt, segment)
         except BaseException:
             file.close()
             raise
-        return cls(file, end, end, number, found.salt, segment)
 
     def write(self, kind: int, pieces: Sequence[Piece]) -> int:
         """Add a record of pieces, each a multiple of eight bytes long; its number."""
         length = sum(map(len, pieces))
-        whole = self._memory_for(length + 8 * RECORD_WORDS + 8)
-        at = 8 * RECORD_WORDS
+        lead, size = self.end % PAGE, 8 * RECORD_WORDS + length + 8
+        end = self.end + size
+        # Behind a large record there is a page at least: what follows is its commit's record, which is small.
+        total = _whole(lead + size + (PAGE if length > SMALL and end > self._room else 0))
+        memory = self._memory_for(lead, total)
+        at = lead + 8 * RECORD_WORDS
         for piece in pieces:
-            whole[at : at + len(piece)] = piece
+            memory[at : at + len(piece)] = piece
             at += len(piece)
-        whole[at:] = WORD.pack(~RECORD ^ self._salt)
+        memory[at : at + 8] = WORD.pack(~RECORD ^ self._salt)
+        memory[lead + size : total] = bytes(total - lead - size)
+        self._head(memory[lead : lead + size], kind, length)
+        start = self.end - lead
+        self._file.write(start, [memory[:total]])
+        if end > self._room and length <= SMALL:
+            self._file.write(start + total, [_zeros()])
+            total += ROOM
+        self._room = max(self._room, start + total)
+        self._keep_page(memory, end - start)
+        self.end = end
+        self.number += 1
+        return self.number - 1
+
+    def _head(self, whole: memoryview, kind: int, length: int) -> None:
+        """Fill in the header of a record."""
         words = np.frombuffer(whole, np.int64)
         contents = int(checksum(words[RECORD_WORDS:-1], 0)) if length else 0
         kind_and_length = kind << LENGTH_BITS | length
         HEADER.pack_into(whole, 0, RECORD ^ self._salt, kind_and_length, self.number, self.synced, contents)
         WORD.pack_into(whole, HEADER.size, int(checksum(words[: RECORD_WORDS - 1], 0)))
-        end = self.end + len(whole)
-        zeros = b""
-        if length > SMALL:
-            self._allocate(end, len(whole))
-        if end > self._room:
-            zeros = bytes(ROOM if length <= SMALL else TAIL)
-            self._room = end + len(zeros)
-        self._file.write(self.end, [whole, zeros])
-        self.end = end
-        self.number += 1
-        return self.number - 1
 
-    def _allocate(self, end: int, size: int) -> None:
-        """Have there be room for more large records, once one has come before."""
-        self.large += 1
-        self.largest = max(self.largest, size)
-        if self.large > 1 and end + TAIL > self._allocated:
-            self._allocated = end + TAIL + min(max(AHEAD * size, end // SHARE), MOST)
-            self._file.allocate(self._allocated)
+    def _memory_for(self, lead: int, size: int) -> memoryview:
+        """Memory for so many bytes, which begins as the page does that the next record begins in."""
+        if size <= len(self._memory):
+            return self._memory
+        memory = _pages(size)
+        memory[:lead] = self._memory[:lead]
+        if size <= KEPT:
+            self._memory = memory
+        return memory
 
-    def _memory_for(self, size: int) -> memoryview:
-        """Memory for a record, that of the last large one if there was one."""
-        if size <= SMALL:
-            return memoryview(bytearray(size))
-        memory = self._memory if len(self._memory) >= size else bytearray(size)
-        self._memory = memory if size <= KEPT else bytearray()
-        return memoryview(memory)[:size]
-
-    @property
-    def room(self) -> int:
-        """Bytes of zeros that are written behind the last record."""
-        return self._room - self.end
-
-    def hasten(self, mark: "Mark") -> None:
-        """Have what was written since a mark be on its way to the disk: the next sync waits for less."""
-        start, end = mark.end & -PAGE, self.end & -PAGE
-        if end > start:
-            self._file.hasten(start, end - start)
+    def _keep_page(self, memory: memoryview, end: int) -> None:
+        """Have the memory begin as the page does that the next record will begin in."""
+        lead = end % PAGE
+        self._memory[:lead] = memory[end - lead : end]
 
     def sync(self) -> None:
         """Have all records be there whatever happens."""
@@ -332,13 +315,31 @@ class Log:
         """Have no record after a mark; when this returns, none of them can come back."""
         self._file.truncate(mark.end)
         self._file.sync()
-        self.end = self._room = self._allocated = mark.end
+        self.end = self._room = mark.end
         self.number = mark.number
         self.synced = mark.number - 1
+        lead = mark.end % PAGE
+        self._memory[:lead] = self._file.read(mark.end - lead, lead)
 
     def close(self) -> None:
         """Give the file up, without a sync."""
         self._file.close()
+
+
+def _pages(size: int) -> memoryview:
+    """Memory of so many bytes at least, in whole pages."""
+    return memoryview(mmap.mmap(-1, _whole(size)))
+
+
+@cache
+def _zeros() -> memoryview:
+    """Pages of zeros, which take no memory until they are written to."""
+    return _pages(ROOM)
+
+
+def _whole(size: int) -> int:
+    """Bytes of the pages that so many are in."""
+    return size + -size % PAGE
 
 
 def _header(segment: int, database: int, first: int) -> tuple[bytes, int]:

@@ -84,11 +84,11 @@ class Still:
         found = self._taken.get(name)
         return self._files.map(name) if found is None else found
 
-    def open(self, name: str, *, writing: bool = False) -> File:
+    def open(self, name: str, *, writing: bool = False, direct: bool = False) -> File:
         """A file as it is now."""
-        return self._files.open(name, writing=writing)
+        return self._files.open(name, writing=writing, direct=direct)
 
-    def create(self, name: str) -> File:
+    def create(self, name: str, *, direct: bool = False) -> File:
         """Nothing is written here."""
         raise PermissionError(errno.EROFS, os.strerror(errno.EROFS), name)
 

@@ -51,7 +51,7 @@ class Noted:
     def list(self) -> list[str]:
         return sorted(self.names)
 
-    def create(self, name: str) -> NotedFile:
+    def create(self, name: str, *, direct: bool = False) -> NotedFile:
         self.names.add(name)
 
         def do() -> None:

@@ -118,16 +118,6 @@ class SimFile:
                 put(self.node.kept, offset, part)
         self.node.waiting.clear()
 
-    def hasten(self, offset: int, size: int) -> None:
-        pass
-
-    @alone
-    def allocate(self, size: int) -> None:
-        """What fails has no effect; else there are zeros, of which any may be there after a cut."""
-        if size > len(self.node.now) and not self.sim.operation(f"allocate {self.name}"):
-            self.node.waiting.append((len(self.node.now), bytes(size - len(self.node.now))))
-            self.node.now.extend(bytes(size - len(self.node.now)))
-
     @alone
     def truncate(self, size: int) -> None:
         self.sim.settle(self.sim.operation(f"truncate {self.name}"))
@@ -194,7 +184,7 @@ class Sim:
         return sorted(self.names)
 
     @alone
-    def create(self, name: str) -> SimFile:
+    def create(self, name: str, *, direct: bool = False) -> SimFile:
         self.settle(self.operation(f"create {name}"))
         if name in self.names:
             raise FileExistsError(errno.EEXIST, "exists", name)
@@ -203,7 +193,7 @@ class Sim:
         return SimFile(self, name, node)
 
     @alone
-    def open(self, name: str, *, writing: bool = False) -> SimFile:
+    def open(self, name: str, *, writing: bool = False, direct: bool = False) -> SimFile:
         self.settle(self.operation(f"open {name}"))
         self._there(name)
         return SimFile(self, name, self.names[name])

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from kpg.runtime.data.rowgroups import RowGroups
+from kpg.runtime.data.rowgroups import LARGE_PAGE, RowGroups
 
 
 def test_a_stretch_of_rows_is_not_copied() -> None:
@@ -15,3 +15,12 @@ def test_a_stretch_of_rows_is_not_copied() -> None:
     assert groups.read(columns, np.array([73]))[0].tolist() == [99]
     assert groups.stretch(60, 70, 10) is None
     assert groups.stretch(70, 80, 9) is None
+
+
+def test_groups_begin_where_large_pages_do() -> None:
+    groups = RowGroups(16)
+    groups.reserve(300_000, 0)
+    held = [group for group in groups.held_groups if group is not None]
+    assert [group.columns.shape for group in held] == 5 * [(16, 65_536)]
+    assert [group.columns.ctypes.data % LARGE_PAGE for group in held] == [0, 0, 0, 0, 0]
+    assert groups.bytes == 5 * 8 * (16 * 65_536 + 65_536 // 64) + groups.directory.nbytes

@@ -1,6 +1,7 @@
 """Files of a folder, and of the folder that tests have: the same, but for what a power cut takes."""
 
 import errno
+import mmap
 import os
 import shutil
 import subprocess
@@ -11,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from kpg.runtime.storage.files import Disk, Files, make_folder
+from kpg.runtime.storage.files import PAGE, Disk, Files, make_folder
 from tests.model.disk import PowerCut, Sim
 
 
@@ -41,15 +42,31 @@ def test_many_pieces(files: Files) -> None:
     assert file.read(0, 3000) == bytes(n % 256 for n in range(2000))
 
 
-def test_room_that_is_asked_for_is_zeros(files: Files) -> None:
-    file = files.create("a")
-    file.write(0, [b"abc"])
-    file.allocate(10)
-    file.allocate(4)
-    assert (file.size(), file.read(0, 20)) == (10, b"abc" + bytes(7))
-    file.write(8, [b"xyz"])
-    assert file.read(0, 20) == b"abc" + bytes(5) + b"xyz"
+def test_whole_pages_and_others_are_one_file(files: Files) -> None:
+    """What goes past the system's memory, and what does not, whichever came first."""
+    file = files.create("a", direct=True)
+    pages = memoryview(mmap.mmap(-1, 3 * PAGE))
+    pages[:] = bytes(n % 251 for n in range(3 * PAGE))
+    file.write(0, [pages[: 2 * PAGE]])
+    file.write(PAGE - 2, [b"over the border"])
+    file.write(PAGE, [pages[PAGE : 2 * PAGE]])
+    file.write(8, [pages[:PAGE]])  # pages of memory, not of the file
+    file.write(2 * PAGE, [b"piece", pages[5:]])
+    file.sync()
+    expected = (
+        bytes(pages[:8])
+        + bytes(pages[:PAGE])
+        + bytes(pages[PAGE + 8 : 2 * PAGE])
+        + b"piece"
+        + bytes(pages[5:])
+    )
+    assert (file.size(), file.read(0, 6 * PAGE)) == (5 * PAGE, expected)
+    file.truncate(PAGE + 5)
     file.close()
+    file.close()
+    again = files.open("a", writing=True, direct=True)
+    again.write(PAGE, [pages[PAGE : 2 * PAGE]])
+    assert again.read(PAGE - 1, 9) == expected[PAGE - 1 : PAGE] + bytes(pages[PAGE : PAGE + 8])
 
 
 def test_names(files: Files) -> None:
@@ -90,7 +107,7 @@ def test_a_folder_is_held_by_one(files: Files) -> None:
 
 def test_a_lock_ends_with_its_process(tmp_path: Path) -> None:
     code = (
-        "import os, sys\nfrom kpg.runtime.storage.files import Disk\n"
+        "import os, sys\nfrom kpg.runtime.storage.files import PAGE, Disk\n"
         f"lock = Disk({str(tmp_path)!r}).lock('lock', 'the other')\n"
         "print('held', flush=True)\nsys.stdin.read()"
     )

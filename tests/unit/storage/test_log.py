@@ -5,6 +5,7 @@ import pytest
 
 from kpg.runtime.errors import OperationalError
 from kpg.runtime.storage.codec import DamagedError
+from kpg.runtime.storage.files import PAGE
 from kpg.runtime.storage.log import Log, Segment, segment_name, segment_number
 from tests.model.disk import PowerCut, Sim
 
@@ -189,30 +190,38 @@ def test_a_segment_whose_header_never_came_is_empty() -> None:
     assert contents(sim) == []
 
 
-def test_large_records_have_room_made_for_them() -> None:
-    """Once one has come, the file's length changes seldom; what is cut back gives its room up."""
+def test_records_are_written_in_whole_pages() -> None:
+    """The first has what it had before; behind a small record is room, behind a large one a page."""
     sim = Sim()
     log = Log.create(sim, 3, 99, 0)
-    size = 1 << 17
-    sizes = []
-    for number in range(12):
-        mark = log.mark()
+    node = sim.names[segment_name(3)]
+    for number, size in enumerate([8, 1 << 17, 16, 4096, (1 << 16) + 8, 24]):
+        start, node.waiting[:] = log.end, []
         log.write(1, [payload(number, size)])
-        sizes.append(len(sim.names[segment_name(3)].now))
-    assert len(set(sizes)) == 3
-    assert sizes[-1] > log.end + 4 * size
+        offsets = [offset for offset, _ in node.waiting]
+        assert offsets[0] == start - start % PAGE
+        assert all((offset | len(part or b"")) % PAGE == 0 for offset, part in node.waiting)
+        assert len(node.now) >= log.end + 512
+    assert [one[2] for one in contents(sim)] == [
+        payload(number, size) for number, size in enumerate([8, 1 << 17, 16, 4096, (1 << 16) + 8, 24])
+    ]
+
+
+@pytest.mark.parametrize("size", [8, 4000, 4040, 4096, 1 << 17])
+def test_what_is_cut_back_leaves_the_page_as_it_was(size: int) -> None:
+    sim = Sim()
+    log = Log.create(sim, 3, 99, 0)
+    log.write(1, [payload(0, size)])
     log.sync()
-    assert [one[2] for one in contents(sim)] == [payload(number, size) for number in range(12)]
+    mark = log.mark()
+    log.write(1, [payload(1, 1 << 17)])
     log.cut(mark)
     assert len(sim.names[segment_name(3)].now) == mark.end
-    assert len(contents(sim)) == 11
-
-
-def test_a_log_without_room_goes_on_as_long_as_there_is_some() -> None:
-    sim = Sim()
-    log = Log.create(sim, 3, 99, 0)
-    sim.fails = lambda count, what: 28 * what.startswith("allocate")
-    for number in range(4):
-        log.write(1, [payload(number, 1 << 17)])
-    assert any(what.startswith("allocate") for what in sim.done)
-    assert [one[1] for one in contents(sim)] == [0, 1, 2, 3]
+    log.write(1, [payload(2, 40)])
+    log.sync()
+    expected = [(1, 0, payload(0, size)), (1, 1, payload(2, 40))]
+    assert contents(sim) == contents(sim.after_cut(5)) == expected
+    segment = Segment(sim, 3, 99)
+    again = Log.resume(sim, segment, 3, log.end, 2)
+    again.write(1, [payload(3, 72)])
+    assert contents(sim) == [*expected, (1, 2, payload(3, 72))]
