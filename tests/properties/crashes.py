@@ -368,8 +368,8 @@ STRAIGHT = {"FEW": 4, "STRAIGHT": 512, "STRINGS": 256}
 """With so little, rows and strings go straight into packs."""
 
 
-LARGE = {"SMALL": 256, "TAIL": 512, "MOST": 4096}
-"""With so little, room is asked for behind records."""
+LARGE = {"SMALL": 256, "PAGE": 512}
+"""With so little, records are large and pages small."""
 
 
 def main() -> None:
@@ -391,9 +391,8 @@ def main() -> None:
         bulk = patch("kpg.durable.keeper.BULK", 2 if seed % 11 < 3 else 8192)
         straight = patch.multiple("kpg.durable.rows", **(STRAIGHT if seed % 5 == 2 else {"FEW": 64}))
         large = patch.multiple("kpg.runtime.storage.log", **(LARGE if seed % 3 == 1 else {"SMALL": 1 << 16}))
-        spare = patch.multiple("kpg.runtime.storage.spare", CHUNK=512, MOST=8192)
         try:
-            with small, bulk, straight, large, spare:
+            with small, bulk, straight, large:
                 one.run(40)
         except Exception as error:
             failed.append(seed)

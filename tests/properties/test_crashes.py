@@ -45,10 +45,11 @@ def test_operations_fail(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", range(400, 406))
 def test_rows_that_are_written_while_views_take_them(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """In some lives their records are large, and have room made for them."""
+    """In some lives their records are large, and pages are small."""
     monkeypatch.setattr("kpg.durable.keeper.BULK", 2)
     if seed % 2:
         monkeypatch.setattr("kpg.runtime.storage.log.SMALL", 256)
+        monkeypatch.setattr("kpg.runtime.storage.log.PAGE", 512)
     Life(seed, views=seed % 2 == 0, failing=0.1 * (seed % 3 == 0), cuts=30).run(40)
 
 
