@@ -5,9 +5,11 @@ of a call or a transaction, and rolled back with them: who goes on from it after
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from kpg.engine import Engine
+from kpg.runtime.errors import InterfaceError
 
 if TYPE_CHECKING:
     from kpg.ego_view import EgoView
@@ -113,6 +115,32 @@ class Ingesting:
             loaded = load_all(tables, mode, progress)
             self._keep(position)
             return loaded
+
+    def foreach_batch(self, name: str, source: str, change: str = "insert") -> Callable[[Any, int], None]:
+        """What ``writeStream.foreachBatch`` of Spark calls, so that each micro-batch is one commit.
+
+        The number of the batch is kept with its rows as the position of ``source``. So what Spark gives again
+        after a failure is not taken twice, as long as the query has the checkpoint that it began with.
+        ``change`` says whether rows are to be inserted, upserted or deleted.
+        """
+        if change not in ("insert", "upsert", "delete"):
+            raise InterfaceError(
+                f'there is no change "{change}"', hint='it is "insert", "upsert" or "delete"'
+            )
+        return partial(self._take_batch, name, source, change)
+
+    def _take_batch(self, name: str, source: str, change: str, frame: Any, number: int) -> None:
+        before = self.positions().get(source, -1)
+        if not isinstance(before, int):
+            raise InterfaceError(f"the position of {source} is {before!r}, not the number of a batch")
+        if number <= before:
+            return
+        if change == "insert":
+            self.load(name, frame, position=(source, number))
+        elif change == "upsert":
+            self.upsert(name, frame.toArrow(), position=(source, number))
+        else:
+            self.delete(name, frame.toArrow(), position=(source, number))
 
     def set_position(self, source: str, position: "Position | None") -> None:
         """Note how far a source has been read, a number or a text; None forgets it.

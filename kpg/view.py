@@ -1,7 +1,9 @@
 """A maintained view: its present contents, its changes, and what it costs."""
 
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from kpg.feed import Callback, Change, Feed, Mailbox, Subscription
 from kpg.reading import Reader
@@ -113,6 +115,20 @@ class View(Rows):
     def fetchall(self) -> list[Row]:
         """The present contents."""
         return self.result().fetchall()
+
+    def to_spark(self) -> Any:
+        """The present contents as a frame of the Spark session of the workers, in no order.
+
+        Its executors fetch them from the workers, a partition from each, before this returns: later commits
+        do not change it. InterfaceError unless the database was opened with ``spark=``.
+        """
+        from kpg.runtime.spark.views import frame
+
+        self._check()
+        reader = self._maintained.reader
+        nothing = reader.result(np.empty((len(reader.types), 0), np.int64), np.empty(0, np.int64)).arrow()
+        with self._maintained.installed.offered(reader.names, reader.visible_types) as offered:
+            return frame(offered, nothing)
 
     def as_of(self, epoch: "int | str | datetime") -> Result:
         """The contents after an epoch, or at a moment; ProgrammingError unless that is kept."""

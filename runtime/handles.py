@@ -4,13 +4,16 @@ Handles answer in words and numbers, as of the last step, and never lend out an 
 """
 
 from collections.abc import Sequence
-from typing import Protocol
+from contextlib import AbstractContextManager
+from typing import NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from kpg.runtime.errors import InterfaceError
 from kpg.runtime.records import dataclass
 from kpg.runtime.trace.updates import Updates
+from kpg.runtime.types import Type
 
 Words = NDArray[np.int64]
 
@@ -122,6 +125,21 @@ class RankLookup(Protocol):
         """All rows ``int64[w, n]`` and their ranks ``int64[n]``."""
 
 
+class Offered(NamedTuple):
+    """Where rows are fetched, each place having some of them, by who knows the secret."""
+
+    places: list[tuple[str, int]]
+    secret: bytes
+
+
+def not_offered() -> InterfaceError:
+    """Why contents that are in this process, or in memory of this machine, cannot be fetched."""
+    return InterfaceError(
+        "Spark reads views from workers on Spark, which this database has not",
+        hint="open it with spark=session, or give session.createDataFrame(view.arrow())",
+    )
+
+
 class Installation(Protocol):
     """A plan that is kept up to date. What is read is as of the last step."""
 
@@ -181,6 +199,12 @@ class Installation(Protocol):
 
     def ignore(self, listener: int) -> None:
         """Have a sink keep nothing more; what it has kept can still be heard."""
+
+    def offered(self, names: Sequence[str], types: Sequence[Type]) -> AbstractContextManager[Offered]:
+        """Have others fetch the contents from where they are, the columns that have names.
+
+        InterfaceError unless they are at workers that others reach.
+        """
 
     def is_final(self) -> bool:
         """Whether nothing in the plan can ever change again."""

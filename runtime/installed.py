@@ -1,6 +1,7 @@
 """What a worker installs: a plan's operators, and what one may ask of them between steps."""
 
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import field
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -10,7 +11,7 @@ from numpy.typing import NDArray
 from kpg.runtime.dataflow.operator import Operator, Place
 from kpg.runtime.dataflow.scope import LoopScope
 from kpg.runtime.errors import InternalError
-from kpg.runtime.handles import ArrangementInfo, OperatorInfo, OverlayInfo, Stats
+from kpg.runtime.handles import ArrangementInfo, Offered, OperatorInfo, OverlayInfo, Stats, not_offered
 from kpg.runtime.operators.arrange import Arrange
 from kpg.runtime.operators.input import Hearer, Sink
 from kpg.runtime.operators.linear import Late
@@ -23,6 +24,7 @@ from kpg.runtime.trace.updates import Updates
 if TYPE_CHECKING:
     from kpg.runtime.plan import Plan
     from kpg.runtime.recursion import StateRanks
+    from kpg.runtime.types import Type
 
 Words = NDArray[np.int64]
 Kept = TypeVar("Kept", bound="Capture")
@@ -249,6 +251,10 @@ class Installed:
     def ignore(self, listener: int) -> None:
         """Have a sink keep nothing more; what it has kept can still be heard."""
         self._sinks[listener].open = False
+
+    def offered(self, names: Sequence[str], types: "Sequence[Type]") -> AbstractContextManager[Offered]:
+        """See ``Installation``."""
+        raise not_offered()
 
     def is_final(self) -> bool:
         """Whether nothing in the plan can ever change again."""

@@ -117,6 +117,8 @@ ELSEWHERE: dict[str, str] = {
     "kpg/profiling.py": "unit/kpg/test_database.py",
     "kpg/connecting.py": "unit/workers/test_processes.py",
     "runtime/workers/crew.py": "unit/workers/test_processes.py",
+    "runtime/spark/view_task.py": "unit/spark/test_stage.py",
+    "runtime/spark/views.py": "unit/spark/test_stage.py",
     "runtime/workers/guest.py": "unit/workers/test_network.py",
     "runtime/workers/process.py": "unit/workers/test_processes.py",
     "runtime/workers/wire.py": "unit/workers/test_processes.py",

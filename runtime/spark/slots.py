@@ -3,18 +3,28 @@
 import os
 import re
 import time
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kpg.runtime.errors import InterfaceError, OperationalError
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
+    from pyspark.sql import SparkSession
 
 LOCAL: Final = re.compile(r"local(?:\[(\d+|\*)(?:,\s*\d+)?\])?$")
 SECONDS_TO_REGISTER: Final = 30.0
 """For executors of a cluster to be there."""
-taken: Final[dict[str, int]] = {}
-"""The slots that workers have, by the group of their job; Python has one Spark context at a time."""
+
+
+class Taken(NamedTuple):
+    """What workers have: so many slots of a session."""
+
+    slots: int
+    session: "SparkSession"
+
+
+taken: Final[dict[str, Taken]] = {}
+"""By the groups of the workers' jobs; Python has one Spark context at a time."""
 
 
 def conf(context: "SparkContext", name: str, default: str) -> str:
@@ -47,7 +57,7 @@ def require_slots(context: "SparkContext", count: int) -> None:
 
 def require_room(context: "SparkContext") -> None:
     """OperationalError if all slots have workers: what Spark is to do would wait for their end."""
-    workers, found = sum(taken.values()), slots(context)
+    workers, found = sum(one.slots for one in taken.values()), slots(context)
     if workers and found is not None and found <= workers:
         raise OperationalError(
             f"Spark cannot read: all {found} slots of its session run workers",

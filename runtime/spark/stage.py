@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 from kpg.runtime.errors import InterfaceError, NotSupportedError, OperationalError
 from kpg.runtime.spark import member_task
 from kpg.runtime.spark.session import require_pyspark
-from kpg.runtime.spark.slots import conf, require_slots, taken
+from kpg.runtime.spark.slots import Taken, conf, require_slots, taken
 from kpg.runtime.spark.source import first_line
 from kpg.runtime.workers.network import Calling, version_here
 
@@ -48,6 +48,7 @@ class Stage:
                 f"spark= is a {type(session).__name__}, not a SparkSession",
                 hint="give SparkSession.builder...getOrCreate()",
             )
+        self._session = session
         self._context: SparkContext = session.sparkContext
         self._group = f"kpg-workers-{uuid.uuid4().hex}"
         self._thread: threading.Thread | None = None
@@ -75,7 +76,7 @@ class Stage:
         require_slots(self._context, calling.workers)
         self._over, self._error = False, None
         run = partial(self._run, tuple(calling), calling.workers)
-        taken[self._group] = calling.workers
+        taken[self._group] = Taken(calling.workers, self._session)
         self._thread = InheritableThread(target=run, name="kpg-workers", daemon=True)
         self._thread.start()
 

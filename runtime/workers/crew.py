@@ -20,6 +20,7 @@ class Lined:
         if not 1 <= count <= MOST:
             raise InterfaceError(f"there cannot be {count} workers", hint=f"1 to {MOST}, as many as cores")
         self.count = count
+        self.hosts: list[str] = []
         self._begin()
 
     def _begin(self) -> None:

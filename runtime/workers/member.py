@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from kpg.runtime.convert.arrow import decode
 from kpg.runtime.dataflow.operator import Below, Operator, Place
 from kpg.runtime.dataflow.scope import Scope
 from kpg.runtime.dataflow.step import Step
@@ -32,9 +33,11 @@ from kpg.runtime.sharing.company import LEVEL, Company, PeerFailedError, Peers, 
 from kpg.runtime.sharing.memory import Memory
 from kpg.runtime.sharing.strings import OneForAll, Strings
 from kpg.runtime.trace.updates import ONE, Updates
+from kpg.runtime.types import Type
 from kpg.runtime.worker import Worker
 from kpg.runtime.workers.holding import Holding
 from kpg.runtime.workers.messages import STEPS, Changed, Command, Reply
+from kpg.runtime.workers.offering import Offer
 
 if TYPE_CHECKING:
     from kpg.runtime.chain.chain import Chain
@@ -54,6 +57,7 @@ class Member(Holding):
         strings = Strings if memory is None else OneForAll
         self.sharing = Company(index, count, strings(self.dictionary, count + 1), peers)
         self._texts: dict[str, tuple[int, ...]] = {}
+        self._offers: dict[str, Offer] = {}
         self._changed = False
         self._rendered: Rendered | None = None
 
@@ -312,6 +316,23 @@ class Member(Holding):
         if readers is not None and 0 in self._texts[name]:
             readers = np.sort(self.sharing.strings.from_coordinator(readers))
         self.views[name].choose(readers)
+
+    def offer(
+        self, name: str, names: tuple[str, ...], types: tuple[Type, ...], hosts: list[str], secret: bytes
+    ) -> int:
+        """Have others fetch this worker's rows of an installation, as they are now; the port."""
+        data, diffs = self.views[name].rows()
+        words = np.repeat(data, np.broadcast_to(diffs, data.shape[1]), axis=1)
+        table = decode(words, names, types, self.dictionary)
+        self.withdraw(name)
+        self._offers[name] = Offer(table, hosts[self.sharing.index], secret)
+        return self._offers[name].port
+
+    def withdraw(self, name: str) -> None:
+        """Have nobody fetch them any more."""
+        offer = self._offers.pop(name, None)
+        if offer is not None:
+            offer.withdraw()
 
     def observe(self, name: str, watched: bool) -> None:
         """Start or stop capturing changes."""

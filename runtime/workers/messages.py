@@ -81,6 +81,10 @@ class Crew(Protocol):
     def memory(self) -> Memory | None:
         """What its members have in common with this process; None if everything is sent to them."""
 
+    @property
+    def hosts(self) -> list[str]:
+        """The addresses at which others reach its members; none if they are this process's alone."""
+
     def call(self, command: Command, poll: Callable[[], None]) -> tuple[list[Reply], BaseException | None]:
         """Have all members do something, and wait for what they answer.
 

@@ -124,6 +124,7 @@ class Network(Lined):
             addresses = [(connection.getpeername()[0], card.port) for card, connection in lines]
             self._bells = [come.pop((BELL, index))[1] for index in range(self.count)]
             self._ends = [Line(come.pop((COMMANDS, i))[1].detach()) for i in range(self.count)]
+            self.hosts = [host for host, _ in addresses]
             self.processes = [card.process for card, _ in lines]
             exchange(
                 [(end, packed(addresses)) for end in self._ends],

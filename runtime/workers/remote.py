@@ -1,6 +1,8 @@
 """What is installed at the members, as the database sees it: their rows, changes and figures together."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from secrets import token_bytes
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -8,9 +10,9 @@ from numpy.typing import NDArray
 
 from kpg.runtime import plan
 from kpg.runtime.errors import NotSupportedError
-from kpg.runtime.handles import OverlayInfo, RankLookup, Stats
+from kpg.runtime.handles import Offered, OverlayInfo, RankLookup, Stats, not_offered
 from kpg.runtime.installed import changes_after, forgotten, gathered
-from kpg.runtime.plan import Columns, Plan, user
+from kpg.runtime.plan import Columns, Plan, Types, user
 from kpg.runtime.trace.updates import Updates
 
 if TYPE_CHECKING:
@@ -95,6 +97,19 @@ class Remote:
         """See ``Installation``: that of the first member, at which all rows of an ego view are."""
         found: list[OverlayInfo | None] = self._owner.ask("overlay", self.name)
         return found[0]
+
+    @contextmanager
+    def offered(self, names: Sequence[str], types: Types) -> Iterator[Offered]:
+        """See ``Installation``."""
+        hosts, secret = self._owner.crew.hosts, token_bytes(32)
+        if not hosts:
+            raise not_offered()
+        ports = self._owner.ask("offer", self.name, tuple(names), tuple(types), hosts, secret)
+        places = list(zip(hosts, ports, strict=True))
+        try:
+            yield Offered(places[:1] if self.held else places, secret)
+        finally:
+            self._owner.inform("withdraw", self.name)
 
     def decide(self) -> None:
         """See ``Installation``."""

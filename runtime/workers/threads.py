@@ -116,6 +116,7 @@ class Threads:
     ) -> None:
         """``common``: they have memory in common, as processes of one machine have."""
         self.count = count
+        self.hosts: list[str] = []
         self.memory = Memory() if common else None
         self._table = Table(count, seed)
         self._command: Command | None = None

@@ -49,9 +49,10 @@ def test_more_workers_than_slots_are_refused(monkeypatch: pytest.MonkeyPatch) ->
 
 def test_reading_needs_a_slot_without_a_worker(monkeypatch: pytest.MonkeyPatch) -> None:
     local: Any = Context("local[2]")
+    session: Any = None
     slots.require_room(local)
-    monkeypatch.setitem(slots.taken, "a group", 1)
+    monkeypatch.setitem(slots.taken, "a group", slots.Taken(1, session))
     slots.require_room(local)
-    monkeypatch.setitem(slots.taken, "another", 1)
+    monkeypatch.setitem(slots.taken, "another", slots.Taken(1, session))
     with pytest.raises(OperationalError, match="all 2 slots of its session run workers"):
         slots.require_room(local)

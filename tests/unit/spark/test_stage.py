@@ -1,9 +1,11 @@
 """Workers on a Spark session: what one worker says, clear errors, and nothing left behind."""
 
+import json
 import os
 import signal
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -98,6 +100,62 @@ def test_spark_reads_beside_workers_if_it_has_a_slot(spark: Any) -> None:
         db.sql(TEXT)
         with pytest.raises(OperationalError, match="all 3 slots of its session run workers"):
             db.load("t", frame)
+
+
+def test_a_view_is_a_frame_partition_by_partition(spark: Any) -> None:
+    with kpg.connect(spark=spark, workers=2) as db:
+        db.sql("create table t(k int primary key, g text, v numeric(10, 2), d date, at timestamp)")
+        db.sql("create materialized view v as select g, sum(v) s, max(d) d, max(at) at from t group by g")
+        empty = db.view("v").to_spark()
+        db.sql(
+            "insert into t select i, nullif('g' || i % 50, 'g7'), i / 8.0, date '2026-01-01' + i,"
+            " timestamp '2026-01-01 00:00:00' + i * interval '1 second' from generate_series(1, 500) g(i)"
+        )
+        frame = db.view("v").to_spark()
+        expected = sorted(map(repr, db.sql("select * from v").fetchall()))
+        db.sql("delete from t")
+        assert frame.rdd.getNumPartitions() == 2
+        assert sorted(repr(tuple(row)) for row in frame.collect()) == expected
+        assert len(expected) == 50 and frame.where("d > date '2027-05-01'").count() > 0
+        assert empty.count() == 0 and empty.columns == ["g", "s", "d", "at"]
+        db.sql("create materialized view j as select k, interval '1 month' as i from t")
+        with pytest.raises(NotSupportedError, match="Spark does not have a type of the view's"):
+            db.view("j").to_spark()
+
+
+def test_each_micro_batch_of_a_stream_is_one_commit_and_none_is_taken_twice(
+    spark: Any, tmp_path: Path
+) -> None:
+    files = tmp_path / "files"
+    files.mkdir()
+    for number in range(3):
+        lines = [json.dumps({"k": 10 * number + i, "g": f"g{i % 2}", "v": i}) for i in range(10)]
+        (files / f"{number}.json").write_text("\n".join(lines))
+    with kpg.connect(tmp_path / "db", spark=spark, workers=2) as db:
+        db.sql(TEXT)
+        told: list[Any] = []
+        db.view("sums").subscribe(told.append)
+        take = db.foreach_batch("t", "files")
+
+        def run(checkpoint: str) -> None:
+            stream = spark.readStream.schema("k int, g string, v int").option("maxFilesPerTrigger", 1)
+            writer = stream.json(str(files)).writeStream.foreachBatch(take).trigger(availableNow=True)
+            writer.option("checkpointLocation", str(tmp_path / checkpoint)).start().awaitTermination()
+
+        run("one")
+        assert len(told) == 3 and db.positions() == {"files": 2}
+        assert rows(db, "select * from sums") == [("G0", 60), ("G1", 75)]
+        run("another")
+        assert len(told) == 3 and db.sql("select count(*) from t").fetchall() == [(30,)]
+        more = spark.createDataFrame([(5, "g0", 100), (99, "g0", 1)], "k int, g string, v int")
+        db.foreach_batch("t", "other", "upsert")(more, 0)
+        assert rows(db, "select * from sums") == [("G0", 161), ("G1", 70)]
+        db.foreach_batch("t", "other", "delete")(more.select("k"), 1)
+        db.foreach_batch("t", "other", "delete")(more.select("k"), 1)
+        assert db.positions() == {"files": 2, "other": 1}
+        assert db.sql("select count(*) from t").fetchall() == [(29,)]
+        with pytest.raises(InterfaceError, match='there is no change "merge"'):
+            db.foreach_batch("t", "other", "merge")
 
 
 def test_a_stopped_session_is_named(spark: Any) -> None:

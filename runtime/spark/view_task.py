@@ -1,0 +1,18 @@
+"""What Spark's tasks run that read a view. It is sent to the executors by value."""
+
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+def fetch(
+    places: list[tuple[str, int]], secret: bytes, numbers: "Iterable[pa.RecordBatch]"
+) -> "Iterator[pa.RecordBatch]":
+    """The rows of the places with these numbers."""
+    from kpg.runtime.workers.offering import fetched
+
+    for batch in numbers:
+        for number in batch.column(0).to_pylist():
+            yield from fetched(places[number], secret).to_batches()

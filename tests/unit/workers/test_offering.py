@@ -1,0 +1,51 @@
+"""What workers offer of a view is all of it, to who has the secret, until it is withdrawn."""
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import kpg
+from kpg.runtime.errors import InterfaceError
+from kpg.runtime.workers.door import StrangerError
+from kpg.runtime.workers.offering import Offer, fetched
+from tests.unit.workers.apart import apart
+
+HERE = "127.0.0.1"
+
+
+def test_a_table_is_fetched_any_number_of_times_until_it_is_withdrawn() -> None:
+    table = pa.table({"k": np.arange(300_000), "s": ["x", None, "y"] * 100_000})
+    offer = Offer(table, HERE, b"s" * 32)
+    for _ in range(2):
+        assert fetched((HERE, offer.port), b"s" * 32) == table
+    with pytest.raises((StrangerError, OSError)):
+        fetched((HERE, offer.port), b"t" * 32)
+    offer.withdraw()
+    with pytest.raises((StrangerError, OSError)):
+        fetched((HERE, offer.port), b"s" * 32)
+
+
+def test_the_parts_of_all_workers_are_the_view() -> None:
+    with apart(2, 0) as db:
+        db.sql("create table t(k int primary key, g text, v int)")
+        db.sql("create materialized view every as select g || '!' as g, v from t order by g limit 1000")
+        db.sql("create materialized view sums as select g, sum(v) as s from t group by g")
+        db.sql("insert into t select i, 'g' || i % 50, i % 7 from generate_series(1, 500) g(i)")
+        for name in ("every", "sums"):
+            maintained = db.view(name)._maintained
+            reader = maintained.reader
+            with maintained.installed.offered(reader.names, reader.visible_types) as offered:
+                parts = [fetched(place, offered.secret) for place in offered.places]
+            found = [tuple(row.values()) for part in parts for row in part.to_pylist()]
+            assert sorted(found) == sorted(db.sql(f"select * from {name}").fetchall())
+            if name == "sums":
+                assert len(parts) == 2 and all(len(part) > 5 for part in parts)
+            with pytest.raises((StrangerError, OSError)):
+                fetched(offered.places[0], offered.secret)
+
+
+def test_contents_that_are_not_at_workers_are_not_offered() -> None:
+    with kpg.connect() as db:
+        db.sql("create table t(k int primary key); create materialized view v as select k from t")
+        with pytest.raises(InterfaceError, match="Spark reads views from workers on Spark"):
+            db.view("v").to_spark()
