@@ -41,7 +41,7 @@ class Share(Stateless):
         assert node.by is not None
         words = updates.data[node.by]
         if node.route is Route.PIECES:
-            return updates.take(np.flatnonzero((words >> PIECE) % company.count == company.index))
+            return _pieces(updates, words, company)
         owners, interned = company.owners, self.interned
         if updates.width == 1 and updates.constant_time and updates.constant_diff:
             if self.table is None or node.fetched is None:
@@ -69,6 +69,20 @@ class Share(Stateless):
     def snapshot(self) -> Iterator[Updates]:
         for updates in self.inputs[0].snapshot():
             yield self._mine(updates)
+
+
+def _pieces(updates: Updates, rowids: Words, company: Company) -> Updates:
+    """The updates of which the pieces are this worker's: of rows beside each other whole stretches."""
+    count, index, n = company.count, company.index, rowids.shape[0]
+    alike = updates.width == 1 and updates.constant_time and updates.constant_diff
+    if not alike or not n or int(rowids[-1]) - int(rowids[0]) != n - 1 or (np.diff(rowids) != 1).any():
+        return updates.take(np.flatnonzero((rowids >> PIECE) % count == index))
+    first, end = int(rowids[0]), int(rowids[-1]) + 1
+    piece = first >> PIECE
+    piece += (index - piece) % count
+    starts = range(piece << PIECE, end, count << PIECE)
+    parts = [rowids[max(start - first, 0) : start + (1 << PIECE) - first] for start in starts]
+    return updates.with_data(np.concatenate([rowids[:0], *parts]).reshape(1, -1))
 
 
 @dataclass(slots=True, eq=False, kw_only=True)

@@ -257,6 +257,28 @@ def test_histories_in_which_tables_are_moved(monkeypatch: pytest.MonkeyPatch) ->
     assert len(moved) >= 3
 
 
+def test_workers_add_up_their_pieces_of_a_table() -> None:
+    """Each takes stretches of 4096 rows, of rows that come and of those that go."""
+    with many(3) as db:
+        db.sql("create table t(k int primary key, g int)")
+        db.sql("create materialized view s as select g, count(*) as n from t group by g")
+        executor: Any = db._engine.executor
+
+        def shares() -> list[int]:
+            found = executor.ask("operators_here")
+            return [next(one.updates_out for one in each if one.description == "Exchange") for each in found]
+
+        db.sql("insert into t select i, i % 2 from generate_series(0, 19999) i(i)")
+        assert shares() == [2 * 4096, 4096 + 20000 - 4 * 4096, 4096]
+        db.sql("delete from t where k >= 4000 and k < 4200")
+        assert shares() == [8192 + 96, 7712 + 104, 4096]
+        db.sql("delete from t where k % 5000 = 7")
+        assert shares() == [8288 + 2, 7816 + 1, 4096 + 1]
+        db.sql("insert into t values (20000, 0), (20001, 1)")
+        assert shares() == [8290, 7817 + 2, 4097]
+        assert sorted(db.sql("select * from s").fetchall()) == [(0, 9901), (1, 9897)]
+
+
 def test_a_distribution_names_a_column() -> None:
     for db in (many(2), kpg.connect()):
         with db, pytest.raises(Error, match='column "h" does not exist'):
