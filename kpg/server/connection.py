@@ -53,12 +53,10 @@ class Connection:
         executed = False
         for place in range(FEW_AHEAD):
             if len(self._ahead) <= place:
-                try:
-                    self._ahead.append(next(self._decoder))
-                except StopIteration:
+                message = self._decoded()
+                if message is None:
                     return False
-                except PygwireError as error:
-                    self._ahead.append(error)
+                self._ahead.append(message)
             match self._ahead[place]:
                 case wire.Sync():
                     return True
@@ -70,16 +68,22 @@ class Connection:
                     return False
         return False
 
+    def _decoded(self) -> Any:
+        """The next message, or the error in the place of one; None if no message is complete."""
+        try:
+            return next(self._decoder, None)
+        except PygwireError as error:
+            return error
+        except IndexError:  # pygwire looks at the first byte of what Describe and Close name
+            return PygwireError("it ends too early")
+
     async def receive(self) -> Any:
         """The next message; Gone if there is none."""
         while True:
-            try:
-                message = self._ahead.popleft() if self._ahead else next(self._decoder, None)
-                if isinstance(message, PygwireError):
-                    raise message
-            except PygwireError as error:
-                self.send(replies.refusal("08P01", f"invalid message: {error}"))
-                raise Gone from None
+            message = self._ahead.popleft() if self._ahead else self._decoded()
+            if isinstance(message, PygwireError):
+                self.send(replies.refusal("08P01", f"invalid message: {message}"))
+                raise Gone
             if message is not None:
                 return message
             if self._decoder.phase in BEFORE and self._decoder.buffered > MOST_BEFORE_LOGIN:

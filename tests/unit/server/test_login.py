@@ -107,6 +107,16 @@ def test_nonsense_on_the_socket_hurts_nobody(running: Running, seed: int) -> Non
         assert good.execute("select 1").fetchone() == (1,)
 
 
+@pytest.mark.parametrize("kind", [b"D", b"C"])
+def test_a_message_that_ends_too_early_is_answered(running: Running, kind: bytes) -> None:
+    with socket.create_connection(("127.0.0.1", running.port), timeout=10) as one:
+        one.sendall(startup() + kind + struct.pack("!i", 4))
+        found = b""
+        while part := one.recv(1 << 16):
+            found += part
+    assert b"C08P01\0Minvalid message: it ends too early" in found
+
+
 def test_who_sends_much_before_logging_in_is_cut_off(running: Running) -> None:
     with socket.create_connection(("127.0.0.1", running.port), timeout=10) as one:
         one.sendall(struct.pack("!i", 1 << 29) + b"x" * 20_000)
