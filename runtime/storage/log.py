@@ -327,14 +327,14 @@ class Log:
 
 
 def _pages(size: int) -> memoryview:
-    """Memory of so many bytes at least, in whole pages."""
+    """Memory of so many bytes at least, in whole pages, which no child that is forked has copied."""
     return memoryview(mmap.mmap(-1, _whole(size)))
 
 
 @cache
 def _zeros() -> memoryview:
-    """Pages of zeros, which take no memory until they are written to."""
-    return _pages(ROOM)
+    """Pages of zeros, which take no memory."""
+    return memoryview(mmap.mmap(-1, ROOM, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS))
 
 
 def _whole(size: int) -> int:
