@@ -117,65 +117,75 @@ def traffic(
 
 
 def prepared(
-    nodes: int, ratio: float, random: np.random.Generator, held: dict[int, int]
+    nodes: int, ratio: float, random: np.random.Generator, held: np.ndarray
 ) -> tuple[list[tuple[Change, np.ndarray]], int]:
     """Batches of changes, each write in the place of the node's last one, and of readers; and how many."""
-    nothing, ones = np.empty((2, 0), np.int64), np.ones(BATCH, np.int64)
+    nothing = np.empty((2, 0), np.int64)
     batches, served = [], 0
     for writers, readers in traffic(nodes, ratio, random, TOGETHER):
         writers = np.unique(writers)
         values = random.zipf(1.5, writers.shape[0]) % 1000
-        old = np.array([held.get(one, -1) for one in writers.tolist()], np.int64)
-        held.update(zip(writers.tolist(), values.tolist(), strict=True))
-        gone = writers[old >= 0]
-        rows = np.stack((np.concatenate((gone, writers)), np.concatenate((old[old >= 0], values))))
-        diffs = np.concatenate((-ones[: gone.shape[0]], ones[: writers.shape[0]]))
-        batches.append((Change(nothing, nothing[0], rows, diffs), readers))
+        old = held[writers]
+        held[writers] = values
+        rows = np.stack((np.concatenate((writers, writers)), np.concatenate((old, values))))
+        diffs = np.repeat(np.array([-1, 1]), writers.shape[0])
+        order = np.lexsort(rows[::-1])  # as steps consolidate what they bring
+        rows = np.ascontiguousarray(rows[:, order])
+        batches.append((Change(nothing, nothing[0], rows, diffs[order]), readers))
         served += writers.shape[0] + readers.shape[0]
     return batches, served
 
 
-def throughput(engine: Engine, nodes: int, ratio: float, seconds: float, held: dict[int, int]) -> float:
-    """Writes and reads a second of processor time: many batches between two looks at the clock."""
+def served(engine: Engine, batches: list[tuple[Change, np.ndarray]]) -> float:
+    """Seconds of processor time that an engine takes for batches: many between two looks at the clock."""
+    begun = time.process_time()
+    for change, readers in batches:
+        if change.writes.shape[1]:
+            engine.apply(change)
+        if readers.shape[0]:
+            engine.read(readers)
+        engine.maintain()
+    return time.process_time() - begun
+
+
+def throughput(
+    engines: list[Engine], nodes: int, ratio: float, seconds: float, held: np.ndarray
+) -> list[float]:
+    """Writes and reads a second of processor time of each engine: all serve the same batches, by turns."""
     random = np.random.default_rng(7)
-    served, took = 0, 0.0
-    while took < seconds:
+    took, total = np.zeros(len(engines)), 0
+    while took.min() < seconds:
         batches, count = prepared(nodes, ratio, random, held)
-        begun = time.process_time()
-        for change, readers in batches:
-            if change.writes.shape[1]:
-                engine.apply(change)
-            if readers.shape[0]:
-                engine.read(readers)
-            engine.maintain()
-        took += time.process_time() - begun
-        served += count
-    return served / took
+        took += [served(engine, batches) for engine in engines]
+        total += count
+    return (total / took).tolist()
 
 
 def loaded(
-    family: str, construction: str, mode: str, pairs: np.ndarray, nodes: int
-) -> tuple[Engine, dict[int, int]]:
-    """An engine with the graph, and one write of each node."""
+    family: str, ways: list[tuple[str, str]], pairs: np.ndarray, nodes: int
+) -> tuple[list[Engine], np.ndarray]:
+    """Engines of constructions and modes with the graph and one write of each node, and these writes."""
     kind, call, few = FAMILIES[family]
-    engine = Engine(
-        family_of(kind, (call,), few, Dictionary()),
-        Construction(construction),
-        mode,
-        calibrated(kind, answers=few > 0),
-    )
     values = np.random.default_rng(3).zipf(1.5, nodes) % 1000
-    writes = np.stack((np.arange(nodes), values))
-    engine.apply(Change(pairs, np.ones(pairs.shape[1], np.int64), writes, np.ones(nodes, np.int64)))
-    return engine, dict(enumerate(values.tolist()))
+    engines = []
+    for construction, mode in ways:
+        partial = family_of(kind, (call,), few, Dictionary())
+        costs = calibrated(kind, answers=few > 0)
+        engines.append(Engine(partial, Construction(construction), mode, costs))
+        writes = np.stack((np.arange(nodes), values))
+        change = Change(pairs, np.ones(pairs.shape[1], np.int64), writes, np.ones(nodes, np.int64))
+        engines[-1].apply(change)
+    return engines, values
 
 
-def learn(engine: Engine, nodes: int, ratio: float, held: dict[int, int]) -> None:
-    """Have the labels be those of the traffic, and not of what was before."""
-    engine.overlay.arrivals[:] = engine.overlay.asked[:] = 0
-    throughput(engine, nodes, ratio, 0.3, held)
-    if engine.mode == "auto":
-        engine.relabel()
+def learn(engines: list[Engine], nodes: int, ratio: float, held: np.ndarray) -> None:
+    """Have overlays and labels be those of the traffic, and not of what was before."""
+    for engine in engines:
+        engine.overlay.arrivals[:] = engine.overlay.asked[:] = 0
+    throughput(engines, nodes, ratio, 0.3, held)
+    for engine in engines:
+        if engine.mode == "auto":
+            engine.rebuild()
 
 
 def runs(nodes: int, edges: int, graphs: list[str], seconds: float, families: list[str]) -> None:
@@ -187,13 +197,10 @@ def runs(nodes: int, edges: int, graphs: list[str], seconds: float, families: li
     for name in graphs:
         pairs = GRAPHS[name](nodes, edges, np.random.default_rng(1))
         for family in families:
-            found: dict[float, list[float]] = {ratio: [] for ratio in RATIOS}
-            for _, construction, mode in WAYS:
-                engine, held = loaded(family, construction, mode, pairs, nodes)
-                for ratio in RATIOS:
-                    learn(engine, nodes, ratio, held)
-                    found[ratio].append(throughput(engine, nodes, ratio, seconds, held))
-            for ratio, rates in found.items():
+            engines, held = loaded(family, [way[1:] for way in WAYS], pairs, nodes)
+            for ratio in RATIOS:
+                learn(engines, nodes, ratio, held)
+                rates = throughput(engines, nodes, ratio, seconds, held)
                 shown = " | ".join(f"{rate:,.0f}" for rate in rates)
                 print(
                     f"| {name} | {family} | {ratio} | {shown} | {rates[-1] / max(rates[:2]):.2f} x |",
@@ -204,17 +211,20 @@ def runs(nodes: int, edges: int, graphs: list[str], seconds: float, families: li
 def shift(nodes: int, edges: int) -> None:
     """A workload that turns from reading to writing: how long until the rate is what a new decision gives."""
     pairs = social(nodes, edges, np.random.default_rng(1))
-    engine, held = loaded("sum", "vnm_a", "auto", pairs, nodes)
-    learn(engine, nodes, 0.05, held)
-    print(f"reading: {throughput(engine, nodes, 0.05, 1.0, held):,.0f} operations a second")
+    engines, held = loaded("sum", [("vnm_a", "auto")], pairs, nodes)
+    learn(engines, nodes, 0.05, held)
+    (rate,) = throughput(engines, nodes, 0.05, 1.0, held)
+    print(f"reading: {rate:,.0f} operations a second")
     begun = time.perf_counter()
     for _ in range(12):
-        rate = throughput(engine, nodes, 20.0, 0.5, held)
+        (rate,) = throughput(engines, nodes, 20.0, 0.5, held)
         print(
-            f"writing, after {time.perf_counter() - begun:.1f} s: {rate:,.0f} a second, {engine.flips} flips"
+            f"writing, after {time.perf_counter() - begun:.1f} s: {rate:,.0f} a second,"
+            f" {engines[0].flips} flips"
         )
-    engine.relabel()
-    print(f"decided anew: {throughput(engine, nodes, 20.0, 1.0, held):,.0f} a second")
+    engines[0].relabel()
+    (rate,) = throughput(engines, nodes, 20.0, 1.0, held)
+    print(f"decided anew: {rate:,.0f} a second")
 
 
 def api(nodes: int, edges: int) -> None:

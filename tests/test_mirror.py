@@ -180,7 +180,6 @@ ELSEWHERE: dict[str, str] = {
             "extremes",
             "families",
             "family",
-            "ids",
             "overlay",
             "patching",
             "reaching",

@@ -1,12 +1,16 @@
 """Multisets of words for the nodes of an overlay, in one pool (``runtime/kernels/bags.py``)."""
 
+from typing import Final
+
 import numpy as np
 from numpy.typing import NDArray
 
-from kpg.runtime.ego.overlay import stretched
+from kpg.runtime.ego.overlay import Edges, stretched
 from kpg.runtime.kernels import bags as kernels
 
 Words = NDArray[np.int64]
+MANY: Final = 1 << 14
+"""So many nodes are filled at once."""
 
 
 class Bags:
@@ -47,6 +51,21 @@ class Bags:
             )  # fmt: skip
             if first < nodes.shape[0]:
                 self._make_room(nodes[first])
+
+    def gather(self, nodes: Words, edges: Edges) -> None:
+        """Have nodes' bags be what is in those of their inputs, none of which is among these nodes."""
+        self.clear(nodes)
+        for first in range(0, nodes.shape[0], MANY):
+            some = nodes[first : first + MANY]
+            found = np.empty((3, 0), np.int64)
+            for _ in range(2):
+                count = kernels.gathered(
+                    some, edges.start, edges.size, edges.items, self.start, self.room, self.words,
+                    self.counts, found,
+                )  # fmt: skip
+                if count > found.shape[1]:
+                    found = np.empty((3, count), np.int64)
+            self.add(found[0], found[1], found[2])
 
     def _make_room(self, node: int) -> None:
         """Close gaps if there are many, else have a larger pool."""

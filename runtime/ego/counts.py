@@ -32,6 +32,7 @@ class Counts(Undoable):
     def __init__(self, calls: tuple[EgoCall, ...], few: int, dictionary: Dictionary) -> None:
         super().__init__()
         (self._call,) = calls
+        self.timed = not self._call.argument_types[0].is_interned
         self._few = few
         self._way = WAYS.get(shown(self._call.function), kernels.BY_COUNT)
         self._answers = Answers(self._call.argument_types[0], few, dictionary)
@@ -56,12 +57,14 @@ class Counts(Undoable):
 
     def fill(self, overlay: Overlay, order: Words) -> None:
         chosen = order[(overlay.pushed[order] == 1) & (overlay.kinds[order] != WRITER)]
-        self._bags.clear(chosen)
-        for node in chosen.tolist():
-            for item in overlay.inputs.of(node).tolist():
-                words, counts = self._bags.of(item >> 1)
-                sign = 1 - 2 * (item & 1)
-                self._bags.add(np.full(words.shape[0], node, np.int64), words, counts * sign)
+        if chosen.shape[0] > 1:  # whose inputs may be among them: level by level
+            level = overlay.levels()[chosen]
+            by_level = np.argsort(level, kind="stable")
+            parts = np.split(chosen[by_level], np.flatnonzero(np.diff(level[by_level])) + 1)
+        else:
+            parts = [chosen]
+        for nodes in parts:
+            self._bags.gather(nodes, overlay.inputs)
 
     def drop(self, nodes: Words) -> None:
         self._bags.clear(nodes)

@@ -27,9 +27,11 @@ UNSEEN: Final = 0.1
 CLEARLY: Final = 1.25
 """A label changes where the other one costs less by more than this."""
 
-AT_HAND: Final = 1 << 13
-"""So many nodes, about, are in the processor's caches."""
-SMALL: Final = 256
+AT_HAND: Final = 1 << 11
+"""After so many writes and reads, about, a node is not in the processor's nearer caches any more."""
+WORTH: Final = 0.1
+"""Of what a node costs on average: a partial aggregate that saves less is more in the way."""
+SMALL: Final = 1024
 """Edges that a partial aggregate is in the place of, at most, to be done without."""
 OFTEN: Final = 32
 """Of fewer writes and reads together it is not said what a node costs."""
@@ -45,18 +47,33 @@ class Costs:
     pull_each: float
     answer: float = 0.0
     """What a reader's answer costs to make: a pushed one's is remembered until it changes."""
-    cold: float = 0.0
-    """What reading a node costs more that has not been at hand for long; a push of one, a third of that."""
+    cold_push: float = 0.0
+    """What an update costs more at a node that has not been at hand for long."""
+    cold_pull: float = 0.0
+    """What reading such a node costs more."""
+    cold_each: float = 0.0
+    """And what it costs more for each of its inputs."""
+
+    def times(self, push: float, pull: float) -> "Costs":
+        """Where all pushes, and all pulls, cost so many times as much."""
+        return Costs(
+            push * self.push, push * self.push_log, pull * self.pull, pull * self.pull_each,
+            pull * self.answer, push * self.cold_push, pull * self.cold_pull, pull * self.cold_each,
+        )  # fmt: skip
 
     def pushing(self, inputs: Words, far: Floats | float = 0.0) -> Floats:
         """H(k), of nodes that are so seldom at hand."""
         costs: Floats = self.push + self.push_log * np.log2(np.maximum(inputs, 1)).astype(np.float64)
-        return costs + self.cold / 3 * far
+        return costs + self.cold_push * far
+
+    def passing(self, far: Floats | float = 0.0) -> Floats | float:
+        """What it costs more to push a node that feeds others: these are looked up, as to pull one."""
+        return self.pull + self.cold_pull * far
 
     def pulling(self, inputs: Words, far: Floats | float = 0.0) -> Floats:
         """L(k), of nodes that are so seldom at hand."""
         costs: Floats = (self.pull + self.pull_each * inputs).astype(np.float64)
-        return costs + self.cold * far
+        return costs + (self.cold_pull + self.cold_each * inputs) * far
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,9 +138,8 @@ def decide(overlay: Overlay, mode: str, costs: Costs, forced: Words) -> Decision
     left, method = 0, mode
     needed = above(overlay, forced)
     if mode == "auto":
-        size = overlay.inputs.size
-        weight = often.pull * costs.pulling(size, often.far(often.pull))
-        weight -= often.push * costs.pushing(size, often.far(often.push))
+        weight = often.pull * costs.pulling(overlay.inputs.size, often.far(often.pull))
+        weight -= pushed_cost(overlay, often, costs)
         known = np.maximum(often.pull - often.push, 0.0) * (overlay.kinds == READER)
         weight += costs.answer * known
         decided, left, method = labels(overlay, order, weight, needed)
@@ -133,6 +149,13 @@ def decide(overlay: Overlay, mode: str, costs: Costs, forced: Words) -> Decision
     overlay.pushed[overlay.kinds == WRITER] = 1
     overlay.pushed[needed] = 1
     return Decision(method, left, *expected(overlay, often, costs))
+
+
+def pushed_cost(overlay: Overlay, often: Frequencies, costs: Costs) -> Floats:
+    """What each node costs if it is pushed."""
+    far = often.far(often.push)
+    each = costs.pushing(overlay.inputs.size, far) + costs.passing(far) * (overlay.kinds == PARTIAL)
+    return often.push * each
 
 
 def labels(
@@ -199,7 +222,7 @@ def expected(overlay: Overlay, often: Frequencies, costs: Costs) -> tuple[float,
     others = overlay.kinds != WRITER
     pushed = others & (overlay.pushed == 1)
     pulled = others & (overlay.pushed == 0)
-    pushing = float((often.push * costs.pushing(inputs, often.far(often.push)))[pushed].sum())
+    pushing = float(pushed_cost(overlay, often, costs)[pushed].sum())
     pulling = float((often.pull * costs.pulling(inputs, often.far(often.pull)))[pulled].sum())
     pulling += costs.pull * float(often.pull[(overlay.kinds == READER) & pushed].sum())
     writes = float(often.push[overlay.kinds == WRITER].sum()) or 1.0
@@ -207,15 +230,38 @@ def expected(overlay: Overlay, often: Frequencies, costs: Costs) -> tuple[float,
     return pushing / writes, pulling / reads
 
 
-def dissolve(overlay: Overlay) -> int:
-    """Do without partial aggregates that save nothing as labels are; how many.
+def savings(overlay: Overlay, often: Frequencies, costs: Costs) -> Floats:
+    """What each partial aggregate saves as labels are: a pulled consumer looks at one node and not at many.
 
-    One that is pushed saves work where a consumer is pulled; one that is pulled, or feeds only pushed ones,
-    is a step more on each way. Those in the place of many edges stay, for they save memory.
+    One that is pulled, or feeds only pushed ones, is a step more on each way.
+    """
+    outputs, size = overlay.outputs, overlay.inputs.size
+    asked = np.zeros(overlay.room)
+    deciding.ask(outputs.start, outputs.size, outputs.items, overlay.pushed, often.pull, asked)
+    each = costs.pull_each + costs.cold_each * often.far(asked)
+    saved: Floats = asked * each * (size - 1) - pushed_cost(overlay, often, costs)
+    saved[overlay.pushed == 0] = 0.0
+    return saved
+
+
+def worthwhile(overlay: Overlay, often: Frequencies, costs: Costs) -> float:
+    """What a node has to save: a part of what writes and reads cost, a node."""
+    write, read = expected(overlay, often, costs)
+    writes, reads = (
+        float(one[overlay.kinds == kind].sum()) for one, kind in ((often.push, WRITER), (often.pull, READER))
+    )
+    return WORTH * (write * writes + read * reads) / max(1, overlay.count)
+
+
+def dissolve(overlay: Overlay, costs: Costs) -> int:
+    """Do without partial aggregates that save next to nothing as labels are; how many.
+
+    Those in the place of many edges stay, for they save memory.
     """
     count = overlay.count
+    often = frequencies(overlay, overlay.order())
     inputs, outputs = overlay.inputs.size[:count], overlay.outputs.size[:count]
-    idle = (overlay.pushed[:count] == 0) | (overlay.live[:count] == outputs)
+    idle = savings(overlay, often, costs)[:count] <= worthwhile(overlay, often, costs)
     small = (inputs - 1) * (outputs - 1) <= SMALL
     chosen = (overlay.kinds[:count] == PARTIAL) & (inputs > 0) & idle & small
     if not chosen.any():
@@ -251,14 +297,16 @@ def split_at(push: Floats, pull: float, costs: Costs) -> tuple[int, float]:
 def split(overlay: Overlay, costs: Costs, *, least: int = 4) -> int:
     """Give pulled nodes pushed ones for those of their inputs that seldom change; how many were made."""
     often = frequencies(overlay, overlay.order())
-    pulled = np.flatnonzero((overlay.pushed == 0) & (overlay.inputs.size >= least))
+    most = often.pull * costs.pulling(overlay.inputs.size)
+    worth = worthwhile(overlay, often, costs)
+    pulled = np.flatnonzero((overlay.pushed == 0) & (overlay.inputs.size >= least) & (most > worth))
     made = 0
     for node in pulled.tolist():
         items = overlay.inputs.of(node)
         kept = items[overlay.pushed[items >> 1] == 1]
         ranked = kept[np.argsort(often.push[kept >> 1], kind="stable")]
-        count, _ = split_at(often.push[ranked >> 1], float(often.pull[node]), costs)
-        if count > 1:
+        count, cost = split_at(often.push[ranked >> 1], float(often.pull[node]), costs)
+        if count > 1 and most[node] - cost > worth:
             fresh = overlay.add(PARTIAL)
             overlay.pushed[fresh] = 1
             for item in ranked[:count].tolist():
@@ -279,7 +327,7 @@ def adapt(overlay: Overlay, costs: Costs) -> Words:
     enough = often.push + often.pull >= OFTEN
     nodes = np.flatnonzero(enough & (overlay.kinds != WRITER) & (inputs.size > 0))
     size, pushed, push, pull = inputs.size[nodes], overlay.pushed[nodes], often.push[nodes], often.pull[nodes]
-    pushing = push * costs.pushing(size, often.far(push))
+    pushing = pushed_cost(overlay, often, costs)[nodes]
     pulling = pull * costs.pulling(size, often.far(pull))
     pulling += costs.answer * np.maximum(pull - push, 0) * (overlay.kinds[nodes] == READER)
     dearer = np.where(pushed == 1, pushing > CLEARLY * pulling, pulling > CLEARLY * pushing)

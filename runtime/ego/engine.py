@@ -20,6 +20,8 @@ from kpg.runtime.ego.ids import Ids
 from kpg.runtime.ego.overlay import READER, WRITER, Overlay, grouped
 from kpg.runtime.ego.reaching import reached
 from kpg.runtime.ego.rebuilding import Built, Pairs, Rebuilding, built, merged
+from kpg.runtime.ego.timing import fitted
+from kpg.runtime.ego.watching import Watching
 from kpg.runtime.errors import DataError
 from kpg.runtime.records import dataclass
 
@@ -30,11 +32,6 @@ MANY: Final = 0.2
 """A larger share of all pairs that changes at once has the overlay built anew."""
 DECAYED: Final = 0.25
 """An overlay of which this share of edges was patched is built anew, in the background."""
-WATCHED: Final = 1 << 16
-"""After so many writes and reads labels are compared with what was observed."""
-
-PATIENCE: Final = 25
-"""So many times as long as that took nothing of the kind is done."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +61,10 @@ class Engine:
         self.construction = construction
         self.mode = mode
         self.costs = costs
+        self.fitted = costs
+        """What costs are on the overlay that there is."""
+        self._width = 0
+        """Columns of what writers write, when there was any."""
         self.followed = NOBODY
         """The readers whose changes are asked for, which are pushed."""
         self.continuous = NONE
@@ -79,15 +80,13 @@ class Engine:
         nothing = np.empty(0, np.int64)
         self._writers, self._readers = Ids(nothing, nothing), Ids(nothing, nothing)
         self.overlay = Overlay(0, 0, grouped(nothing, nothing, 0), 0)
-        self._seen = 0
-        self._patience = 0.0
-        """When labels may be compared with what was observed again."""
+        self._work = Watching()
 
     # What changes
 
     def apply(self, change: Change) -> None:
         """Take changes; if it raises, nothing has changed."""
-        before = self.continuous
+        before, begun = self.continuous, time.perf_counter()
         try:
             self._demand(change.readers, change.reader_diffs)
             self._apply(change)
@@ -96,6 +95,7 @@ class Engine:
             raise
         if change.readers.shape[0]:
             self._raise_followed()
+        self._work.busy += time.perf_counter() - begun
 
     def _demand(self, readers: Words, diffs: Words) -> None:
         """Have readers be continuous, or not any more: what is pushed then stays so until labels change."""
@@ -131,7 +131,8 @@ class Engine:
             for word in np.unique(rows[0][nodes < 0]).tolist():
                 self._new_writer(word)
             nodes = self._writers.find(rows[0])
-        self._seen += nodes.shape[0]
+        self._work.seen += nodes.shape[0]
+        self._width = rows.shape[0] - 1
         self.family.write(self.overlay, nodes, rows[1:], diffs)
 
     def _new_writer(self, word: int) -> int:
@@ -245,15 +246,18 @@ class Engine:
     def _label(self) -> None:
         mode = "push" if self.followed.every else self.mode
         forced = self.forced() if mode != "push" else NONE
-        self.decision = deciding.decide(self.overlay, mode, self.costs, forced)
+        if mode == "auto" and self._width:
+            self.fitted = fitted(self.overlay, self.family, self._width, self.costs)
+        self.decision = deciding.decide(self.overlay, mode, self.fitted, forced)
         if mode == "auto":
             self.overlay.settle(every=True)
-            deciding.dissolve(self.overlay)
-            if deciding.split(self.overlay, self.costs):
+            deciding.dissolve(self.overlay, self.fitted)
+            if deciding.split(self.overlay, self.fitted):
                 self.family.grow(self.overlay.room)
         self.overlay.patches = 0
         self._fill(self.overlay.order())
         self.overlay.settle(every=True)
+        self._work.decided(int(self.overlay.arrivals.sum() + self.overlay.asked.sum()))
 
     def follow(self, followed: Followed) -> None:
         """Have those readers be pushed that are followed, and of the others those that it pays for."""
@@ -291,18 +295,22 @@ class Engine:
         self.family.drop(np.flatnonzero((self.overlay.kinds != WRITER) & (self.overlay.pushed == 1)))
         self._label()
 
+    def rebuild(self) -> None:
+        """Build the overlay anew, and decide."""
+        nothing = np.empty((2, 0), np.int64)
+        self._rebuild(nothing, nothing[0], nothing[0], label=True)
+
     def maintain(self) -> None:
         """Between steps: follow what is observed, and build the overlay anew when it has decayed."""
         if self.rebuilding is not None:
             self._go_over()
         elif self.overlay.patches > max(FEW, DECAYED * self.overlay.edges, self._borne):
             self.rebuilding = Rebuilding(self.construction, self._pairs(), self._writers.every()[0])
-        elif self._seen > WATCHED and self.mode == "auto" and not self.followed.every:
-            begun = time.monotonic()
-            if begun > self._patience:
-                self._seen = 0
-                self.adapt()
-                self._patience = begun + PATIENCE * (time.monotonic() - begun)
+        elif self.mode == "auto" and not self.followed.every and self._work.due:
+            begun, flips = time.perf_counter(), self.flips
+            self.adapt()
+            changed = (self.flips - flips) / self.overlay.count
+            self._work.compared(changed, time.perf_counter() - begun)
 
     def _go_over(self) -> None:
         """Go over to the overlay that was built in the background, if there is one."""
@@ -322,7 +330,7 @@ class Engine:
 
     def adapt(self) -> None:
         """Flip the nodes at the frontier that cost less the other way, and half forget what was observed."""
-        nodes = np.setdiff1d(deciding.adapt(self.overlay, self.costs), self.forced())
+        nodes = np.setdiff1d(deciding.adapt(self.overlay, self.fitted), self.forced())
         pushed = self.overlay.pushed[nodes] == 1
         self.overlay.pushed[nodes[pushed]] = 0
         self.family.drop(nodes[pushed])
@@ -339,14 +347,17 @@ class Engine:
 
     def read(self, words: Words) -> tuple[NDArray[np.bool_], Words]:
         """Of each node, by its word, whether it has an answer; and the answers' words ``int64[calls, n]``."""
+        begun = time.perf_counter()
         nodes, missing = self._readers.observe(words, np.ones_like(words), self.overlay.asked)
-        self._seen += nodes.shape[0]
+        self._work.seen += nodes.shape[0]
         if not missing:
-            return self.family.read(self.overlay, nodes)
+            found = self.family.read(self.overlay, nodes)
+            self._work.busy += time.perf_counter() - begun
+            return found
         known = nodes >= 0
-        there, found = self.family.read(self.overlay, np.ascontiguousarray(nodes[known]))
-        result = np.zeros((found.shape[0], words.shape[0]), np.int64)
-        result[:, known] = found
+        there, answers = self.family.read(self.overlay, np.ascontiguousarray(nodes[known]))
+        result = np.zeros((answers.shape[0], words.shape[0]), np.int64)
+        result[:, known] = answers
         every = np.zeros(words.shape[0], np.bool_)
         every[known] = there
         return every, result

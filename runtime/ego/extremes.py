@@ -19,6 +19,7 @@ class Extremes(Undoable):
     """
 
     subtracts = False
+    timed = True
     repeats = True
 
     def __init__(self, *, greatest: bool) -> None:

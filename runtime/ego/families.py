@@ -1,10 +1,10 @@
 """The partial aggregates of each kind, and what they cost."""
 
+import itertools
 import math
 import time
 from collections.abc import Callable
 from functools import lru_cache
-from itertools import count
 from typing import Final, assert_never
 
 import numpy as np
@@ -43,12 +43,18 @@ def family_of(kind: EgoFamily, calls: tuple[EgoCall, ...], few: int, dictionary:
 
 SIZES: Final = (2, 64)
 """Numbers of inputs that costs are measured with."""
-TIMES: Final = 1 << 11
-"""How many writers there are when costs are timed."""
-COLD: Final = 1 << 15
-"""How many there are if what is read shall not be at hand."""
+HOT: Final = 1 << 11
+"""How many writers there are when costs are timed of what is at hand."""
+COLD: Final = 1 << 17
+"""How many there are if what is written and read shall not be at hand."""
 EACH: Final = 8
 """How many readers each of them has."""
+BATCH: Final = 1 << 10
+"""So many are written, or read, at once."""
+SAMPLED: Final = 16
+"""So many batches, at most, are timed at once, and then others."""
+LEAST: Final = 0.002
+"""Microseconds: what is timed as less is the clock's."""
 
 
 @lru_cache(maxsize=8)
@@ -59,34 +65,44 @@ def calibrated(kind: EgoFamily, *, answers: bool = False) -> Costs:
     """
     if kind is EgoFamily.STATES:
         return Costs(push=2.0, push_log=0.0, pull=2.0, pull_each=2.0)
-    low, high = (_pushing(kind, size) for size in SIZES)
-    few, most = (_pulling(kind, size, TIMES) for size in SIZES)
+    low, high = (_pushing(kind, size, HOT) for size in SIZES)
     push = max(low, LEAST)
-    each = max((most - few) / (SIZES[1] - SIZES[0]), LEAST)
     grows = max((high - low) / math.log2(SIZES[1] / SIZES[0]), 0.0)
-    answer = _answering() if answers else 0.0
-    cold = max(_pulling(kind, AVERAGE, COLD) - few - each * (AVERAGE - SIZES[0]), 0.0)
-    return Costs(push, min(grows, push), max(few - each * SIZES[0], LEAST), each, answer, cold)
+    pull, each = _line([_pulling(kind, size, HOT) for size in SIZES])
+    far, far_each = _line([_pulling(kind, size, COLD) for size in SIZES])
+    return Costs(
+        push, min(grows, push), pull, each, _answering() if answers else 0.0,
+        max(_pushing(kind, SIZES[0], COLD) - push, 0.0), max(far - pull, 0.0), max(far_each - each, 0.0),
+    )  # fmt: skip
 
 
-AVERAGE: Final = 8
-"""How many inputs a node has, about."""
-LEAST: Final = 0.002
-"""Microseconds: what is timed as less is the clock's."""
+def _line(took: list[float]) -> tuple[float, float]:
+    """What is the same for all sizes, and what is more for each input."""
+    each = max((took[1] - took[0]) / (SIZES[1] - SIZES[0]), LEAST)
+    return max(took[0] - each * SIZES[0], LEAST), each
 
 
-def _pushing(kind: EgoFamily, size: int) -> float:
+def _pushing(kind: EgoFamily, size: int, count: int) -> float:
     """Microseconds that an update is more for each node of so many inputs that is pushed."""
     random = np.random.default_rng(1)
-    family, overlay = _example(kind, size, TIMES, random)
-    writers = random.permutation(TIMES)
-    turns = count()
+    family, overlay = _example(kind, size, count, random)
+    batches = random.permutation(count).reshape(-1, BATCH)
+    turns = np.zeros(batches.shape[0], np.int64)
+    places = itertools.cycle(range(batches.shape[0]))
+
+    def write() -> None:
+        for place in itertools.islice(places, some):
+            _replace(family, overlay, batches[place], int(turns[place]))
+            turns[place] += 1
+
+    some = min(SAMPLED, batches.shape[0])
+
     took = []
     for pushed in (0, 1):
-        overlay.pushed[TIMES:] = pushed
+        overlay.pushed[count:] = pushed
         overlay.settle(every=True)
         family.fill(overlay, overlay.order())
-        took.append(_seconds(lambda: _replace(family, overlay, writers, next(turns))) / EACH / TIMES)
+        took.append(_seconds(write) / EACH / (some * BATCH))
     return took[1] - took[0]
 
 
@@ -96,7 +112,14 @@ def _pulling(kind: EgoFamily, size: int, writers: int) -> float:
     family, overlay = _example(kind, size, writers, random)
     overlay.settle(every=True)
     order = writers + random.permutation(overlay.count - writers)
-    return _seconds(lambda: family.read(overlay, order)) / order.shape[0]
+    batches = itertools.cycle(np.split(order, range(BATCH, order.shape[0], BATCH)))
+    some = min(SAMPLED, -(-order.shape[0] // BATCH))
+
+    def read() -> None:
+        for _ in range(some):
+            family.read(overlay, next(batches))
+
+    return _seconds(read) / min(some * BATCH, order.shape[0])
 
 
 def _example(kind: EgoFamily, size: int, writers: int, random: np.random.Generator) -> tuple[Family, Overlay]:
@@ -137,9 +160,9 @@ def _values(writers: Words, turn: int) -> Words:
 
 def _replace(family: Family, overlay: Overlay, writers: Words, turn: int) -> None:
     """Have another value of each writer in the place of the one there is."""
-    rows = np.concatenate((_values(writers, turn), _values(writers, turn + 1)), axis=1)
-    diffs = np.repeat(np.array([-1, 1]), TIMES)
-    family.write(overlay, np.concatenate((writers, writers)), rows, diffs)
+    nodes = np.repeat(writers, 2)
+    rows = np.stack((_values(writers, turn)[0], _values(writers, turn + 1)[0]), axis=1).reshape(1, -1)
+    family.write(overlay, nodes, rows, np.tile(np.array([-1, 1]), writers.shape[0]))
     family.commit()
 
 
@@ -156,7 +179,7 @@ def _stars(writers: int, stars: int, size: int, random: np.random.Generator) -> 
 def _seconds(run: Callable[[], object]) -> float:
     """Microseconds, of the best of a few times after a first one: others may have the processor meanwhile."""
     took = []
-    for _ in range(6):
+    for _ in range(5):
         begun = time.perf_counter()
         run()
         took.append(time.perf_counter() - begun)

@@ -18,6 +18,9 @@ class Family(Protocol):
     repeats: bool
     """Whether it does not matter how often an input brings something."""
 
+    timed: bool
+    """Whether rows of any words may be written, and undone, to see how long it takes."""
+
     def grow(self, room: int) -> None:
         """Have places for so many nodes."""
 

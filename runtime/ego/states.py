@@ -27,6 +27,8 @@ class States:
     its inputs. The states before a step are copied when they are first touched.
     """
 
+    timed = False
+
     def __init__(self, calls: tuple[EgoCall, ...], dictionary: Dictionary) -> None:
         (self._call,) = calls
         self._dictionary = dictionary

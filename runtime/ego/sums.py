@@ -26,6 +26,7 @@ class Sums:
     """Of each node how many rows there are, and for each operand how many are not NULL, and their sum."""
 
     subtracts = True
+    timed = True
     repeats = False
 
     def __init__(self, calls: tuple[EgoCall, ...]) -> None:
@@ -60,7 +61,11 @@ class Sums:
 
     def _push(self, overlay: Overlay, nodes: Words, deltas: Words) -> bool:
         edges = overlay.outputs
-        return bool(overlays.push_sums(nodes, deltas, edges.start, overlay.live, edges.items, self._state))
+        return bool(
+            overlays.push_sums(
+                nodes, deltas, edges.start, overlay.live, edges.items, overlay.kinds, self._state
+            )
+        )
 
     def fill(self, overlay: Overlay, order: Words) -> None:
         edges = overlay.inputs

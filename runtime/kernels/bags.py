@@ -112,6 +112,29 @@ def listed(bag, start, room, words, counts, found, times):
     return count
 
 
+@kernel(
+    "int64(int64[::1], int64[::1], int64[::1], int32[::1], int64[::1], int64[::1], int64[::1], int64[::1],"
+    " int64[:, ::1])"
+)
+def gathered(nodes, at_start, at_size, at_items, start, room, words, counts, out):
+    """All that is in the bags of what feeds nodes, in ``out`` a node, a word and how often, as signs say.
+
+    Returns how many entries there are, room or not.
+    """
+    count = 0
+    for i in range(nodes.shape[0]):
+        for k in range(at_start[nodes[i]], at_start[nodes[i]] + at_size[nodes[i]]):
+            source = at_items[k] >> 1
+            for at in range(start[source], start[source] + room[source]):
+                if counts[at] != 0:
+                    if count < out.shape[1]:
+                        out[0, count] = nodes[i]
+                        out[1, count] = words[at]
+                        out[2, count] = -counts[at] if at_items[k] & 1 else counts[at]
+                    count += 1
+    return count
+
+
 @kernel("void(int64[::1], int64[::1], int64[::1], int64[::1], int64[::1], int64[::1])")
 def least(bags, start, room, words, counts, out):
     """The least word of each bag; the largest word there is of an empty one."""

@@ -18,6 +18,15 @@ def add_up(order, start, size, items, frequency):
             frequency[node] += frequency[items[at] >> 1]
 
 
+@kernel("void(int64[::1], int64[::1], int32[::1], uint8[::1], float64[::1], float64[::1])")
+def ask(start, size, items, pushed, pull, asked):
+    """How often each node's pulled consumers are read."""
+    for node in range(start.shape[0]):
+        for at in range(start[node], start[node] + size[node]):
+            if pushed[items[at] >> 1] == 0:
+                asked[node] += pull[items[at] >> 1]
+
+
 @device
 def follow(label, weight, start, size, items, needed, decided, queue, tail):
     """Label nodes to which edges lead from ``needed`` labelled ones, where it pays; how many.

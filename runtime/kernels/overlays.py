@@ -11,6 +11,7 @@ from kpg.runtime.kernels import device, inlined, kernel
 
 EMPTY = 2**63 - 1  # the word of an extreme of nothing: after all others
 ROOM = 1 << 10  # of a stack, at first
+PARTIAL = 2  # a node that is neither a writer nor a reader: readers feed nothing
 NULL = -(2**63)
 
 
@@ -89,8 +90,10 @@ def gather_sums(nodes, rows, diffs, columns, summed, place, found, deltas):
     if it is ``summed`` their sum. ``place`` is -1 for all nodes, before and after.
     """
     count = 0
+    at = -1
     for i in range(nodes.shape[0]):
-        at = place[nodes[i]]
+        if i == 0 or nodes[i] != nodes[i - 1]:
+            at = place[nodes[i]]
         if at < 0:
             at = count
             place[nodes[i]] = count
@@ -130,56 +133,86 @@ def settle(nodes, start, size, items, pushed, live):
         live[node] = first - start[node]
 
 
-@kernel("int64(int64[::1], int64[:, ::1], int64[::1], int64[::1], int32[::1], int64[:, ::1])")
-def push_sums(nodes, deltas, start, live, items, state):
-    """Add what writers' sums change by to them and to all that is pushed below; whether one overflows."""
-    stack = np.empty(ROOM, np.int64)
-    overflow = 0
+@kernel("int64(int64[::1], int64[:, ::1], int64[::1], int64[::1], int32[::1], uint8[::1], int64[:, ::1])")
+def push_sums(nodes, deltas, start, live, items, kinds, state):
+    """Add what writers' sums change by to them and to all that is pushed below; whether one overflows.
+
+    A level at a time, first whom it reaches and then their sums, so that memory is asked for many at once.
+    """
+    overflow, total, count = 0, 0, 0
+    front = np.empty((2, nodes.shape[0]), np.int64)
     for i in range(nodes.shape[0]):
         overflow |= add_row(state, nodes[i], deltas, i, 0)
-        stack[0] = 2 * nodes[i]
-        top = 1
-        while top > 0:
-            top -= 1
-            node = stack[top] >> 1
-            sign = stack[top] & 1
-            for at in range(start[node], start[node] + live[node]):
-                target = items[at] >> 1
-                negative = (items[at] & 1) ^ sign
-                overflow |= add_row(state, target, deltas, i, negative)
-                if live[target] > 0:
-                    if top == stack.shape[0]:
-                        stack = larger(stack)
-                    stack[top] = 2 * target + negative
-                    top += 1
+        if live[nodes[i]] > 0:
+            front[0, count] = 2 * nodes[i]
+            front[1, count] = i
+            total += live[nodes[i]]
+            count += 1
+    while count > 0:
+        found = np.empty((2, total), np.int64)
+        written = 0
+        for k in range(count):
+            node = front[0, k] >> 1
+            sign = front[0, k] & 1
+            first = start[node]
+            for at in range(first, first + live[node]):
+                found[0, written] = items[at] ^ sign
+                found[1, written] = front[1, k]
+                written += 1
+        count, total = 0, 0
+        for k in range(written):
+            target = found[0, k] >> 1
+            overflow |= add_row(state, target, deltas, found[1, k], found[0, k] & 1)
+            if kinds[target] == PARTIAL and live[target] > 0:
+                found[0, count] = found[0, k]
+                found[1, count] = found[1, k]
+                total += live[target]
+                count += 1
+        front = found
     return overflow
 
 
 @kernel("int64(int64[::1], int64[::1], int64[::1], int32[::1], uint8[::1], int64[:, ::1], int64[:, ::1])")
 def pull_sums(nodes, start, size, items, pushed, state, out):
-    """The sums of nodes: kept ones as they are, others of what feeds them; whether one overflows."""
-    stack = np.empty(ROOM, np.int64)
-    overflow = 0
+    """The sums of nodes: kept ones as they are, others of what feeds them; whether one overflows.
+
+    A level at a time, as writes go down.
+    """
+    overflow, total, count = 0, 0, 0
+    front = np.empty((2, nodes.shape[0]), np.int64)
     for i in range(nodes.shape[0]):
-        out[i] = 0
-        if pushed[nodes[i]]:
-            overflow |= add_row(out, i, state, nodes[i], 0)
-            continue
-        stack[0] = 2 * nodes[i]
-        top = 1
-        while top > 0:
-            top -= 1
-            node = stack[top] >> 1
-            sign = stack[top] & 1
-            while top + size[node] > stack.shape[0]:
-                stack = larger(stack)
-            for at in range(start[node], start[node] + size[node]):
-                source = items[at] >> 1
-                if pushed[source]:
-                    overflow |= add_row(out, i, state, source, (items[at] & 1) ^ sign)
-                else:
-                    stack[top] = items[at] ^ sign
-                    top += 1
+        node = nodes[i]
+        for c in range(out.shape[1]):
+            out[i, c] = 0
+        if pushed[node]:
+            overflow |= add_row(out, i, state, node, 0)
+        else:
+            front[0, count] = 2 * node
+            front[1, count] = i
+            total += size[node]
+            count += 1
+    while count > 0:
+        found = np.empty((2, total), np.int64)
+        written = 0
+        for k in range(count):
+            node = front[0, k] >> 1
+            sign = front[0, k] & 1
+            first = start[node]
+            for at in range(first, first + size[node]):
+                found[0, written] = items[at] ^ sign
+                found[1, written] = front[1, k]
+                written += 1
+        count, total = 0, 0
+        for k in range(written):
+            source = found[0, k] >> 1
+            if pushed[source]:
+                overflow |= add_row(out, found[1, k], state, source, found[0, k] & 1)
+            else:
+                found[0, count] = found[0, k]
+                found[1, count] = found[1, k]
+                total += size[source]
+                count += 1
+        front = found
     return overflow
 
 

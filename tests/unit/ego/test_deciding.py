@@ -121,7 +121,7 @@ def test_nodes_that_save_nothing_as_labels_are_dissolved() -> None:
     overlay = Overlay(2, 4, Edges(np.cumsum(size) - size, size, items), 8)
     overlay.pushed[[6, 2, 3]] = 1
     overlay.settle(every=True)
-    assert deciding.dissolve(overlay) == 2  # one has pushed readers only, the other is pulled
+    assert deciding.dissolve(overlay, COSTS) == 2  # one has pushed readers only, the other is pulled
     assert [sorted(overlay.inputs.of(node).tolist()) for node in range(8)] == [
         [], [], [0, 2], [0, 2], [0, 3], [1, 2], [], [],
     ]  # fmt: skip
@@ -134,6 +134,7 @@ def test_a_node_that_is_pushed_and_pulled_from_stays() -> None:
     size = np.array([0, 0, 1, 1, 2], np.int64)
     overlay = Overlay(2, 2, Edges(np.cumsum(size) - size, size, np.array([8, 8, 0, 2], np.int32)), 4)
     overlay.pushed[[4, 2]] = 1
+    overlay.asked[3] = 9
     overlay.settle(every=True)
-    assert deciding.dissolve(overlay) == 0
+    assert deciding.dissolve(overlay, COSTS) == 0
     assert overlay.inputs.of(3).tolist() == [8]

@@ -1,0 +1,35 @@
+"""Labels are looked at after work, and the seldomer the less they change."""
+
+from kpg.runtime.ego.watching import Watching
+
+
+def test_it_is_due_after_many_writes_and_reads_and_time_spent_on_them() -> None:
+    work = Watching()
+    work.seen = 1 << 17
+    work.busy = 0.001
+    assert work.due
+    work.compared(0.01, 0.02)
+    assert not work.due and work.patience == 25 * 0.02
+    work.seen, work.busy = 1 << 17, 0.4
+    assert not work.due
+    work.busy = 0.6
+    assert work.due
+
+
+def test_what_does_not_change_is_looked_at_less_often() -> None:
+    work = Watching()
+    waits = []
+    for _ in range(4):
+        work.compared(0.0, 0.02)
+        waits.append(work.waits)
+    assert waits == [50, 100, 100, 100]  # 200 times 0.02 s were more than 3
+    work.compared(0.1, 0.02)
+    assert work.waits == 25
+
+
+def test_a_decision_by_few_is_soon_looked_at() -> None:
+    work = Watching()
+    work.decided(100)
+    assert work.patience == 0.0
+    work.decided(1 << 17)
+    assert work.patience == 1.5
