@@ -18,11 +18,14 @@ ELSEWHERE = {
     ),
     **dict.fromkeys(
         [
-            *(f"bags.{name}" for name in ("add", "compact", "frequent", "least", "listed")),
+            *(f"bags.{name}" for name in ("add", "compact", "frequent", "gathered", "least", "listed")),
             *(f"bicliques.{name}" for name in ("drop_odd", "mine", "shingles")),
             "covering.cover_all",
             "ids.find",
+            "ids.find_listed",
             "ids.observe",
+            "ids.observe_listed",
+            "deciding.ask",
             "ids.put",
             *(f"deciding.{name}" for name in ("add_up", "expand", "frontier", "greedy", "prune")),
             *(
