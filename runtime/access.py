@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from kpg.runtime.chain.small import SmallSteps
 from kpg.runtime.data.again import replay
-from kpg.runtime.data.epochs import close_each
+from kpg.runtime.data.epochs import changed_since, close_each, close_together
 from kpg.runtime.data.table import Closed, Savepoint, Table
 from kpg.runtime.dataflow.operator import Below, Operator
 from kpg.runtime.dataflow.scope import Scope
@@ -62,6 +62,8 @@ class Access:
     _small_steps: SmallSteps
     own = True
     """Whether pending changes are read."""
+    far = False
+    """Whether views are elsewhere, so that it is not known here who follows them."""
 
     @property
     def then(self) -> int | None:
@@ -134,18 +136,15 @@ class Access:
     def close_epochs(self, table: str, counts: Sequence[int], gone: Words | None = None) -> None:
         """End an epoch for each count of rows, and row that is gone: nothing else is pending."""
         self.inputs.leave_all(self._open_epoch, len(counts))
-        self._open_epoch = close_each(self.tables[table], self._open_epoch, counts, gone, self._closed)
+        apart = self.remembering or self.far or any(view.epochs_matter for view in self.views.values())
+        close = close_each if apart else close_together
+        self._open_epoch = close(self.tables[table], self._open_epoch, counts, gone, self._closed)
 
     def changed_since(self, savepoint: object) -> list[tuple[str, Words, Words, Words]]:
         """Of each table that has changed since a savepoint, or the last step, rowids that went and came."""
         points = self._savepoints if savepoint is None else {}
         pairs: Any = savepoint or [(table, points[name]) for name, table in self.tables.items()]
-        found = []
-        for table, point in pairs:
-            deleted, inserted = table.changed_since(point)
-            if deleted.size or inserted.size:
-                found.append((table.name, deleted, inserted, table.read(inserted)))
-        return found
+        return changed_since(pairs)
 
     @property
     def has_pending(self) -> bool:

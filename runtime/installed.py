@@ -141,6 +141,7 @@ class Installed:
         """Its plan, and what rendering has found of it."""
         self.capture: Capture | None = None
         self.past: Memory | None = None
+        self._shows_epochs = any(operator.shows_epochs for operator in everything(self.operators))
         self._sinks = {op.listener: op for op in everything(self.operators) if isinstance(op, Sink)}
 
     @property
@@ -152,6 +153,11 @@ class Installed:
     def watched(self) -> bool:
         """Whether changes are captured."""
         return self.capture is not None
+
+    @property
+    def epochs_matter(self) -> bool:
+        """Whether it matters in which of a step's epochs a change came: somebody is told, or keeps it."""
+        return self._shows_epochs or self.capture is not None or self.past is not None
 
     @property
     def size(self) -> int:

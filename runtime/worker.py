@@ -215,7 +215,7 @@ class Worker(Access):
                 self.recorder.record(self.epoch, ())
             self._settle(self.tables)
             return
-        self._take(Step(self.epoch + 1, self._open_epoch), self._open_epoch - 1)
+        self._take(Step(self._closed[0].epoch, self._open_epoch), self._open_epoch - 1)
 
     def preview(self, installed: Installation) -> Updates:
         """What the pending changes of tables, which are then undone, would change in a view; consolidated.

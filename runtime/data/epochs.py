@@ -1,11 +1,11 @@
 """Epochs of a table: of commits whose rows came together, and as of which rows are read."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
-from kpg.runtime.data.table import Change, Closed, Table
+from kpg.runtime.data.table import Change, Closed, Savepoint, Table
 
 Words = NDArray[np.int64]
 
@@ -27,7 +27,8 @@ def close_each(
 ) -> int:
     """Add an epoch, from ``first`` on, for each count of rows and each row ``gone`` (-1: none); the next one.
 
-    The rows came last, all of them are there, and nothing else of the table is pending.
+    The rows came last, all of them are there, rows that went were there before, and nothing else of the table
+    is pending.
     """
     *_, change = table.drain()
     start, epoch = 0, first
@@ -39,6 +40,24 @@ def close_each(
         start += count
         epoch += 1
     return epoch
+
+
+def close_together(
+    table: Table, first: int, counts: Sequence[int], _: Words | None, closed: list[Closed]
+) -> int:
+    """As :func:`close_each` where nobody can tell the epochs apart: the last has all that has changed."""
+    closed.append(Closed(first + len(counts) - 1, table.name, table.drain()))
+    return first + len(counts)
+
+
+def changed_since(points: Iterable[tuple[Table, Savepoint]]) -> list[tuple[str, Words, Words, Words]]:
+    """Of each table that has changed since its savepoint, rowids that went and came, and the rows that came."""
+    found = []
+    for table, point in points:
+        deleted, inserted = table.changed_since(point)
+        if deleted.size or inserted.size:
+            found.append((table.name, deleted, inserted, table.read(inserted)))
+    return found
 
 
 def live_then(table: Table, epoch: int, *, own: bool) -> Words:

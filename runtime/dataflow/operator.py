@@ -8,7 +8,7 @@ them. A stateful operator keeps what it needs to undo the step until :meth:`Oper
 
 from collections.abc import Iterator
 from dataclasses import field
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 from kpg.runtime.dataflow.scope import Scope
 from kpg.runtime.dataflow.step import Step
@@ -67,6 +67,8 @@ class Place:
 class Operator:
     """Base of all operators."""
 
+    shows_epochs: ClassVar[bool] = False
+    """Whether users see, beside an update, in which of a step's epochs it came."""
     place: Place
     consumers: "list[tuple[Operator, int]]" = field(default_factory=list, repr=False)
     owners: set[str] = field(default_factory=set)

@@ -48,6 +48,7 @@ class Wishes:
 class Custom(Operator):
     """Runs a user's operator, in steps that can be rolled back: its state is saved before the first call."""
 
+    shows_epochs = True
     node: Node
     dictionary: Dictionary
     arrived: list[tuple[int, Updates]] = field(default_factory=list)

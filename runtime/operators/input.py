@@ -195,6 +195,7 @@ class Hearer(Operator):
 class Sink(Operator):
     """Keeps the changes of each step, in a loop of each round, consolidated, until they are drained."""
 
+    shows_epochs = True
     listener: int
     open: bool = True
     """Whether anybody will drain it."""

@@ -63,6 +63,8 @@ class ThenHere(Then):
 class Coordinator(Installing):
     """An ``executor.Executor`` whose operators are at the members of a crew."""
 
+    far = True
+
     def __init__(self, crew: Crew, placer: Placer, merge_effort: int, interrupt: DeferredInterrupt) -> None:
         Worker.__init__(self, merge_effort, interrupt)
         self.crew = crew
