@@ -215,6 +215,7 @@ ELSEWHERE: dict[str, str] = {
     "kpg/sessions/turns.py": "unit/kpg/test_aio.py",
     "runtime/data/epochs.py": "unit/sessions/test_gathering.py",
     "kpg/server/binary.py": "unit/server/test_formats.py",
+    "kpg/server/reply.py": "unit/server/test_lane.py",
     **{
         f"kpg/server/{name}.py": CLIENTS
         for name in (

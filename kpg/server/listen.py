@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 from kpg.engine import Engine
 from kpg.passwords import Verifier
 from kpg.server.client import Client
+from kpg.server.crowd import Forms
 from kpg.server.lane import Lane, Plug
 from kpg.server.limits import Limits
 from kpg.server.people import People
@@ -69,7 +70,8 @@ class Server:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self.turns = Turns(hub)
-        self.wires = Wires(self.turns.hold, self.turns.go)
+        self.forms = Forms(self)
+        self.wires = Wires(self.turns.hold, self.turns.go, self.forms)
 
     def call(self, what: Callable[[], object]) -> None:
         """Have the loop of the connections call something, from any thread."""

@@ -6,6 +6,7 @@ there is no epoll, and for TLS, nothing is adopted, and transports read as alway
 """
 
 import asyncio
+import errno
 import os
 import select
 from collections.abc import Callable
@@ -13,7 +14,9 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
+    from kpg.server.crowd import Form, Forms
     from kpg.server.lane import Lane
+    from kpg.sessions.session import Session
 
 SIZE: Final = 1 << 16
 """Bytes that are read at once."""
@@ -24,8 +27,8 @@ MOST_AT_ONCE: Final = 256
 class Wires:
     """The connections that are read here. ``before`` and ``after`` are called around each reading."""
 
-    def __init__(self, before: Callable[[], object], after: Callable[[], object]) -> None:
-        self._before, self._after = before, after
+    def __init__(self, before: Callable[[], object], after: Callable[[], object], forms: "Forms") -> None:
+        self._before, self._after, self._forms = before, after, forms
         self._loop: asyncio.AbstractEventLoop | None = None
         self._epoll: select.epoll | None = None
         self._wires: dict[int, Wire] = {}
@@ -73,6 +76,7 @@ class Wires:
     def forget(self, wire: "Wire") -> None:
         """The connection is over: its number may be another's soon."""
         wire.pause_reading()
+        wire.gone = True
         if self._wires.get(wire.number) is wire:
             del self._wires[wire.number]
 
@@ -80,12 +84,19 @@ class Wires:
         if self._epoll is None:
             return
         found = self._epoll.poll(0, MOST_AT_ONCE)
+        alike: dict[Form, list[Wire]] = {}
         self._before()
         try:
             for number, _ in found:
                 wire = self._wires.get(number)
-                if wire is not None:
+                if wire is None:
+                    continue
+                if wire.form is None:
                     wire.read()
+                else:
+                    alike.setdefault(wire.form, []).append(wire)
+            for form, wires in alike.items():
+                self._forms.read(form, wires)
         finally:
             self._after()
 
@@ -93,13 +104,17 @@ class Wires:
 class Wire:
     """One connection's way in; to its reader it is the transport, which it asks to pause and to go on."""
 
-    __slots__ = ("_lane", "_reads", "_transport", "_wires", "number")
+    __slots__ = ("_reads", "_transport", "_wires", "form", "gone", "lane", "number")
 
     def __init__(self, wires: Wires, number: int, lane: "Lane", transport: asyncio.WriteTransport) -> None:
         self.number = number
         """Of the socket, as the system knows it."""
+        self.gone = False
+        """Whether the connection is over."""
+        self.form: Form | None = None
+        """Of the requests that the client is likely to send, if it waits for nothing."""
         self._wires = wires
-        self._lane = lane
+        self.lane = lane
         self._transport = transport
         self._reads = False
 
@@ -110,17 +125,32 @@ class Wire:
             return
         try:
             data = os.read(self.number, SIZE)
-        except (BlockingIOError, InterruptedError):
-            return
-        except OSError:
+        except OSError as error:
+            self.came(b"", -(error.errno or errno.EIO))
+        else:
+            self.came(data, len(data))
+
+    def came(self, data: bytes, count: int) -> None:
+        """Hand on so many bytes; below 0 it is the number of an error."""
+        if count > 0:
+            self.lane.feed_data(data)
+        elif count == 0:
+            self.pause_reading()
+            self.lane.feed_eof()
+        elif -count not in (errno.EAGAIN, errno.EINTR):
             self.pause_reading()
             self._transport.abort()
-            return
-        if data:
-            self._lane.feed_data(data)
-        else:
-            self.pause_reading()
-            self._lane.feed_eof()
+
+    def join(self) -> "Session":
+        """What has come is done with that of others: see ``Lane.join``."""
+        self.form = None
+        return self.lane.join()
+
+    @property
+    def free_number(self) -> int:
+        """The number, if what is written there comes behind all that has been sent; else -1."""
+        transport = self._transport
+        return -1 if self.gone or transport.is_closing() or transport.get_write_buffer_size() else self.number
 
     def is_closing(self) -> bool:
         """As a transport's."""

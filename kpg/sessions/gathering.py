@@ -6,6 +6,7 @@ is undone, and each piece is done again alone, so that only the one which is at 
 """
 
 from collections.abc import Sequence
+from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -18,8 +19,13 @@ from kpg.sessions.jobs import Job, Ready
 if TYPE_CHECKING:
     from kpg.keyed import Keyed, Merged
     from kpg.sessions.hub import Hub
+    from kpg.sessions.session import Session
 
 Done = list[tuple[Job, Any]]
+
+
+class ApartError(OperationalError):
+    """Statements of several sessions cannot be done together; each is handed in again."""
 
 
 class Failed(NamedTuple):
@@ -50,8 +56,8 @@ class Group:
         finally:
             self.gathering = False
         try:
-            fine = [job.session for job, result in done if not isinstance(result, Failed)]
-            with self._hub.cancellation.watching_all(fine):
+            fine = [sessions_of(job) for job, result in done if not isinstance(result, Failed)]
+            with self._hub.cancellation.watching_all(list(chain.from_iterable(fine))):
                 self._engine.step()
         except BaseException as error:
             self._one_by_one(done, error)
@@ -60,7 +66,8 @@ class Group:
             if isinstance(result, Failed):
                 job.fail(result.error)
                 continue
-            job.session.token.canceled = False
+            for session in sessions_of(job):
+                session.token.canceled = False
             job.succeed(result)
         self._deliver()
 
@@ -114,12 +121,15 @@ class Group:
 
             counts = change_some(self._engine, [one for one in what if not isinstance(one, Ready)])
             return None if counts is None else [Affected(count) for count in counts]
-        words, counts = _joined([one.words for one in ready])
+        words, counts = _joined(ready)
         self._engine.executor.insert(ready[0].table, words)
         self._engine.close_epochs(ready[0].table, counts)
         return [one.result for one in ready]
 
     def _one(self, job: Job, done: Done) -> None:
+        if job.sessions is not None:
+            done.append((job, Failed(ApartError("statements of several sessions are done one by one"))))
+            return
         try:
             self._hub.enter(job.session)
             self._point = self._engine.savepoint()
@@ -135,7 +145,10 @@ class Group:
             done[0][0].fail(result.error if isinstance(result, Failed) else error)
             return
         for job, _ in done:
-            self._hub.do(job)
+            if job.sessions is None:
+                self._hub.do(job)
+            else:
+                job.fail(error)
 
     def _deliver(self) -> None:
         try:
@@ -145,12 +158,21 @@ class Group:
             return
 
 
-def _joined(given: Sequence[NDArray[np.int64] | list[int]]) -> tuple[NDArray[np.int64], list[int]]:
+def sessions_of(job: Job) -> "Sequence[Session]":
+    """Whose work it is."""
+    return (job.session,) if job.sessions is None else job.sessions
+
+
+def _joined(ready: Sequence[Ready]) -> tuple[NDArray[np.int64], list[int]]:
     """Rows of several statements in one array, and how many each has."""
+    given = [one.words for one in ready]
     if all(isinstance(one, list) for one in given):
         return np.ascontiguousarray(np.array(given, np.int64).T), [1] * len(given)
     parts = [np.array(one, np.int64).reshape(len(one), -1) for one in given]
-    return np.concatenate(parts, axis=1), [part.shape[1] for part in parts]
+    counts: list[int] = []
+    for one, part in zip(ready, parts, strict=True):
+        counts += [1] * part.shape[1] if one.many else [part.shape[1]]
+    return np.concatenate(parts, axis=1), counts
 
 
 def _kind(what: "Ready | Keyed | Merged") -> object:

@@ -120,7 +120,7 @@ class Hub:
         Commits of several that wait for the disk are another thread's.
         """
         waits = self._waiting
-        count = len(waits)
+        count = sum(1 if job.sessions is None else len(job.sessions) for job in waits)
         if not 0 < count <= MOST_GATHERED or not self._lock.acquire(blocking=False):
             return 0
         try:
@@ -148,7 +148,7 @@ class Hub:
             if self._must_wait(job.session):
                 self._held.append(job)
                 continue
-            if self._waiting and self._gathers(job):
+            if (self._waiting or job.sessions is not None) and self._gathers(job):
                 self.group.run([job, *self._others()])
             elif job.begin():
                 self.do(job)

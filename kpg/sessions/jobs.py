@@ -1,6 +1,6 @@
 """Work that sessions hand in: what is to be done, whom to tell of it, and what else may be done with it."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
@@ -11,6 +11,7 @@ from kpg.runtime.records import dataclass
 if TYPE_CHECKING:
     from kpg.engine import Engine
     from kpg.keyed import Keyed, Merged
+    from kpg.recipes import Recipe
     from kpg.sessions.session import Session
 
 
@@ -21,6 +22,10 @@ class Ready(NamedTuple):
     words: NDArray[np.int64] | list[int]
     """``int64[w, n]``, or the words of one row."""
     result: Any
+    recipe: "Recipe | None" = None
+    """By which the row was made, if it was by one."""
+    many: bool = False
+    """Whether each row is a statement's of its own."""
 
 
 class Job(Protocol):
@@ -32,6 +37,10 @@ class Job(Protocol):
     """Whether it ends the transaction, whatever comes of it."""
     returns: bool
     """Whether it returns to a savepoint, or as far as an error takes back."""
+
+    @property
+    def sessions(self) -> "Sequence[Session] | None":
+        """Of statements of several sessions, which are only done together: they fail where that cannot be."""
 
     def work(self) -> Any:
         """Do it now: the engine is the session's."""
@@ -81,6 +90,10 @@ class Given:
     rolls_back: bool = False
     commits: bool = False
     returns: bool = False
+
+    @property
+    def sessions(self) -> None:
+        """See Job."""
 
     def work(self) -> Any:
         """See Job."""

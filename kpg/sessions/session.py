@@ -205,7 +205,7 @@ class Session:
             if isinstance(parameters, list | tuple):
                 made = row_of(engine, text, parameters)
                 if made is not None and made[0].merges is None:
-                    return Ready(made[0].entry.name, made[1], one or Affected(1))
+                    return Ready(made[0].entry.name, made[1], one or Affected(1), made[0])
                 if made is not None:
                     from kpg.keyed import Merged
 

@@ -51,7 +51,7 @@ def close_together(
 
 
 def changed_since(points: Iterable[tuple[Table, Savepoint]]) -> list[tuple[str, Words, Words, Words]]:
-    """Of each table that has changed since its savepoint, rowids that went and came, and the rows that came."""
+    """Of tables that have changed since a savepoint, rowids that went, those that came, and their rows."""
     found = []
     for table, point in points:
         deleted, inserted = table.changed_since(point)

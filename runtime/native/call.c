@@ -3,6 +3,8 @@
  * open(path)                                  -> handle of a shared library
  * function(handle, symbol, name, signature)   -> callable; the signature is that of signature.py
  * CLOCK                                       -> address of a function that writes nanoseconds to its slot
+ * RECEIVE, SEND                               -> addresses of functions of a socket, an address and a length:
+ *                                                the bytes that came or went at once, or an error's number below 0
  * level()                                     -> 1 to 3: the x86-64 level of this processor, 0 for another one
  *
  * A kernel knows no Python object, so the interpreter is let go while it runs.
@@ -13,6 +15,8 @@
 #define NPY_NO_DEPRECATED_API NPY_2_0_API_VERSION
 #include <numpy/arrayobject.h>
 #include <dlfcn.h>
+#include <errno.h>
+#include <sys/socket.h>
 #if defined(__x86_64__)
 #include <cpuid.h>
 #endif
@@ -330,6 +334,35 @@ read_clock(int64_t *slots)
     return 0;
 }
 
+/* Nothing waits here, and nobody is sent a signal because the other side has gone. */
+#ifndef MSG_NOSIGNAL
+#define MSG_NOSIGNAL 0
+#endif
+
+static int32_t
+receive(int64_t *slots)
+{
+    ssize_t count = recv((int)slots[0], (void *)(intptr_t)slots[1], (size_t)slots[2], MSG_DONTWAIT);
+    slots[0] = count < 0 ? -errno : count;
+    return 0;
+}
+
+static int32_t
+send_on(int64_t *slots)
+{
+    ssize_t count = send((int)slots[0], (const void *)(intptr_t)slots[1], (size_t)slots[2], MSG_DONTWAIT | MSG_NOSIGNAL);
+    slots[0] = count < 0 ? -errno : count;
+    return 0;
+}
+
+static int
+add_address(PyObject *module, const char *name, kernel_t function)
+{
+    int64_t address = 0;
+    memcpy(&address, &function, sizeof function);
+    return PyModule_AddObject(module, name, PyLong_FromLongLong(address));
+}
+
 static PyMethodDef methods[] = {
     {"open", open_library, METH_O, "Open a shared library of kernels."},
     {"function", make_function, METH_VARARGS, "A callable for a kernel in a library."},
@@ -348,10 +381,8 @@ PyInit__call(void)
     PyObject *module = PyModule_Create(&definition);
     if (module == NULL)
         return NULL;
-    kernel_t clock = read_clock;
-    int64_t address = 0;
-    memcpy(&address, &clock, sizeof clock);
-    if (PyModule_AddObject(module, "CLOCK", PyLong_FromLongLong(address)) < 0) {
+    if (add_address(module, "CLOCK", read_clock) < 0 || add_address(module, "RECEIVE", receive) < 0 ||
+        add_address(module, "SEND", send_on) < 0) {
         Py_DECREF(module);
         return NULL;
     }
