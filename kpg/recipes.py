@@ -54,8 +54,7 @@ class Recipe:
 def row_of(engine: Engine, text: str, values: Sequence[Any]) -> tuple[Recipe, list[int]] | None:
     """The row that a text adds, with values for its parameters, and how it is made; None if it does more."""
     path = engine.catalog.outlook
-    if engine.catalog.style is not PLAIN or engine.catalog.is_limited or not engine.remembers:
-        # Who may be refused is asked for privileges, triggers and rules are run, by the way of all.
+    if engine.catalog.style is not PLAIN or not engine.remembers:
         return None
     known = engine.remembered.recipes.get((text, path))
     if known is None or (known.version != engine.catalog.version):
@@ -88,6 +87,7 @@ def recipe_of(engine: Engine, text: str) -> Recipe | None:
     try:
         return _recipe(engine, made)
     except (Beyond, Error):
+        # Among errors are those of privileges: who is refused is told so by the way of all.
         return None
 
 
@@ -100,6 +100,8 @@ def _recipe(engine: Engine, made: Inserting) -> Recipe | None:
         or entry.constraints.rules
         or engine.table(entry.name).guard is not None
     ):
+        return None
+    if engine.catalog.is_limited and not _may(engine, made.statement, entry):
         return None
     merges = shape.statement if made.statement.conflict is not None else None
     if merges is not None:
@@ -130,6 +132,17 @@ def _recipe(engine: Engine, made: Inserting) -> Recipe | None:
     if used != set(range(len(used))):
         return None
     return Recipe(entry, tuple(first), tuple(cells), len(used), merges)
+
+
+def _may(engine: Engine, statement: Insert, entry: TableEntry) -> bool:
+    """Whether who asks, may insert any rows; another privilege is another version of the catalog."""
+    from kpg.compiler.security import is_secured
+    from kpg.permitted import check_insertion
+
+    if statement.conflict is not None or is_secured(engine.catalog, entry.name, engine.catalog.asker.user):
+        return False
+    check_insertion(statement, entry, engine.catalog)
+    return True
 
 
 def _word(value: int | str | None, dictionary: Dictionary) -> int:

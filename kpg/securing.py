@@ -111,6 +111,7 @@ def secure(engine: Engine, entry: TableEntry, action: ddl.Secure, span: Span) ->
         raise NotSupportedError(message, span=span, hint="secure each of them, and read it by its own name")
     refuse_readers(engine, entry, span)
     before = security_of(engine.catalog, entry.name)
+    engine.catalog.version += 1  # who inserts is asked again
     others["secured", entry.name.lower(), ""] = Secured(
         entry.name,
         before.enabled if action.enabled is None else action.enabled,

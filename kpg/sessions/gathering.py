@@ -94,7 +94,7 @@ class Group:
             return None
 
     def _all(self, together: "list[tuple[Job, Ready | Keyed | Merged]]", done: Done) -> None:
-        """Do several pieces of work of one kind at once; if that fails, one after the other."""
+        """Do several pieces of work of one kind at once; if that fails, one half after the other."""
         while together:
             jobs = [job for job, _ in together]
             point = None
@@ -107,8 +107,12 @@ class Group:
             if results is None:
                 if point is not None:
                     self._engine.rollback_to(point)
-                for job in jobs:
-                    self._one(job, done)
+                half = len(together) // 2
+                if half:
+                    self._all(together[:half], done)
+                    self._all(together[half:], done)
+                else:
+                    self._one(jobs[0], done)
                 return
             done += zip(jobs, results, strict=False)
             together = together[len(results) :]

@@ -49,10 +49,10 @@ def crowds(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 @contextmanager
 def several(
-    running: Running, text: str = INSERT, count: int = CLIENTS, types: tuple[int, ...] = ()
+    running: Running, text: str = INSERT, types: tuple[int, ...] = (), user: str = "kpg"
 ) -> Iterator[list[socket.socket]]:
     with ExitStack() as stack:
-        clients = [stack.enter_context(connected(running)) for _ in range(count)]
+        clients = [stack.enter_context(connected(running, user)) for _ in range(CLIENTS)]
         for one in clients:
             one.sendall(wire.Parse(statement="i", query=text, param_types=list(types)).to_wire())
             one.sendall(wire.Sync().to_wire())
@@ -208,6 +208,30 @@ def test_definitions_and_settings_that_change_are_heeded(crowds: list[int]) -> N
         at_once(running, clients, [row(200 + place) for place in range(CLIENTS)])
         assert [kinds(one) for one in clients] == ["2nCZ"] * CLIENTS
         assert [one[0] for one in rows(running)] == [0, 1, *range(201, 200 + CLIENTS)]
+
+
+def test_limited_roles_are_asked_for_their_privileges(crowds: list[int]) -> None:
+    with filled() as running:
+        owner = running.db.session()
+        owner.sql("create role r login; grant insert on t to r")
+        with several(running, user="r") as clients:
+            warm(running, clients, 10_000)
+            warm(running, clients, 20_000)
+            assert crowds == [CLIENTS]
+            owner.sql("revoke insert on t from r")
+            at_once(running, clients, [row(place) for place in range(CLIENTS)])
+            assert [kinds(one)[-2:] for one in clients] == ["EZ"] * CLIENTS
+            owner.sql("grant insert (id, x) on t to r")
+            at_once(running, clients, [row(place) for place in range(CLIENTS)])
+            assert [kinds(one)[-2:] for one in clients] == ["EZ"] * CLIENTS
+            owner.sql("grant insert on t to r")
+            warm(running, clients, 30_000)
+            owner.sql("alter table t enable row level security; create policy p on t using (id <> 2)")
+            at_once(running, clients, [row(place) for place in range(CLIENTS)])
+            assert [kinds(one)[-2:] for one in clients] == ["CZ", "CZ", "EZ"] + ["CZ"] * 5
+            assert crowds == [CLIENTS]
+            assert [one[0] for one in rows(running)] == [0, 1, 3, 4, 5, 6, 7]
+            running.db.verify("v")
 
 
 def test_clients_that_go_take_nobody_with_them() -> None:

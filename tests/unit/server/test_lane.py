@@ -22,9 +22,9 @@ def filled() -> Iterator[Running]:
 
 
 @contextmanager
-def connected(running: Running) -> Iterator[socket.socket]:
+def connected(running: Running, user: str = "kpg") -> Iterator[socket.socket]:
     with socket.create_connection(("127.0.0.1", running.port), timeout=30) as one:
-        one.sendall(wire.StartupMessage(params={"user": "kpg", "database": "kpg"}).to_wire())
+        one.sendall(wire.StartupMessage(params={"user": user, "database": "kpg"}).to_wire())
         replies(one, 1)
         yield one
 

@@ -8,6 +8,7 @@ import pytest
 
 import kpg
 from kpg.sessions.cancel import CanceledError
+from kpg.sessions.gathering import Group
 from kpg.sessions.session import Session
 
 
@@ -58,6 +59,52 @@ def test_each_has_an_error_of_its_own(db: kpg.Database) -> None:
     fine, key, cast, null = type(None), kpg.IntegrityError, kpg.ProgrammingError, kpg.IntegrityError
     assert errors == [fine, key, cast, null, fine, fine]
     assert one.sql("select id, x from t order by id").fetchall() == [(1, 1), (3, 3), (4, 4)]  # type: ignore[union-attr]
+    db.verify("v")
+
+
+def test_only_those_at_fault_are_done_alone(db: kpg.Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    alone: list[Any] = []
+    one_by_one = Group._one
+    monkeypatch.setattr(
+        Group, "_one", lambda group, job, done: (alone.append(job), one_by_one(group, job, done))
+    )
+    sessions = [db.session() for _ in range(16)]
+    futures = [insert(one, 5 if place == 11 else place, 1) for place, one in enumerate(sessions)]
+    db.hub.serve()
+    errors = [place for place, future in enumerate(futures) if future.exception() is not None]
+    assert (errors, len(alone)) == ([11], 1)
+    assert db.sql("select count(*), sum(id) from t").fetchall() == [(15, 120 - 11)]  # type: ignore[union-attr]
+    db.verify("v")
+
+
+def test_epochs_that_nobody_follows_share_a_step_of_one_time(db: kpg.Database) -> None:
+    def insert_some(first: int) -> tuple[int, int]:
+        """How many epochs there were, and how many of them the step told apart."""
+        futures = [insert(one, first + place, 2**62) for place, one in enumerate(sessions)]
+        before, executor = db.epoch, db.hub.engine.executor
+        apart: list[int] = []
+        take = executor._take  # type: ignore[attr-defined]
+
+        def taken(step: Any, epoch: int) -> None:
+            apart.append(step.upper - step.lower)
+            take(step, epoch)
+
+        executor._take = taken  # type: ignore[attr-defined]
+        db.hub.serve()
+        executor._take = take  # type: ignore[attr-defined]
+        assert all(future.exception() is None for future in futures)
+        return db.epoch - before, sum(apart)
+
+    db.sql("drop materialized view v; create materialized view v as select count(*) as n, max(x) as m from t")
+    sessions = [db.session() for _ in range(4)]
+    assert insert_some(0) == (4, 1)
+    told: list[Any] = []
+    subscription = db.view("v").subscribe(told.append)
+    assert insert_some(10) == (4, 4)
+    assert [row[0] for changes in told for row, _, diff in changes if diff > 0] == [5, 6, 7, 8]
+    subscription.close()
+    insert_some(20)  # after which nobody is told any more
+    assert insert_some(30) == (4, 1)
     db.verify("v")
 
 
