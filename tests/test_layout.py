@@ -48,6 +48,7 @@ VOCABULARY = {
     "records": "dataclasses, in all layers",
     "plan": "what is asked of an executor, users' functions in it",
     "scalar": "expressions of plans",
+    "sockets": "requests of many clients to words",
     "storage": "files, and what is in them",
     "spark": "loads from outside, to Arrow",
     "types": "types of columns, and their words",
