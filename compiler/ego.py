@@ -272,6 +272,7 @@ def _built(construction: str, how: How) -> str:
     takes = how.family in (EgoFamily.SUMS, EgoFamily.COUNTS)
     if how.family is EgoFamily.STATES:
         takes = record.algorithm(how.calls[0].argument_types).subtract is not None
+        repeats = record.idempotent and not takes
     if construction == "vnm_n" and not takes:
         raise NotSupportedError(
             f"an overlay by vnm_n for {record.name} is not supported: nothing can be taken away from it",
@@ -280,6 +281,6 @@ def _built(construction: str, how: How) -> str:
     if construction == "vnm_d" and not repeats:
         raise NotSupportedError(
             f"an overlay by vnm_d for {record.name} is not supported: it minds what comes twice",
-            hint="vnm_d is for min and max",
+            hint="vnm_d is for min, max and what is declared idempotent, without subtract",
         )
     return construction

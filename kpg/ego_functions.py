@@ -2,7 +2,7 @@
 
 EAGr's has ``initialize()``, ``update(state, old, new)`` for an input that was one thing and is another,
 ``merge`` and ``finalize``. Here ``update(state, value)`` takes one value in, and ``subtract(state, value)``,
-if there is one, takes it back.
+if there is one, takes it back; ``idempotent`` is true if it does not matter how often a value comes.
 """
 
 import copy
@@ -26,6 +26,7 @@ class Adapted:
         self.initialize = own.initialize
         self.finish = own.finalize
         self.merge = self._merge
+        self.idempotent = bool(getattr(own, "idempotent", False))
         if hasattr(own, "subtract"):
             self.subtract = self._subtract
 

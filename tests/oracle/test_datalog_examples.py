@@ -5,10 +5,11 @@ import random
 import re
 import runpy
 import sys
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import pytest
 
@@ -373,3 +374,30 @@ def test_the_script_runs(capsys: pytest.CaptureFixture[str]) -> None:
     runpy.run_path(str(EXAMPLES / "sql_and_datalog" / "run.py"), run_name="__main__")
     before, after = capsys.readouterr().out.split("4100.00", 1)
     assert "Karla" not in before and "Karla" in after
+
+
+def test_trends_are_those_of_brute_force_and_are_drawn(tmp_path: Path) -> None:
+    example = runpy.run_path(str(EXAMPLES / "trends" / "run.py"))
+    chance = random.Random(3)
+    db, trends = example["database"](chance)
+    follows: dict[int, list[int]] = {}
+    for who, whom in db.query("SELECT * FROM follows").fetchall():
+        follows.setdefault(who, []).append(whom)
+    lately: dict[int, deque[str]] = {}
+    for first in (0, 3000, 6000):
+        made = example["posts"](chance, first, 3000)
+        db.insert("posts", made)
+        for _, author, word in made:
+            lately.setdefault(author, deque(maxlen=5)).append(word)
+        people = list(range(0, 2000, 37))
+        for person, words in zip(people, trends.read_many(people), strict=True):
+            seen = Counter(word for one in follows[person] for word in lately.get(one, ()))
+            expected = sorted(seen, key=lambda word: (-seen[word], word))[:3]
+            assert words == (expected or None)
+    page = tmp_path / "trends.html"
+    example["write"](page, example["picture"](trends, 9000))
+    drawn = ElementTree.fromstring(page.read_text().partition('content="1">')[2])
+    squares = [one for one in drawn.iter("{http://www.w3.org/2000/svg}rect") if len(one)]
+    titles = {one[0].text for one in squares}
+    assert len(squares) == len(trends.fetchall())
+    assert f"37: {', '.join(trends.read(37))}" in titles

@@ -27,12 +27,14 @@ CASES = [
     (EgoFamily.STATES, "distinct_count", 0),
     (EgoFamily.STATES, "max", 0),
     (EgoFamily.STATES, "bit_xor", 0),
+    (EgoFamily.STATES, "bit_or", 0),
 ]
 
 
 def fits(family: EgoFamily, function: str, construction: Construction) -> bool:
     repeats = family in (EgoFamily.LEAST, EgoFamily.GREATEST)
     subtracts = aggregate_named(function).algorithm((BIGINT,)).subtract is not None and not repeats
+    repeats |= family is EgoFamily.STATES and aggregate_named(function).idempotent and not subtracts
     if construction is Construction.VNM_N:
         return subtracts
     return construction is not Construction.VNM_D or repeats

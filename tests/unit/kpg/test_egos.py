@@ -153,6 +153,39 @@ def test_an_aggregate_of_ones_own(mode: str) -> None:
         spread.read(5)
 
 
+class Largest:
+    """The largest value: however often it comes."""
+
+    idempotent = True
+
+    def initialize(self) -> list[int]:
+        return []
+
+    def update(self, state: list[int], value: int) -> list[int]:
+        return [max([*state, value])]
+
+    def merge(self, state: list[int], other: list[int]) -> list[int]:
+        return [max(state + other)] if state or other else []
+
+    def finalize(self, state: list[int]) -> int:
+        return state[0]
+
+
+def test_an_aggregate_of_ones_own_that_does_not_mind_repetition() -> None:
+    db = database()
+    largest = db.ego("big", edges="edges", writes="writes", aggregate=Largest, overlay="vnm_d", mode="push")
+    assert dict(largest.fetchall()) == {1: 20, 4: 20, 5: 20}
+    db.sql("DELETE FROM writes WHERE ord = 2")
+    assert dict(largest.fetchall()) == {1: 10, 4: 10, 5: 10}
+    assert db.query("SELECT big_aggregate(value) FROM writes").fetchall() == [(10,)]
+    windows = "SELECT ord, big_aggregate(value) OVER (ORDER BY ord) FROM writes ORDER BY ord"
+    assert db.query(windows).fetchall() == [(1, 10), (3, 10), (4, 10)]
+    again = db.ego("again", edges="edges", writes="writes", aggregate="big_aggregate", window=1)
+    assert dict(again.fetchall()) == {1: 7, 4: 7, 5: 7}
+    with pytest.raises(NotSupportedError, match="it minds what comes twice"):
+        db.ego("no", edges="edges", writes="writes", aggregate=Spread, overlay="vnm_d")
+
+
 def test_subscribers_hear_what_changes() -> None:
     db = database()
     view = db.ego("view", edges="edges", writes="writes", window=1)
