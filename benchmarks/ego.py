@@ -1,7 +1,7 @@
 """Ego-centric aggregates: overlays of two kinds of graphs, and reads and writes by them, beside no overlay.
 
 python -m benchmarks.ego build --nodes 1000000 --edges 10000000 --only vnm_a
-python -m benchmarks.ego run --nodes 100000 --edges 1000000
+python -m benchmarks.ego run --nodes 100000 --edges 1000000 --plot docs/ego.svg
 python -m benchmarks.ego shift
 python -m benchmarks.ego api --nodes 20000 --edges 200000
 """
@@ -9,10 +9,12 @@ python -m benchmarks.ego api --nodes 20000 --edges 200000
 import argparse
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import numpy as np
 
 import kpg
+from benchmarks._bars import draw
 from kpg.runtime.dictionary import Dictionary
 from kpg.runtime.ego.building import Construction, build
 from kpg.runtime.ego.engine import Change, Engine
@@ -37,17 +39,34 @@ def social(nodes: int, edges: int, random: np.random.Generator) -> np.ndarray:
 
 
 def web(nodes: int, edges: int, random: np.random.Generator) -> np.ndarray:
-    """A copying model: most pages link where a page just before them links, with a few of their own."""
-    degree = max(2, edges // nodes)
-    lists = np.empty((nodes, degree), np.int64)
-    template = random.integers(0, nodes, degree)
-    for page in range(nodes):
-        if random.random() < 0.05:
-            template = random.integers(0, nodes, degree)
-        lists[page] = template
-        own = random.random(degree) < 0.15
-        lists[page, own] = random.integers(0, nodes, int(own.sum()))
-    pairs = np.stack((np.repeat(np.arange(nodes), degree), lists.ravel()))
+    """Sections of sites, whose pages have most links of a common template, and a few of their own.
+
+    Sections are as large, and templates as long, as power laws say. A template's links go to pages of its
+    section, and to popular pages anywhere; a page has nineteen of twenty of them, and some of its own.
+    """
+    mean = edges / nodes
+    sizes = np.minimum(4 / random.random(nodes // 4) ** (1 / 1.3), 2000).astype(np.int64)
+    sizes = sizes[: int(np.searchsorted(np.cumsum(sizes), nodes)) + 1]
+    starts = np.cumsum(sizes) - sizes
+    lengths = np.minimum(1.15 * mean / 3 / random.random(sizes.shape[0]) ** (2 / 3), 50 * mean).astype(
+        np.int64
+    )
+    owner = np.repeat(np.arange(sizes.shape[0]), lengths)
+    near = starts[owner] + (sizes[owner] * random.random(owner.shape[0])).astype(np.int64)
+    popular = np.minimum(random.zipf(1.7, owner.shape[0]) - 1, nodes - 1)
+    targets = np.where(random.random(owner.shape[0]) < 0.6, near, popular)
+    section = np.repeat(np.arange(sizes.shape[0]), sizes)[:nodes]
+    count = lengths[section]
+    heads = np.cumsum(lengths) - lengths
+    places = np.repeat(heads[section] - (np.cumsum(count) - count), count) + np.arange(int(count.sum()))
+    pages = np.repeat(np.arange(nodes), count)
+    kept = random.random(pages.shape[0]) < 0.95
+    own = random.integers(0, nodes, edges // 5)
+    other = np.where(random.random(own.shape[0]) < 0.5, own + random.integers(-50, 50, own.shape[0]),
+                     random.integers(0, nodes, own.shape[0]))  # fmt: skip
+    pairs = np.stack(
+        (np.concatenate((pages[kept], own)), np.concatenate((targets[places][kept], other)) % nodes)
+    )
     return np.unique(pairs, axis=1)
 
 
@@ -188,8 +207,11 @@ def learn(engines: list[Engine], nodes: int, ratio: float, held: np.ndarray) -> 
             engine.rebuild()
 
 
-def runs(nodes: int, edges: int, graphs: list[str], seconds: float, families: list[str]) -> None:
+def runs(
+    nodes: int, edges: int, graphs: list[str], seconds: float, families: list[str], plot: Path | None
+) -> None:
     """Throughput of each aggregate at each ratio, with and without an overlay."""
+    panels: dict[str, dict[str, list[float]]] = {}
     print(
         "| graph | aggregate | writes to reads |", " | ".join(way for way, _, _ in WAYS), "| to the better |"
     )
@@ -201,11 +223,16 @@ def runs(nodes: int, edges: int, graphs: list[str], seconds: float, families: li
             for ratio in RATIOS:
                 learn(engines, nodes, ratio, held)
                 rates = throughput(engines, nodes, ratio, seconds, held)
+                lines = panels.setdefault(f"{name}, {family}", {})
+                for (way, _, _), rate in zip(WAYS, rates, strict=True):
+                    lines.setdefault(way, []).append(rate)
                 shown = " | ".join(f"{rate:,.0f}" for rate in rates)
                 print(
                     f"| {name} | {family} | {ratio} | {shown} | {rates[-1] / max(rates[:2]):.2f} x |",
                     flush=True,
                 )
+    if plot is not None:
+        draw(panels, RATIOS, plot)
 
 
 def shift(nodes: int, edges: int) -> None:
@@ -290,13 +317,14 @@ def main() -> None:
     parser.add_argument("--graphs", default="social,web")
     parser.add_argument("--families", default="sum,max,top_k")
     parser.add_argument("--seconds", type=float, default=1.0)
+    parser.add_argument("--plot", type=Path, help="SVG of what run measures")
     given = parser.parse_args()
     graphs = given.graphs.split(",")
     match given.what:
         case "build":
             builds(given.nodes, given.edges, given.only, graphs)
         case "run":
-            runs(given.nodes, given.edges, graphs, given.seconds, given.families.split(","))
+            runs(given.nodes, given.edges, graphs, given.seconds, given.families.split(","), given.plot)
         case "shift":
             shift(given.nodes, given.edges)
         case _:

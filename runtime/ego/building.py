@@ -157,7 +157,7 @@ def _cover_once(
     start = np.cumsum(size) - size
     rows, total = size.shape[0], packed.shape[0]
     room = rows + max(total // 3, 16)
-    at, count, cover, covers = (np.zeros(room, np.int64) for _ in range(4))
+    at, count, cover, covers = (np.zeros(room, np.int32) for _ in range(4))
     at[:rows], count[:rows], cover[:rows], covers[:rows] = start, size, start, size
     inputs = np.concatenate((packed, np.empty(total // 2 + 16, np.int32)))
     covered = np.concatenate((packed >> 1, np.empty(total // 2 + 16, np.int32)))
@@ -172,9 +172,9 @@ def _cover_once(
     sets = inputs & 1
     inputs -= sets
     inputs[sets == 1] += 2 * (writers + old - rows)
-    fresh = Edges(at[:readers], count[:readers], inputs)
+    fresh = Edges(at[:readers].astype(np.int64), count[:readers].astype(np.int64), inputs)
     rest = np.arange(readers, nodes)
-    sizes = count[rest]
+    sizes = count[rest].astype(np.int64)
     places = np.repeat(at[rest] - (np.cumsum(sizes) - sizes), sizes) + np.arange(int(sizes.sum()))
     return fresh, Made(np.cumsum(sizes), inputs[places])
 

@@ -119,7 +119,7 @@ def split_off(node, at, count, inputs, cover, covers, covered, mark, now, recent
 
 
 @kernel(
-    "void(int64[::1], int64, int64[::1], int64[::1], int64[::1], int64[::1], int32[::1], int32[::1],"
+    "void(int64[::1], int64, int32[::1], int32[::1], int32[::1], int32[::1], int32[::1], int32[::1],"
     " int32[:, ::1], int64[::1], int64[::1])"
 )
 def cover_all(order, rows, at, count, cover, covers, inputs, covered, recent, turn, account):
@@ -128,15 +128,15 @@ def cover_all(order, rows, at, count, cover, covers, inputs, covered, recent, tu
     Before it, a row's inputs are its items, and ``covered`` has the same items at its ``cover``.
     """
     items = recent.shape[0]
-    mark = np.full(items, -1, np.int64)
-    weigh = np.zeros(at.shape[0], np.int64)
-    stamp = np.full(at.shape[0], -1, np.int64)
+    mark = np.full(items, -1, np.int32)
+    weigh = np.zeros(at.shape[0], np.int32)
+    stamp = np.full(at.shape[0], -1, np.int32)
     longest = 0
     for r in range(rows):
         longest = max(longest, covers[r])
     left = np.empty(longest + 1, np.int64)
     chosen = np.empty(longest + 1, np.int64)
-    candidates = np.empty(at.shape[0], np.int64)
+    candidates = np.empty(min(at.shape[0], (longest + 1) * RECENT), np.int32)
     refused = np.empty(9, np.int64)
     for o in range(order.shape[0]):
         row = order[o]
