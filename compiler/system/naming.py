@@ -6,14 +6,18 @@ from zlib import crc32
 from kpg.compiler.catalog import PUBLIC, TEMPORARY, Catalog
 from kpg.compiler.rights import FIRST as FIRST_ROLE
 from kpg.compiler.rights import PREDEFINED
-from kpg.runtime.types import OID, Kind, Type
+from kpg.runtime.types import OID, ONE_BYTE, REGPROC, Kind, Type
 
 DATABASE: Final = "kpg"
 USER: Final = "kpg"
 VERSION: Final = "PostgreSQL 16.0 (kpg)"
 FIRST: Final = 16384
 """The first number of an object that is no part of the system."""
+MADE: Final = 1 << 30
+"""How many numbers there are of objects; those of types of arrays of users' types come behind them."""
 SYSTEM_SCHEMAS: Final = {"pg_catalog": 11, "information_schema": 13000}
+ONE_BYTE_FACTS: Final = ('"char"', "char", 18, 1)
+REGPROC_FACTS: Final = ("regproc", "regproc", 24, 4)
 OID_FACTS: Final = ("oid", "oid", 26, 4)
 TYPES: Final = {
     Kind.BOOLEAN: ("boolean", "bool", 16, 1),
@@ -82,6 +86,7 @@ ARRAYS: Final = {
     23: 1007,
     25: 1009,
     26: 1028,
+    18: 1002,
     114: 199,
     700: 1021,
     701: 1022,
@@ -173,12 +178,12 @@ UNKNOWN_TYPE: Final = ("unknown", "unknown", 705, -2)
 def type_facts(type_: Type) -> tuple[str, str, int, int]:
     """A type's name in SQL, its short name, its number and its length in bytes, -1 if that varies."""
     if type_.kind is Kind.VARCHAR and not type_.precision:
-        return TEXT_TYPE
+        return {ONE_BYTE: ONE_BYTE_FACTS, REGPROC: REGPROC_FACTS}.get(type_, TEXT_TYPE)
     if type_ == OID:
         return OID_FACTS
     if type_.kind.value == "ARRAY":
         element = type_facts(type_.parts[0])
-        return f"{element[0]}[]", f"_{element[1]}", ARRAYS.get(element[2], TEXT_ARRAY), -1
+        return f"{element[0]}[]", f"_{element[1]}", array_number(element[2]), -1
     if type_.kind.value in ("RANGE", "MULTIRANGE"):
         return MORE_TYPES[str(type_)]
     if type_.kind is Kind.RECORD and not type_.name:
@@ -186,6 +191,16 @@ def type_facts(type_: Type) -> tuple[str, str, int, int]:
     if type_.kind in (Kind.RECORD, Kind.ENUM):
         return type_.name, type_.name, number_of("type", type_.name), -1
     return TYPES.get(type_.kind) or MORE_TYPES.get(type_.kind.value, UNKNOWN_TYPE)
+
+
+def array_number(element: int) -> int:
+    """The number of the type of arrays, by that of the type of their elements."""
+    return ARRAYS.get(element) or (element + MADE if element >= FIRST else TEXT_ARRAY)
+
+
+def element_number(array: int) -> int | None:
+    """The number of the type of the elements, of arrays of a type that a user has made."""
+    return array - MADE if array >= FIRST + MADE else None
 
 
 def modified(number: object = None, modifier: object = None) -> str | None:
@@ -210,7 +225,7 @@ def modified(number: object = None, modifier: object = None) -> str | None:
 
 def every_type() -> dict[int, tuple[str, str]]:
     """The names in SQL and in short of all types, those of arrays too, by their numbers."""
-    facts = (*TYPES.values(), *MORE_TYPES.values(), TEXT_TYPE, OID_FACTS)
+    facts = (*TYPES.values(), *MORE_TYPES.values(), TEXT_TYPE, OID_FACTS, ONE_BYTE_FACTS)
     plain = {number: (name, short) for name, short, number, _ in facts}
     arrays = {ARRAYS[number]: (f"{name}[]", f"_{short}") for number, (name, short) in plain.items()}
     return plain | arrays
@@ -248,7 +263,7 @@ def modifier(type_: Type) -> int:
 
 def number_of(kind: str, name: str) -> int:
     """The number of an object."""
-    return FIRST + crc32(f"{kind} {name.lower()}".encode()) % (1 << 30)
+    return FIRST + crc32(f"{kind} {name.lower()}".encode()) % MADE
 
 
 def system_number(name: str) -> int:

@@ -4,15 +4,15 @@ from typing import Final
 
 NOTHING: Final = {
     "pg_amop": (
-        "oid:o amopfamily:o amoplefttype:o amoprighttype:o amopstrategy:i amoppurpose amopopr:o amopmethod:o "
-        "amopsortfamily:o"
+        "oid:o amopfamily:o amoplefttype:o amoprighttype:o amopstrategy:i amoppurpose:c amopopr:o "
+        "amopmethod:o amopsortfamily:o"
     ),
     "pg_amproc": "oid:o amprocfamily:o amproclefttype:o amprocrighttype:o amprocnum:i amproc:o",
-    "pg_init_privs": "objoid:o classoid:o objsubid:i privtype initprivs:t",
+    "pg_init_privs": "objoid:o classoid:o objsubid:i privtype:c initprivs:t",
     "pg_largeobject_metadata": "oid:o lomowner:o lomacl:t",
     "pg_parameter_acl": "oid:o parname paracl:t",
     "pg_seclabels": "objoid:o classoid:o objsubid:i objtype objnamespace:o objname provider label",
-    "pg_shdepend": "dbid:o classid:o objid:o objsubid:i refclassid:o refobjid:o deptype",
+    "pg_shdepend": "dbid:o classid:o objid:o objsubid:i refclassid:o refobjid:o deptype:c",
     "pg_shseclabel": "objoid:o classoid:o provider label",
     "pg_transform": "oid:o trftype:o trflang:o trffromsql:o trftosql:o",
     "pg_ts_config": "oid:o cfgname cfgnamespace:o cfgowner:o cfgparser:o",

@@ -6,7 +6,7 @@ from typing import Final, assert_never
 from kpg.compiler.catalog import KEYS, Catalog, Entry, TableEntry, ViewEntry
 from kpg.compiler.constraints import Check, ForeignKey, Unique
 from kpg.compiler.security import security_of
-from kpg.compiler.system import acting, ownership, policies, relations
+from kpg.compiler.system import acting, ownership, policies, relations, type_rows
 from kpg.compiler.system.naming import (
     DATABASE,
     modifier,
@@ -55,6 +55,7 @@ def _classes(catalog: Catalog) -> Iterator[Row]:
         number = number_of("relation", name)
         owner = ownership.number_of_owner(catalog, ("RELATION", entry.name.lower()))
         yield number, plain, schema_number(schema), "i", len(names), owner, "p", 0, 0, 0, BTREE, 0, None, 0, 0
+    yield from type_rows.classes(catalog)
 
 
 def indexes(catalog: Catalog) -> Iterator[tuple[str, Entry, tuple[str, ...], bool, bool, str]]:
@@ -83,6 +84,7 @@ def _attributes(catalog: Catalog) -> Iterator[Row]:
             facts = type_facts(type_)
             head = (number_of("relation", index), name, facts[2], facts[3], place + 1, modifier(type_))
             yield *head, 0, 0, "", "", 0, None
+    yield from type_rows.fields(catalog)
     for _, _, entry in entries(catalog):
         for place, column in enumerate(entry.schema.columns):
             rule = entry.constraints.rule(place) if isinstance(entry, TableEntry) else None
@@ -96,7 +98,7 @@ def _attributes(catalog: Catalog) -> Iterator[Row]:
                 facts[3],
                 place + 1,
                 modifier(column.type),
-                int(not column.nullable),
+                int(not column.nullable and isinstance(entry, TableEntry)),
                 int(default),
                 identity,
                 "s" if rule is not None and rule.generated else "",
@@ -233,15 +235,6 @@ def _enums(catalog: Catalog) -> Iterator[Row]:
     return enum_rows(catalog)
 
 
-def _types(catalog: Catalog) -> Iterator[Row]:
-    from kpg.compiler.system.users import type_rows
-
-    for row in relations.types(catalog):
-        yield *row, 0, -1, 0, None
-    for number, name, schema, kind, category, *rest in type_rows(catalog):
-        yield number, name, schema, 4 if kind == "e" else -1, kind, category, 0, 0, "", *rest
-
-
 PRESET: Final = {
     "block_size": "8192",
     "integer_datetimes": "on",
@@ -352,9 +345,9 @@ POSTGRES: Final = {
     "pg_type": System(
         columns(
             "oid:o typname typnamespace:o typlen:i typtype typcategory typelem:o typarray:o typinput "
-            "typbasetype:o typtypmod:i typnotnull:b typdefault"
+            "typoutput typreceive typsend typbasetype:o typtypmod:i typnotnull:b typdefault typrelid:o"
         ),
-        _types,
+        type_rows.types,
     ),
     "pg_tables": System(
         columns(

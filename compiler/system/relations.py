@@ -7,12 +7,7 @@ from kpg.compiler.catalog import KEYS, Catalog, Entry, TableEntry, ViewEntry
 from kpg.compiler.constraints import Check, ForeignKey, Unique
 from kpg.compiler.security import security_of
 from kpg.compiler.system.naming import (
-    ARRAYS,
     DATABASE,
-    MORE_TYPES,
-    OID_FACTS,
-    TEXT_TYPE,
-    TYPES,
     number_of,
     role_number,
     schema_number,
@@ -25,14 +20,6 @@ from kpg.runtime.records import dataclass
 from kpg.runtime.types import BIGINT, BOOLEAN, INTEGER, OID, TEXT, ColumnDef, Kind, Type
 
 Value = int | str | None
-CATEGORIES: Final = {
-    **dict.fromkeys(("int2", "int4", "int8", "numeric", "float4", "float8", "oid"), "N"),
-    **dict.fromkeys(("date", "timestamp", "timestamptz", "time"), "D"),
-    **dict.fromkeys(("text", "varchar", "bpchar"), "S"),
-    "bool": "B",
-    "interval": "T",
-}
-"""What pg_type calls the categories of types."""
 Row = tuple[Value, ...]
 
 
@@ -268,14 +255,6 @@ def namespaces(catalog: Catalog) -> Iterator[Row]:
         items = catalog.rights.lists.get(key)
         acl = None if items is None else "{" + ",".join(map(str, items)) + "}"
         yield schema_number(name), name, role_number(catalog.rights.owner(key)), acl
-
-
-def types(_catalog: Catalog) -> Iterator[Row]:
-    """Rows of pg_type."""
-    facts = {one[2]: one for one in (*TYPES.values(), *MORE_TYPES.values(), TEXT_TYPE, OID_FACTS)}
-    for _, short, number, length in facts.values():
-        yield number, short, 11, length, "b", CATEGORIES.get(short, "U"), 0, ARRAYS[number], f"{short}in"
-        yield ARRAYS[number], f"_{short}", 11, -1, "b", "A", number, 0, "array_in"
 
 
 def pg_tables(catalog: Catalog) -> Iterator[Row]:

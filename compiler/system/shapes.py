@@ -7,48 +7,50 @@ from typing import Final
 
 SHAPES: Final = {
     "pg_class": (
-        "oid:o relname relnamespace:o reltype:o reloftype:o relowner:o relam:o relfilenode:o reltablespace:o "
-        "relpages:i reltuples:i relallvisible:i reltoastrelid:o relhasindex:b relisshared:b relpersistence "
-        "relkind relnatts:i relchecks:i relhasrules:b relhastriggers:b relhassubclass:b relrowsecurity:b "
-        "relforcerowsecurity:b relispopulated:b relreplident relispartition:b relrewrite:o relfrozenxid:o "
-        "relminmxid:o relacl:t reloptions:t relpartbound"
+        "oid:o relname relnamespace:o reltype:o reloftype:o relowner:o relam:o relfilenode:o "
+        "reltablespace:o relpages:i reltuples:i relallvisible:i reltoastrelid:o relhasindex:b relisshared:b "
+        "relpersistence:c relkind:c relnatts:i relchecks:i relhasrules:b relhastriggers:b relhassubclass:b "
+        "relrowsecurity:b relforcerowsecurity:b relispopulated:b relreplident:c relispartition:b "
+        "relrewrite:o relfrozenxid:o relminmxid:o relacl:t reloptions:t relpartbound"
     ),
     "pg_attribute": (
         "attrelid:o attname atttypid:o attlen:i attnum:i attcacheoff:i atttypmod:i attndims:i attbyval:b "
-        "attalign attstorage attcompression attnotnull:b atthasdef:b atthasmissing:b attidentity "
-        "attgenerated attisdropped:b attislocal:b attinhcount:i attstattarget:i attcollation:o attacl:t "
+        "attalign:c attstorage:c attcompression:c attnotnull:b atthasdef:b atthasmissing:b attidentity:c "
+        "attgenerated:c attisdropped:b attislocal:b attinhcount:i attstattarget:i attcollation:o attacl:t "
         "attoptions:t attfdwoptions:t attmissingval"
     ),
     "pg_attrdef": "oid:o adrelid:o adnum:i adbin",
     "pg_index": (
-        "indexrelid:o indrelid:o indnatts:i indnkeyatts:i indisunique:b indnullsnotdistinct:b indisprimary:b "
-        "indisexclusion:b indimmediate:b indisclustered:b indisvalid:b indcheckxmin:b indisready:b "
-        "indislive:b indisreplident:b indkey:a indcollation:a indclass:a indoption:a indexprs indpred"
+        "indexrelid:o indrelid:o indnatts:i indnkeyatts:i indisunique:b indnullsnotdistinct:b "
+        "indisprimary:b indisexclusion:b indimmediate:b indisclustered:b indisvalid:b indcheckxmin:b "
+        "indisready:b indislive:b indisreplident:b indkey:a indcollation:a indclass:a indoption:a indexprs "
+        "indpred"
     ),
     "pg_constraint": (
-        "oid:o conname connamespace:o contype condeferrable:b condeferred:b convalidated:b conrelid:o "
-        "contypid:o conindid:o conparentid:o confrelid:o confupdtype confdeltype confmatchtype conislocal:b "
-        "coninhcount:i connoinherit:b conkey:a confkey:a conpfeqop:a conppeqop:a conffeqop:a "
+        "oid:o conname connamespace:o contype:c condeferrable:b condeferred:b convalidated:b conrelid:o "
+        "contypid:o conindid:o conparentid:o confrelid:o confupdtype:c confdeltype:c confmatchtype:c "
+        "conislocal:b coninhcount:i connoinherit:b conkey:a confkey:a conpfeqop:a conppeqop:a conffeqop:a "
         "confdelsetcols:a conexclop:a conbin"
     ),
     "pg_description": "objoid:o classoid:o objsubid:i description",
     "pg_proc": (
-        "oid:o proname pronamespace:o proowner:o prolang:o procost:i prorows:i provariadic:o prosupport "
-        "prokind prosecdef:b proleakproof:b proisstrict:b proretset:b provolatile proparallel pronargs:i "
-        "pronargdefaults:i prorettype:o proargtypes:a proallargtypes:a proargmodes proargnames:t "
+        "oid:o proname pronamespace:o proowner:o prolang:o procost:i prorows:i provariadic:o prosupport:p "
+        "prokind:c prosecdef:b proleakproof:b proisstrict:b proretset:b provolatile:c proparallel:c "
+        "pronargs:i pronargdefaults:i prorettype:o proargtypes:a proallargtypes:a proargmodes proargnames:t "
         "proargdefaults protrftypes:a prosrc probin prosqlbody proconfig:t proacl:t"
     ),
     "pg_database": (
-        "oid:o datname datdba:o encoding:i datlocprovider datistemplate:b datallowconn:b datconnlimit:i "
+        "oid:o datname datdba:o encoding:i datlocprovider:c datistemplate:b datallowconn:b datconnlimit:i "
         "datfrozenxid:o datminmxid:o dattablespace:o datcollate datctype daticulocale daticurules "
         "datcollversion datacl:t"
     ),
     "pg_namespace": "oid:o nspname nspowner:o nspacl:t",
     "pg_type": (
-        "oid:o typname typnamespace:o typowner:o typlen:i typbyval:b typtype typcategory typispreferred:b "
-        "typisdefined:b typdelim typrelid:o typsubscript typelem:o typarray:o typinput typoutput typreceive "
-        "typsend typmodin typmodout typanalyze typalign typstorage typnotnull:b typbasetype:o typtypmod:i "
-        "typndims:i typcollation:o typdefaultbin typdefault typacl:t"
+        "oid:o typname typnamespace:o typowner:o typlen:i typbyval:b typtype:c typcategory:c "
+        "typispreferred:b typisdefined:b typdelim:c typrelid:o typsubscript:p typelem:o typarray:o "
+        "typinput:p typoutput:p typreceive:p typsend:p typmodin:p typmodout:p typanalyze:p typalign:c "
+        "typstorage:c typnotnull:b typbasetype:o typtypmod:i typndims:i typcollation:o typdefaultbin "
+        "typdefault typacl:t"
     ),
     "pg_authid": (
         "oid:o rolname rolsuper:b rolinherit:b rolcreaterole:b rolcreatedb:b rolcanlogin:b rolreplication:b "
@@ -61,12 +63,12 @@ SHAPES: Final = {
     "pg_user": (
         "usename usesysid:o usecreatedb:b usesuper:b userepl:b usebypassrls:b passwd valuntil useconfig:t"
     ),
-    "pg_am": "oid:o amname amhandler amtype",
+    "pg_am": "oid:o amname amhandler:p amtype:c",
     "pg_collation": (
-        "oid:o collname collnamespace:o collowner:o collprovider collisdeterministic:b collencoding:i "
+        "oid:o collname collnamespace:o collowner:o collprovider:c collisdeterministic:b collencoding:i "
         "collcollate collctype colliculocale collicurules collversion"
     ),
-    "pg_rewrite": "oid:o rulename ev_class:o ev_type ev_enabled is_instead:b ev_qual ev_action",
+    "pg_rewrite": "oid:o rulename ev_class:o ev_type:c ev_enabled:c is_instead:b ev_qual ev_action",
     "pg_auth_members": "oid:o roleid:o member:o grantor:o admin_option:b inherit_option:b set_option:b",
     "pg_tablespace": "oid:o spcname spcowner:o spcacl:t spcoptions:t",
     "pg_language": (
@@ -74,11 +76,11 @@ SHAPES: Final = {
         "lanacl:t"
     ),
     "pg_operator": (
-        "oid:o oprname oprnamespace:o oprowner:o oprkind oprcanmerge:b oprcanhash:b oprleft:o oprright:o "
-        "oprresult:o oprcom:o oprnegate:o oprcode oprrest oprjoin"
+        "oid:o oprname oprnamespace:o oprowner:o oprkind:c oprcanmerge:b oprcanhash:b oprleft:o oprright:o "
+        "oprresult:o oprcom:o oprnegate:o oprcode:p oprrest:p oprjoin:p"
     ),
     "pg_range": (
-        "rngtypid:o rngsubtype:o rngmultitypid:o rngcollation:o rngsubopc:o rngcanonical rngsubdiff"
+        "rngtypid:o rngsubtype:o rngmultitypid:o rngcollation:o rngsubopc:o rngcanonical:p rngsubdiff:p"
     ),
     "pg_publication": (
         "oid:o pubname pubowner:o puballtables:b pubinsert:b pubupdate:b pubdelete:b pubtruncate:b "
@@ -98,16 +100,16 @@ SHAPES: Final = {
     "pg_foreign_server": "oid:o srvname srvowner:o srvfdw:o srvtype srvversion srvacl:t srvoptions:t",
     "pg_foreign_data_wrapper": ("oid:o fdwname fdwowner:o fdwhandler:o fdwvalidator:o fdwacl:t fdwoptions:t"),
     "pg_partitioned_table": (
-        "partrelid:o partstrat partnatts:i partdefid:o partattrs:a partclass:a partcollation:a partexprs"
+        "partrelid:o partstrat:c partnatts:i partdefid:o partattrs:a partclass:a partcollation:a partexprs"
     ),
     "pg_inherits": "inhrelid:o inhparent:o inhseqno:i inhdetachpending:b",
     "pg_trigger": (
-        "oid:o tgrelid:o tgparentid:o tgname tgfoid:o tgtype:i tgenabled tgisinternal:b tgconstrrelid:o "
+        "oid:o tgrelid:o tgparentid:o tgname tgfoid:o tgtype:i tgenabled:c tgisinternal:b tgconstrrelid:o "
         "tgconstrindid:o tgconstraint:o tgdeferrable:b tginitdeferred:b tgnargs:i tgattr:a tgargs tgqual "
         "tgoldtable tgnewtable"
     ),
     "pg_policies": "schemaname tablename policyname permissive roles:t cmd qual with_check",
-    "pg_policy": "oid:o polname polrelid:o polcmd polpermissive:b polroles:n polqual polwithcheck",
+    "pg_policy": "oid:o polname polrelid:o polcmd:c polpermissive:b polroles:n polqual polwithcheck",
     "pg_shdescription": "objoid:o classoid:o description",
     "pg_seclabel": "objoid:o classoid:o objsubid:i provider label",
     "pg_opclass": (
@@ -115,16 +117,16 @@ SHAPES: Final = {
         "opckeytype:o"
     ),
     "pg_opfamily": "oid:o opfmethod:o opfname opfnamespace:o opfowner:o",
-    "pg_cast": "oid:o castsource:o casttarget:o castfunc:o castcontext castmethod",
+    "pg_cast": "oid:o castsource:o casttarget:o castfunc:o castcontext:c castmethod:c",
     "pg_conversion": (
-        "oid:o conname connamespace:o conowner:o conforencoding:i contoencoding:i conproc condefault:b"
+        "oid:o conname connamespace:o conowner:o conforencoding:i contoencoding:i conproc:p condefault:b"
     ),
-    "pg_event_trigger": "oid:o evtname evtevent evtowner:o evtfoid:o evtenabled evttags:t",
+    "pg_event_trigger": "oid:o evtname evtevent evtowner:o evtfoid:o evtenabled:c evttags:t",
     "pg_aggregate": (
-        "aggfnoid aggkind aggnumdirectargs:i aggtransfn aggfinalfn aggcombinefn aggserialfn aggdeserialfn "
-        "aggmtransfn aggminvtransfn aggmfinalfn aggfinalextra:b aggmfinalextra:b aggfinalmodify "
-        "aggmfinalmodify aggsortop:o aggtranstype:o aggtransspace:i aggmtranstype:o aggmtransspace:i "
-        "agginitval aggminitval"
+        "aggfnoid:p aggkind:c aggnumdirectargs:i aggtransfn:p aggfinalfn:p aggcombinefn:p aggserialfn:p "
+        "aggdeserialfn:p aggmtransfn:p aggminvtransfn:p aggmfinalfn:p aggfinalextra:b aggmfinalextra:b "
+        "aggfinalmodify:c aggmfinalmodify:c aggsortop:o aggtranstype:o aggtransspace:i aggmtranstype:o "
+        "aggmtransspace:i agginitval aggminitval"
     ),
     "pg_prepared_statements": (
         "name statement prepare_time parameter_types:t result_types:t from_sql:b generic_plans:l "
@@ -140,7 +142,8 @@ SHAPES: Final = {
         "relid:o schemaname relname seq_scan:l last_seq_scan seq_tup_read:l idx_scan:l last_idx_scan "
         "idx_tup_fetch:l n_tup_ins:l n_tup_upd:l n_tup_del:l n_tup_hot_upd:l n_tup_newpage_upd:l "
         "n_live_tup:l n_dead_tup:l n_mod_since_analyze:l n_ins_since_vacuum:l last_vacuum last_autovacuum "
-        "last_analyze last_autoanalyze vacuum_count:l autovacuum_count:l analyze_count:l autoanalyze_count:l"
+        "last_analyze last_autoanalyze vacuum_count:l autovacuum_count:l analyze_count:l "
+        "autoanalyze_count:l"
     ),
     "pg_locks": (
         "locktype database:o relation:o page:i tuple:i virtualxid transactionid:o classid:o objid:o "
@@ -162,8 +165,8 @@ SHAPES: Final = {
     "pg_extension": (
         "oid:o extname extowner:o extnamespace:o extrelocatable:b extversion extconfig:a extcondition"
     ),
-    "pg_depend": "classid:o objid:o objsubid:i refclassid:o refobjid:o refobjsubid:i deptype",
-    "pg_default_acl": "oid:o defaclrole:o defaclnamespace:o defaclobjtype defaclacl:t",
+    "pg_depend": "classid:o objid:o objsubid:i refclassid:o refobjid:o refobjsubid:i deptype:c",
+    "pg_default_acl": "oid:o defaclrole:o defaclnamespace:o defaclobjtype:c defaclacl:t",
     "pg_db_role_setting": "setdatabase:o setrole:o setconfig:t",
     "pg_stat_database": (
         "datid:o datname numbackends:i xact_commit:l xact_rollback:l blks_read:l blks_hit:l tup_returned:l "

@@ -3,11 +3,12 @@
 from collections.abc import Iterator
 from typing import Final
 
-from kpg.compiler.catalog import Catalog
+from kpg.compiler.catalog import PUBLIC, Catalog
 from kpg.compiler.constraints import Check, Domain
 from kpg.compiler.routines import Aggregate, Routine
 from kpg.compiler.system.naming import (
     ROUTINE_TYPES,
+    array_number,
     modifier,
     number_of,
     role_number,
@@ -161,6 +162,28 @@ def type_rows(catalog: Catalog) -> Iterator[Row]:
             yield *head, kind, "E" if kind == "e" else "C", 0, -1, 0, None
 
 
+def composites(catalog: Catalog) -> Iterator[tuple[str, Type]]:
+    """The types of rows that users have made, with their names."""
+    for key, one in catalog.types.items():
+        if isinstance(one, Type) and one.kind is Kind.RECORD:
+            yield one.name or key, one
+
+
+def named_type(catalog: Catalog, text: str) -> int | None:
+    """The number of the type of a user's that a name stands for, or of arrays of it."""
+    parts = [part.strip('"') if part.startswith('"') else part.lower() for part in text.split(".")]
+    listed = parts[-1].endswith("[]") or parts[-1][:1] == "_"
+    parts[-1] = parts[-1].removesuffix("[]").removeprefix("_").strip('"') if listed else parts[-1]
+    plain = ".".join(parts[1:] if parts[0] == PUBLIC else parts)
+    for key, one in catalog.types.items():
+        whole = one.name or key
+        schema, name = split(catalog, whole)
+        if plain.lower() in (whole.lower(), name.lower() if schema in catalog.path else whole.lower()):
+            number = number_of("type", whole)
+            return array_number(number) if listed else number
+    return None
+
+
 def enum_rows(catalog: Catalog) -> Iterator[Row]:
     """Rows of pg_enum."""
     for key, one in catalog.types.items():
@@ -176,7 +199,9 @@ def type_names(catalog: Catalog) -> dict[int, str]:
     for key, one in catalog.types.items():
         whole = one.name or key
         schema, name = split(catalog, whole)
-        names[number_of("type", whole)] = name if schema in catalog.path else f"{schema}.{name}"
+        shown = name if schema in catalog.path else f"{schema}.{name}"
+        names[number_of("type", whole)] = shown
+        names[array_number(number_of("type", whole))] = f"{shown}[]"
     return names
 
 

@@ -8,7 +8,7 @@ from kpg.compiler.catalog import Catalog
 from kpg.compiler.system.nothing import NOTHING
 from kpg.compiler.system.relations import Row, System, Value
 from kpg.compiler.system.shapes import GIVEN, ROWS, SHAPES
-from kpg.runtime.types import BIGINT, BOOLEAN, INTEGER, OID, SMALLINT, TEXT, Type, array
+from kpg.runtime.types import BIGINT, BOOLEAN, INTEGER, OID, ONE_BYTE, REGPROC, SMALLINT, TEXT, Type, array
 from kpg.runtime.values import codec_of
 
 KINDS: Final = {
@@ -19,9 +19,22 @@ KINDS: Final = {
     "a": array(SMALLINT),
     "n": array(BIGINT),
     "t": array(TEXT),
+    "c": ONE_BYTE,
+    "p": REGPROC,
     "": TEXT,
 }
-EMPTY: Final[dict[str, Value]] = {"i": 0, "o": 0, "l": 0, "b": 0, "a": None, "n": None, "t": None, "": None}
+EMPTY: Final[dict[str, Value]] = {
+    "i": 0,
+    "o": 0,
+    "l": 0,
+    "b": 0,
+    "c": "",
+    "p": "-",
+    "a": None,
+    "n": None,
+    "t": None,
+    "": None,
+}
 
 
 @cache

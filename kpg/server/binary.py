@@ -10,7 +10,7 @@ from collections.abc import Callable
 from decimal import Decimal
 from typing import Any, Final
 
-from kpg.compiler.system.naming import type_facts
+from kpg.compiler.system.naming import element_number, type_facts
 from kpg.runtime.types import OID, SPELLED_KINDS, Kind, Type
 from kpg.runtime.values import codec_of
 from kpg.runtime.values.intervals import Interval, of_microseconds
@@ -147,7 +147,7 @@ def text_of(data: bytes, number: int) -> str:
     try:
         read = READERS.get(number)
         if read is None:
-            element = ELEMENTS.get(number)
+            element = ELEMENTS.get(number) or element_number(number)
             return data.decode() if element is None else _array_text(data, element)
         return read(data)
     except (struct.error, IndexError, OverflowError, UnicodeDecodeError) as error:

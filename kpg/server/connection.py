@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any, Final
 from pygwire import ConnectionPhase as Phase
 from pygwire import FrontendMessageDecoder, PygwireError
 from pygwire import messages as wire
+from pygwire.constants import MessageDirection
+from pygwire.messages import STANDARD_REGISTRY
 
 from kpg.server import replies
 from kpg.server.lane import Lane
@@ -28,6 +30,18 @@ BEFORE: Final = (
     Phase.AUTHENTICATING_SASL_INITIAL,
     Phase.AUTHENTICATING_SASL_CONTINUE,
 )
+
+PASSED_OVER: Final = (
+    (wire.Sync, Phase.COPY_IN),
+    (wire.Flush, Phase.COPY_IN),
+    (wire.CopyData, Phase.READY),
+    (wire.CopyDone, Phase.READY),
+    (wire.CopyFail, Phase.READY),
+)
+"""Messages that the protocol wants ignored, where pygwire does not expect them: a client may have sent Sync
+along with the Execute of a COPY, and rows of a COPY that has failed."""
+for _message, _phase in PASSED_OVER:
+    STANDARD_REGISTRY.register(_message.identifier, MessageDirection.FRONTEND, frozenset({_phase}))(_message)
 
 
 class Gone(Exception):

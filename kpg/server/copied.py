@@ -37,7 +37,8 @@ def _lines(data: memoryview, numbers: Sequence[int]) -> Iterator[str]:
     if flags & LARGE_FLAGS or more < 0:
         raise DataError("invalid COPY file header")
     place = len(HEAD) + more
-    while True:
+    # The end may be left out: then that of the data is the rows'.
+    while place < len(data):
         (count,) = struct.unpack_from("!h", data, place)
         place += 2
         if count == -1:

@@ -12,6 +12,7 @@ from kpg.compiler.sql import statements as ast
 from kpg.compiler.sql.marking import marked_statement
 from kpg.compiler.sql.normal import Asked, asked
 from kpg.compiler.sql.parameters import rows_of_places
+from kpg.compiler.sql.place_types import Assignments, Types, places_assigned, types_of_places
 from kpg.compiler.sql.slots import slots_in
 from kpg.compiler.system.naming import type_facts
 from kpg.engine import Engine
@@ -30,9 +31,18 @@ def numbers_of(engine: Engine, text: str, statement: ast.Statement | None, given
         found = _of_insert(engine, statement, len(given))
     else:
         found = _of_others(engine, text, len(given))
+    if isinstance(statement, ast.Update):
+        found |= _of_assignments(engine, statement.table, statement.assignments)
+    if statement is not None:
+        cast, met = types_of_places(statement, lambda type_: engine.catalog.known_type(type_, None))
+        found = _numbers(met) | found | _numbers(cast)
     for place in COUNT.finditer(text):
         found[int(place[1]) - 1] = BIGINT
     return [number or found.get(place, TEXT) for place, number in enumerate(given)]
+
+
+def _numbers(types: Types) -> dict[int, int]:
+    return {place: type_facts(type_)[2] for place, type_ in types.items()}
 
 
 def _of_insert(engine: Engine, statement: ast.Insert, count: int) -> dict[int, int]:
@@ -46,7 +56,20 @@ def _of_insert(engine: Engine, statement: ast.Insert, count: int) -> dict[int, i
         for column, parameter in zip(places, row, strict=False):
             if parameter is not None and parameter <= count:
                 found.setdefault(parameter - 1, type_facts(schema.types[column])[2])
+    if statement.conflict is not None:
+        found |= _of_assignments(engine, statement.table, statement.conflict.assignments)
     return found
+
+
+def _of_assignments(engine: Engine, table: str, assignments: Assignments) -> dict[int, int]:
+    """By the columns that parameters are assigned to."""
+    schema = engine.catalog.table(table).schema
+    types = {name.lower(): type_ for name, type_ in zip(schema.names, schema.types, strict=True)}
+    return {
+        place: type_facts(types[column])[2]
+        for column, place in places_assigned(assignments)
+        if column in types
+    }
 
 
 def _of_others(engine: Engine, text: str, count: int) -> dict[int, int]:

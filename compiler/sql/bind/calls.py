@@ -33,6 +33,7 @@ from kpg.runtime.types import (
     DOUBLE,
     MAX_DECIMAL_PRECISION,
     NUMERIC,
+    REGPROC,
     SHAPE_KINDS,
     TEXT,
     UNKNOWN,
@@ -75,6 +76,8 @@ def call(binding: Binding, name: str, args: Sequence[Scalar], node: exp.Expr) ->
     if name in OF_SHAPES and any(arg.type.kind in SHAPE_KINDS for arg in args):
         name = OF_SHAPES[name]
     if name in COMPARISONS:
+        if any(arg.type == REGPROC for arg in args):
+            args = [Literal("-", REGPROC) if _is_nothing(arg) else arg for arg in args]
         args = _as_words(name, narrowed(_as_numbers(args)))
     elif name in NUMBERS:
         args = _as_numbers(args)
@@ -111,6 +114,11 @@ def _of_nulls(name: str, args: Sequence[Scalar]) -> list[Scalar] | None:
             continue
         return typed
     return None
+
+
+def _is_nothing(arg: Scalar) -> bool:
+    """Whether it is the number by which catalogs say that there is no function."""
+    return isinstance(arg, Literal) and arg.type.is_numeric and slot_of(arg) is None and arg.value == 0
 
 
 def _is_null(arg: Scalar) -> bool:

@@ -8,8 +8,8 @@ from sqlglot import exp
 from kpg.compiler.catalog import Catalog
 from kpg.compiler.routines import Aggregate, Routine
 from kpg.compiler.sql.bind.calls import call
+from kpg.compiler.sql.bind.choices import choice
 from kpg.compiler.sql.bind.scope import Binding
-from kpg.compiler.sql.bind.system import choice
 from kpg.compiler.system import naming, objects, users
 from kpg.compiler.system.relations import constraints
 from kpg.runtime.scalar import Literal, Scalar

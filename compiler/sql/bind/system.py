@@ -4,7 +4,7 @@ Of a constant a function is a constant; of a column, such as ``pg_get_constraint
 among what there is now. So a view over it would not follow, and is refused.
 """
 
-from collections.abc import Iterable, Sequence
+import re
 from typing import Final
 
 from sqlglot import exp
@@ -23,8 +23,10 @@ from kpg.compiler.sql.bind.answers import (
     TRUE,
 )
 from kpg.compiler.sql.bind.calls import call, coerce, settled
+from kpg.compiler.sql.bind.choices import choice, searched
 from kpg.compiler.sql.bind.information import schemas_of
 from kpg.compiler.sql.bind.scope import Binding, Scope
+from kpg.compiler.sql.bind.types_told import formatted, reg_type, type_names, type_number
 from kpg.compiler.sql.tree import Rows
 from kpg.compiler.system import acting, naming, objects
 from kpg.compiler.system.relations import System
@@ -136,10 +138,9 @@ def _described(binding: Binding, node: exp.Anonymous, name: str, args: list[Scal
         case "pg_get_indexdef":
             return _index_definition(binding, node, args)
         case "to_regtype":
-            number = naming.type_number(str(args[0].value)) if isinstance(args[0], Literal) else None
-            return Literal(number, OID)
+            return Literal(type_number(binding, args[0]), OID)
         case "format_type":
-            return _formatted(binding, node, args)
+            return formatted(binding, node, args)
         case "obj_description":
             if args[0].type.is_text and not isinstance(args[0], Literal):
                 return Literal(None, TEXT)
@@ -180,33 +181,7 @@ def _index_definition(binding: Binding, node: exp.Anonymous, args: list[Scalar])
     }
     shifted = call(binding, "mul", [coerce(number, BIGINT), Literal(1 << 8, BIGINT)], node)
     key = call(binding, "add", [shifted, coerce(args[1], BIGINT)], node)
-    return _searched(binding, node, key, sorted(columns.items()))
-
-
-def _formatted(binding: Binding, node: exp.Anonymous, args: list[Scalar]) -> Scalar:
-    """The name of a type by its number; what columns have of a length, or precision and scale, in it."""
-    names = {number: name for number, (name, _) in naming.every_type().items()}
-    if binding.catalog.types:
-        from kpg.compiler.system.users import type_names
-
-        names |= type_names(binding.catalog)
-    plain = choice(binding, node, args[0], names.items())
-    if len(args) < 2 or isinstance(args[1], Literal):
-        modified = naming.modified(*(one.value for one in args if isinstance(one, Literal)))
-        return plain if modified is None else Literal(modified, TEXT)
-    whole = {}
-    for entry in binding.catalog:
-        for type_ in entry.schema.types:
-            place = naming.modifier(type_)
-            if place >= 0:
-                name, _, number, _ = naming.type_facts(type_)
-                figures = f"{type_.precision},{type_.scale}" if type_.is_numeric else str(type_.precision)
-                whole[number << 32 | place] = f"{name}({figures})"
-    if not whole:
-        return plain
-    shifted = call(binding, "mul", [coerce(args[0], BIGINT), Literal(1 << 32, BIGINT)], node)
-    key = call(binding, "add", [shifted, coerce(args[1], BIGINT)], node)
-    return call(binding, "coalesce", [_searched(binding, node, key, sorted(whole.items())), plain], node)
+    return searched(binding, node, key, sorted(columns.items()))
 
 
 def _column_comment(binding: Binding, node: exp.Anonymous, args: list[Scalar]) -> Scalar:
@@ -251,7 +226,7 @@ def _as_number(binding: Binding, scalar: Scalar) -> Scalar:
 
 
 def _number(binding: Binding, text: str) -> int | None:
-    name = text.replace('"', "")
+    name = re.sub(r"\s*\.\s*", ".", text.replace('"', "").strip())
     if name.isdigit():
         return int(name)
     entry = binding.catalog.find(name)
@@ -274,7 +249,7 @@ def _reg(binding: Binding, scope: Scope, node: exp.Cast) -> Scalar:
     if not isinstance(node.to, exp.ObjectIdentifier):
         given = binding.expression(scope, inner)
         is_type = str(inner.args["to"].this).lower() == "regtype"
-        return _type_names(binding, given, node) if is_type else relation_names(binding, given, node)
+        return type_names(binding, given, node) if is_type else relation_names(binding, given, node)
     kind = str(node.to.this).rpartition(".")[2].lower()
     operand = settled(binding.expression(scope, node.this))
     constant = operand.value if isinstance(operand, Literal) else None
@@ -298,7 +273,7 @@ def _reg(binding: Binding, scope: Scope, node: exp.Cast) -> Scalar:
     if kind == "regproc":
         return Literal(constant.removeprefix("pg_catalog."), TEXT) if isinstance(constant, str) else operand
     if kind == "regtype":
-        return _type(binding, operand, node)
+        return reg_type(binding, operand, node)
     if kind == "regnamespace":
         names = ((naming.schema_number(one), one) for one in naming.schemas(binding.catalog))
         known = list(names)
@@ -342,20 +317,6 @@ def _numbers_by_name(binding: Binding, name: Scalar, node: exp.Expr) -> Scalar:
     return result
 
 
-def _type(binding: Binding, operand: Scalar, node: exp.Cast) -> Scalar:
-    """Of a name the type's number, of a number its name."""
-    if isinstance(operand, Literal) and isinstance(operand.value, str):
-        number = naming.type_number(operand.value)
-        if number is None:
-            binding.wrong(f'type "{operand.value}" does not exist', node)
-        return Literal(number, OID)
-    return operand if operand.type.is_text else _type_names(binding, operand, node)
-
-
-def _type_names(binding: Binding, number: Scalar, node: exp.Expr) -> Scalar:
-    return choice(binding, node, number, ((one, name) for one, (name, _) in naming.every_type().items()))
-
-
 def named_by_number(node: exp.Expr) -> bool:
     """Whether an expression is a name that was cast to regclass or regtype."""
     constant = isinstance(node, exp.Cast) and isinstance(node.this, exp.Literal)
@@ -371,27 +332,3 @@ def relation_names(binding: Binding, number: Scalar, node: exp.Expr) -> Scalar:
     names += [(naming.number_of("relation", one[0]), one[0]) for one in objects.indexes(binding.catalog)]
     names += [(naming.system_number(one), one) for one in objects.POSTGRES]
     return choice(binding, node, number, names)
-
-
-def choice(binding: Binding, node: exp.Expr, number: Scalar, known: Iterable[tuple[int, str]]) -> Scalar:
-    """The text of a number, NULL if it has none."""
-    found = list(known)
-    if isinstance(number, Literal):
-        return Literal(dict(found).get(int(number.value)) if number.value is not None else None, TEXT)
-    return _searched(binding, node, number, sorted(found))
-
-
-def _searched(binding: Binding, node: exp.Expr, number: Scalar, known: Sequence[tuple[int, str]]) -> Scalar:
-    """As nested CASEs by halves, since what walks a scalar is recursive."""
-    if not known:
-        return Literal(None, TEXT)
-    middle = len(known) // 2
-    key = Literal(known[middle][0], BIGINT)
-    below, above = known[:middle], known[middle + 1 :]
-    result: Scalar = Literal(None, TEXT)
-    if below or above:
-        less = call(binding, "lt", [number, key], node)
-        result = If(
-            less, _searched(binding, node, number, below), _searched(binding, node, number, above), TEXT
-        )
-    return If(call(binding, "eq", [number, key], node), Literal(known[middle][1], TEXT), result, TEXT)

@@ -1,0 +1,126 @@
+"""Rows of ``pg_type``, and of the relations that types of rows are."""
+
+from collections.abc import Iterator
+from typing import Final
+
+from kpg.compiler.catalog import Catalog
+from kpg.compiler.system.naming import (
+    ARRAYS,
+    MORE_TYPES,
+    OID_FACTS,
+    ONE_BYTE_FACTS,
+    TEXT_TYPE,
+    TYPES,
+    array_number,
+    modifier,
+    number_of,
+    role_number,
+    schema_number,
+    split,
+    type_facts,
+)
+from kpg.compiler.system.relations import Row
+from kpg.compiler.system.users import composites
+from kpg.compiler.system.users import type_rows as made_types
+
+CATEGORIES: Final = {
+    **dict.fromkeys(("int2", "int4", "int8", "numeric", "float4", "float8", "oid"), "N"),
+    **dict.fromkeys(("date", "timestamp", "timestamptz", "time"), "D"),
+    **dict.fromkeys(("text", "varchar", "bpchar"), "S"),
+    "bool": "B",
+    "interval": "T",
+}
+"""What pg_type calls the categories of types."""
+JOINED: Final = frozenset(
+    (
+        "bool",
+        "int2",
+        "int4",
+        "int8",
+        "oid",
+        "float4",
+        "float8",
+        "text",
+        "varchar",
+        "bpchar",
+        "bytea",
+        "char",
+        "tsvector",
+        "tsquery",
+    )
+)
+"""Types whose functions Postgres has named without an underscore."""
+
+
+def io_names(short: str) -> tuple[str, str, str, str]:
+    """What Postgres calls the functions that read and write a type's values, as text and in binary."""
+    stem = {"money": "cash"}.get(short, short)
+    if short.endswith("range"):
+        stem = "multirange" if short.endswith("multirange") else "range"
+    stem += "" if short in JOINED else "_"
+    return f"{stem}in", f"{stem}out", f"{stem}recv", f"{stem}send"
+
+
+def _given(_catalog: Catalog) -> Iterator[Row]:
+    """Rows of pg_type of the types that are given."""
+    facts = {
+        one[2]: one for one in (*TYPES.values(), *MORE_TYPES.values(), TEXT_TYPE, OID_FACTS, ONE_BYTE_FACTS)
+    }
+    for _, short, number, length in facts.values():
+        category = CATEGORIES.get(short, "U")
+        yield number, short, 11, length, "b", category, 0, ARRAYS[number], *io_names(short)
+        yield ARRAYS[number], f"_{short}", 11, -1, "b", "A", number, 0, *io_names("array")
+
+
+READ: Final = {"e": "enum", "c": "record", "d": "domain", "p": "void"}
+"""As what the values of types that users have made are read, by the kind of the type."""
+NO_BASE: Final = (0, -1, 0, None, 0)
+"""What a type that has no base, and is no relation's, has of these."""
+
+
+def types(catalog: Catalog) -> Iterator[Row]:
+    """Rows of pg_type."""
+    for row in _given(catalog):
+        yield *row, *NO_BASE
+    for number, name, schema, kind, category, *rest in made_types(catalog):
+        arrays = 0 if kind == "p" else array_number(int(str(number)))
+        relation = number_of("relation of a type", f"{schema} {name}") if kind == "c" else 0
+        length, given = (4 if kind == "e" else -1), io_names(READ[str(kind)])
+        yield number, name, schema, length, kind, category, 0, arrays, *given, *rest, relation
+        if arrays:
+            yield arrays, f"_{name}", schema, -1, "b", "A", number, 0, *io_names("array"), *NO_BASE
+
+
+def classes(catalog: Catalog) -> Iterator[Row]:
+    """The relations that types of rows are."""
+    for whole, type_ in composites(catalog):
+        schema, name = split(catalog, whole)
+        number = number_of("relation of a type", f"{schema_number(schema)} {name}")
+        owner = role_number(catalog.rights.owner(("TYPE", whole.lower())))
+        yield (
+            number,
+            name,
+            schema_number(schema),
+            "c",
+            len(type_.parts),
+            owner,
+            "p",
+            0,
+            0,
+            0,
+            0,
+            0,
+            None,
+            0,
+            0,
+        )
+
+
+def fields(catalog: Catalog) -> Iterator[Row]:
+    """The columns that the fields of types of rows are."""
+    for whole, type_ in composites(catalog):
+        schema, plain = split(catalog, whole)
+        number = number_of("relation of a type", f"{schema_number(schema)} {plain}")
+        for place, (name, part) in enumerate(zip(type_.labels, type_.parts, strict=True), 1):
+            facts = type_facts(part)
+            yield number, name, facts[2], facts[3], place, modifier(part), 0, 0, "", "", 0, None
