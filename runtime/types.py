@@ -235,10 +235,9 @@ SMALLINT: Final = Type(Kind.SMALLINT)
 INTEGER: Final = Type(Kind.INTEGER)
 BIGINT: Final = Type(Kind.BIGINT)
 OID: Final = Type(Kind.BIGINT, name="oid")
-ONE_BYTE: Final = Type(Kind.VARCHAR, name='"char"')
-REGPROC: Final = Type(Kind.VARCHAR, name="regproc")
-"""Letters in Postgres' catalogs, and the names of functions there, ``-`` for none."""
 """The numbers by which catalogs refer to objects."""
+ONE_BYTE: Final = Type(Kind.VARCHAR, name='"char"')  # letters in catalogs
+REGPROC: Final = Type(Kind.VARCHAR, name="regproc")  # names of functions in catalogs, "-" for none
 REAL: Final = Type(Kind.REAL)
 DOUBLE: Final = Type(Kind.DOUBLE)
 DATE: Final = Type(Kind.DATE)
