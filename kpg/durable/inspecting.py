@@ -1,4 +1,7 @@
-"""What is in the folder of a database, by its files alone: nothing is opened, locked or written."""
+"""What is in the folder of a database, by its files alone: nothing is opened, locked or written.
+
+Beside a process that goes on with it, they are as they were at one moment.
+"""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -13,6 +16,7 @@ from kpg.runtime.storage.log import Segment, segment_number
 from kpg.runtime.storage.manifest import NAME, Manifest, read_manifest
 from kpg.runtime.storage.packs import BLOCK, Pack, pack_name, pack_number
 from kpg.runtime.storage.placed import packs_of
+from kpg.runtime.storage.still import Still
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +34,7 @@ def files_of(folder: str | Path) -> tuple[Files, Manifest]:
     path = Path(folder)
     if not path.is_dir():
         raise OperationalError(f"{path} {'is a file' if path.exists() else 'does not exist'}")
-    files = Disk(path)
+    files = Still(Disk(path))
     try:
         manifest = read_manifest(files)
     except OSError as error:
@@ -43,13 +47,17 @@ def files_of(folder: str | Path) -> tuple[Files, Manifest]:
 def inspected(folder: str | Path) -> list[FileFacts]:
     """Every file of a database. What is damaged says so, and does not keep the others from being told."""
     files, manifest = files_of(folder)
-    return [_facts(files, manifest, name) for name in files.list()]
+    others = set(Disk(folder).list()) - set(files.list())
+    known = [_facts(files, manifest, name) for name in files.list()]
+    more = [_facts(files, manifest, name) for name in others if pack_number(name) is None]
+    return sorted((*known, *more), key=lambda one: one.name)
 
 
 def _facts(files: Files, manifest: Manifest, name: str) -> FileFacts:
     size = 0
     try:
-        size = size_of(files, name)
+        taken = segment_number(name) is not None or pack_number(name) is not None
+        size = files.map(name).shape[0] if taken else size_of(files, name)
         if name == NAME:
             return FileFacts(name, "manifest", size, _of_manifest(manifest))
         if (segment := segment_number(name)) is not None:

@@ -99,7 +99,7 @@ class Keeper:
             kept = self._kept()
             before = {} if self.checkpoint is None else stored_at(self.open(self.checkpoint))
             before |= self.loose.places
-            originals = Packs(self._files, self.database)
+            originals = Packs(self._files, self.database, written=False)
             storer = Storer(writer, self.read, before, self._fixed(before), frozenset(kept), poll, originals)
             block, size = storer.store(job.state)
             poll()

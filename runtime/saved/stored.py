@@ -119,7 +119,9 @@ class Reader:
         return self._bytes(found)[: found.room].view(found.dtype).reshape(found.shape)
 
     def _bytes(self, found: Stored) -> Bytes:
-        return self.packs.get(found.pack).data[found.block * BLOCK :][: blocks_of(found.room) * BLOCK]
+        pack = self.packs.get(found.pack)
+        data = pack.data if found.fixed and not found.changes else pack.own
+        return data[found.block * BLOCK :][: blocks_of(found.room) * BLOCK]
 
     def _apply(self, found: Stored) -> None:
         if found.changes:

@@ -135,12 +135,17 @@ def _runs(wanted: NDArray[np.bool_]) -> Iterator[tuple[int, int]]:
 
 
 class Pack:
-    """A pack that is mapped. DamagedError names the file, and the first byte of the block that is wrong."""
+    """A pack that is mapped. DamagedError names the file, and the first byte of the block that is wrong.
 
-    def __init__(self, files: Files, number: int, database: int) -> None:
+    It is mapped twice, ``data`` to be read and ``own`` for arrays that may be written to: a page that was
+    written has ``fork`` copy what is known of all pages of its mapping, and most of a pack is never written.
+    """
+
+    def __init__(self, files: Files, number: int, database: int, *, written: bool = True) -> None:
         self.where = f"{files.where}/{pack_name(number)}"
         try:
             data = files.map(pack_name(number))
+            own = files.map(pack_name(number)) if written else data
         except FileNotFoundError:
             raise DamagedError(f"{self.where} is missing", hint="restore a backup") from None
         footer = data[data.shape[0] - 8 * FOOTER_WORDS :] if data.shape[0] % 8 == 0 else data[:0]
@@ -160,6 +165,7 @@ class Pack:
         if sums.shape[0] != 8 * self.blocks or checksum_of([sums.tobytes()]) != words[5]:
             raise self.damaged(end, "its checksums are not what was written")
         self.data: Bytes = data[:end]
+        self.own: Bytes = own[:end]
         self.sums: Words = sums.view(np.int64)
 
     def damaged(self, at: int, why: str) -> DamagedError:
@@ -178,18 +184,19 @@ class Pack:
 
 
 class Packs:
-    """The packs of a database, mapped when they are first asked for."""
+    """The packs of a database, mapped when they are first asked for; ``written`` if arrays of them may be."""
 
-    def __init__(self, files: Files, database: int) -> None:
+    def __init__(self, files: Files, database: int, *, written: bool = True) -> None:
         self.files = files
         self.database = database
+        self._written = written
         self._mapped: dict[int, Pack] = {}
 
     def get(self, number: int) -> Pack:
         """A pack."""
         found = self._mapped.get(number)
         if found is None:
-            found = self._mapped[number] = Pack(self.files, number, self.database)
+            found = self._mapped[number] = Pack(self.files, number, self.database, written=self._written)
         return found
 
     def forget(self, number: int) -> None:

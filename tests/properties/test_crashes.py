@@ -13,6 +13,7 @@ import pytest
 import kpg
 from tests.model.durable import contents
 from tests.properties.crashes import Life
+from tests.properties.kill_loads import Lives
 from tests.properties.kills import kill_writer
 
 
@@ -75,6 +76,14 @@ def test_a_killed_process_loses_nothing(tmp_path: Path) -> None:
     for _ in range(3):
         told = kill_writer(tmp_path / "db", told, random)
     assert told > 0
+
+
+@pytest.mark.parametrize("name", ["vacuum", "alter", "copy", "merge", "workers", "source"])
+def test_a_process_killed_amid_what_rewrites_much_loses_nothing(name: str, tmp_path: Path) -> None:
+    random, lives = np.random.default_rng(3), Lives(tmp_path, name)
+    lives.life(random, beside=name == "copy")
+    lives.life(random)
+    assert lives.told > 0
 
 
 def fill(folder: str, limit: int) -> None:

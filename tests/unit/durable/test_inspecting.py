@@ -12,6 +12,7 @@ import kpg
 from kpg.cli.commands import app
 from kpg.durable.checking import check
 from kpg.durable.inspecting import damage, inspected
+from kpg.runtime.storage.files import Bytes, Disk
 
 
 def made(path: Path) -> Path:
@@ -160,3 +161,30 @@ def test_a_folder_whose_files_cannot_be_read(tmp_path: Path) -> None:
     assert list(check(folder)) == [f"{folder} cannot be read: {os.strerror(errno.ELOOP)}"]
     with pytest.raises(kpg.OperationalError, match="cannot be opened"):
         kpg.connect(folder)
+
+
+def test_a_checkpoint_that_comes_meanwhile_leaves_nothing_missing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The manifest is swapped, and packs are removed, right behind the first look at it."""
+    path = made(tmp_path / "db")
+    with kpg.connect(path) as db:
+        db.sql("delete from t; insert into t values (1, 'one')")
+        looked: list[str] = []
+
+        def map_and_go_on(disk: Disk, name: str) -> Bytes:
+            found = plain(disk, name)
+            if name == "manifest" and not looked:
+                looked.append(name)
+                db.sql("checkpoint")
+            return found
+
+        plain = Disk.map
+        monkeypatch.setattr(Disk, "map", map_and_go_on)
+        before = sorted(path.glob("pack-*"))
+        assert list(damage(path)) == []
+        assert looked
+        assert sorted(path.glob("pack-*")) != before
+        db.sql("insert into t values (2, 'two')")
+        looked.clear()
+        assert {one.kind for one in inspected(path)} == {"manifest", "lock", "log", "pack"}

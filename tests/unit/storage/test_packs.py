@@ -1,16 +1,21 @@
 """Packs: what is written comes back, and any flipped bit is found, with the file and the place."""
 
 import errno
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from kpg.runtime.errors import OperationalError
+from kpg.runtime.saved.stored import Reader, Stored
 from kpg.runtime.storage.codec import DamagedError
+from kpg.runtime.storage.files import Disk
 from kpg.runtime.storage.packs import (
     BLOCK,
     EMPTY,
+    WORDS,
     Pack,
+    Packs,
     PackWriter,
     blocks_of,
     pack_name,
@@ -47,6 +52,25 @@ def test_what_is_written_comes_back() -> None:
     assert pack.data[3 * BLOCK :][:100].tolist() == some(100, 1).tolist()
     assert pack.data[6 * BLOCK : 9 * BLOCK].sum() == 1
     assert pack.data[9 * BLOCK :].tolist() == some(BLOCK, 2).tolist()
+
+
+def test_arrays_that_may_be_written_to_have_a_mapping_of_their_own(tmp_path: Path) -> None:
+    """A fork copies what is known of the pages of a mapping that was written to: of most it is not."""
+    writer = PackWriter(Disk(tmp_path), 5, DATABASE)
+    words = np.arange(4 * WORDS)
+    places = [writer.add(part, sums_of(part), 0) for part in [words.view(np.uint8)] * 3]
+    writer.finish()
+    packs = Packs(Disk(tmp_path), DATABASE)
+    pack, reader = packs.get(5), Reader(packs)
+    stored = [Stored(5, place, "<i8", (4 * WORDS,), 4 * WORDS, fixed=place == 0) for place in places]
+    fixed, changing, other = map(reader, stored)
+    assert np.shares_memory(fixed, pack.data)
+    assert np.shares_memory(changing, pack.own) and np.shares_memory(other, pack.own)
+    changing[:] = 7
+    assert pack.data.view(np.int64).tolist() == 3 * words.tolist()
+    assert reader(stored[0]).tolist() == fixed.tolist() == other.tolist() == words.tolist()
+    only_read = Packs(Disk(tmp_path), DATABASE, written=False).get(5)
+    assert only_read.own is not pack.own and np.shares_memory(only_read.own, only_read.data)
 
 
 def test_blocks_of_zeros_are_not_written() -> None:
