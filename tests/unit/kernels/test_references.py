@@ -52,6 +52,14 @@ ELSEWHERE = {
         "parts of overlays, whose model is in model/overlays.py, and of brute force in unit/ego",
     ),
     **dict.fromkeys(
+        [f"frames.encode_{name}" for name in ("bytes", "pairs", "fours")],
+        "codes of columns, which unit/storage/test_columns.py reads back",
+    ),
+    **dict.fromkeys(
+        [f"wires.{name}" for name in ("read", "receive", "send")],
+        "calls of the system, whose messages unit/kernels/test_wires.py compares",
+    ),
+    **dict.fromkeys(
         [
             "rows.key_insert",
             "rows.key_remove",
