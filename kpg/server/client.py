@@ -263,6 +263,7 @@ class Client(Connection):
     def _ready(self) -> None:
         assert self.session is not None
         state = self.session.transactions.state
+        self.rest()
         self._show()
         self._idle = state is State.NONE
         if state is not State.OPEN:
@@ -280,12 +281,15 @@ class Client(Connection):
         try:
             return await self.server.run(self.session, work, **flags)
         finally:
-            self.rest()
+            self.busy = False
             while self.session.notices:
                 self.notice(self.session.notices.popleft())
 
     def rest(self) -> None:
-        """A statement is done: whoever cancels it now is too late, and does not meet the next one."""
+        """Statements are done: whoever cancels them now is too late, and does not meet the next ones.
+
+        One statement may ask for the engine several times: what is cancelled between these ends at the next.
+        """
         self.busy = False
         if self.session is not None:
             self.session.token.canceled = False

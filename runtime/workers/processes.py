@@ -83,13 +83,14 @@ class Processes(Lined):
             one.send_signal(signal.SIGUSR1)
 
     def _obituary(self) -> str:
+        ended: list[tuple[int, int]] = []
         for index, process in enumerate(self._running):
             with contextlib.suppress(subprocess.TimeoutExpired):
-                process.wait(0.2)
-            code = process.poll()
-            if code is not None:
-                how = f"was ended by signal {-code}" if code < 0 else f"ended with status {code}"
-                return f"worker {index} (process {process.pid}) {how}"
+                ended.append((index, process.wait(0.2)))
+        # Those whose neighbour has gone end by themselves.
+        for index, code in sorted(ended, key=lambda one: one[1] == 0)[:1]:
+            how = f"was ended by signal {-code}" if code < 0 else f"ended with status {code}"
+            return f"worker {index} (process {self._running[index].pid}) {how}"
         return "a worker does not answer"
 
     def _end(self) -> None:

@@ -41,12 +41,12 @@ def test_a_stranger_is_turned_away_unheard(door: Door, said: bytes) -> None:
     with socket.create_connection((HERE, door.port)) as stranger:
         nonce = stranger.recv(32)
         stranger.sendall(said)
-        stranger.shutdown(socket.SHUT_WR)
         answer = b""
         try:
+            stranger.shutdown(socket.SHUT_WR)
             while more := stranger.recv(100):
                 answer += more
-        except ConnectionResetError:
+        except OSError:  # it may be closed by then
             pass
     assert (nonce + answer)[32:] == b""
     assert door.wait(0) is None
