@@ -121,8 +121,7 @@ class Client(Connection):
         """Set what the client came with; what is unknown here is let be, as it asks for nothing by itself."""
         assert self.session is not None
         role = self.server.hub.engine.catalog.rights.find(self.session.asker.login)
-        given = {} if role is None else dict(role.settings)
-        for name, value in (given | self.wanted).items():
+        for name, value in (dict(role.settings if role is not None else ()) | self.wanted).items():
             wish = Set(name.lower(), (value,), Span("", 0, 0))
             with contextlib.suppress(Error):
                 await self.engine(lambda engine, wish=wish: run_session(engine, wish, execute))  # type: ignore[misc]
@@ -286,10 +285,7 @@ class Client(Connection):
                 self.notice(self.session.notices.popleft())
 
     def rest(self) -> None:
-        """Statements are done: whoever cancels them now is too late, and does not meet the next ones.
-
-        One statement may ask for the engine several times: what is cancelled between these ends at the next.
-        """
+        """What was sent is done: whoever cancels it now is too late, and does not meet what comes next."""
         self.busy = False
         if self.session is not None:
             self.session.token.canceled = False
