@@ -117,7 +117,7 @@ class Stage:
 def _require_running(context: "SparkContext") -> None:
     """OperationalError for a session that has been stopped."""
     try:
-        context.defaultParallelism  # noqa: B018
+        _ = context.defaultParallelism
     except Exception:
         raise OperationalError(
             "the Spark session of the workers has been stopped", hint="open the database with another one"

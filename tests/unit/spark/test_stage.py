@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 import kpg
-from kpg.runtime.errors import DataError, InterfaceError, NotSupportedError, OperationalError
+from kpg.runtime.errors import InterfaceError, NotSupportedError, OperationalError
 from kpg.runtime.spark import own, slots, stage
-from tests.unit.workers.test_processes import TEXT, rows
+from tests.unit.workers.test_processes import TEXT, answer_alike, rows
 
 pytestmark = pytest.mark.java
 
@@ -30,17 +30,7 @@ def spark() -> Iterator[Any]:
 
 def test_answers_changes_and_errors_are_those_of_one(spark: Any) -> None:
     with kpg.connect(spark=spark, workers=2) as db, kpg.connect() as one:
-        said = []
-        for each in (db, one):
-            each.sql(TEXT)
-            heard = each.view("sums").changes()
-            each.sql("insert into t select i, 'g' || i % 3, i / 2 from generate_series(1, 3000) g(i)")
-            each.sql("delete from t where k % 7 = 0")
-            with pytest.raises(DataError, match="out of range"):
-                each.sql("insert into t values (100000, 'g1', 2147483647 + 1)")
-            said.append([rows(each, "select * from sums"), rows(each, "select * from below")])
-            said.append([sorted(map(repr, heard))])
-        assert said[:2] == said[2:]
+        answer_alike(db, one)
         assert [row[0] for row in db.workers()] == [0, 1]
     assert not spark.sparkContext.statusTracker().getActiveJobsIds()
     assert not slots.taken

@@ -9,6 +9,7 @@ import pytest
 
 from kpg.runtime.workers.door import Card, Door, StrangerError, visit
 from kpg.runtime.workers.wire import GoneError, Line, exchange, packed
+from tests.unit.workers.test_processes import exchange_both_ways
 
 SECRET = b"s" * 32
 HERE = "127.0.0.1"
@@ -117,17 +118,7 @@ def test_a_closed_door_lets_nobody_in() -> None:
 
 def test_large_messages_arrive_as_they_were_sent_both_ways_at_once(door: Door) -> None:
     here, there = both(door)
-    arrays = [np.arange(size, dtype=np.int64) for size in (0, 3_000_001, 3, 500_000, *range(100))]
-    received: list[object] = []
-    other = threading.Thread(
-        target=lambda: received.extend(exchange([(there, packed(("back", arrays[1])))], [there]))
-    )
-    other.start()
-    ((name, back),) = exchange([(here, packed(arrays))], [here])
-    other.join()
-    assert name == "back" and np.array_equal(back, arrays[1])
-    (found,) = received
-    assert [one.tolist() for one in found] == [one.tolist() for one in arrays]  # type: ignore[attr-defined]
+    exchange_both_ways(here, there, 3_000_001)
     here.close()
     there.close()
 

@@ -12,7 +12,7 @@ import pytest
 
 import kpg
 from kpg.database import Database
-from kpg.runtime.errors import DataError, InterfaceError, OperationalError
+from kpg.runtime.errors import InterfaceError, OperationalError
 from kpg.runtime.trace.tiers import EFFORT
 from kpg.runtime.workers.messages import Command, Reply
 from kpg.runtime.workers.network import Calling, Network
@@ -21,22 +21,12 @@ from kpg.runtime.workers.wire import GoneError, exchange, packed, pair
 from kpg.working import Workers
 from tests.properties.test_workers import history
 from tests.unit.workers.apart import Apart, apart
-from tests.unit.workers.test_processes import TEXT, gone, rows
+from tests.unit.workers.test_processes import TEXT, answer_alike, gone, rows
 
 
 def test_answers_changes_and_errors_are_those_of_one() -> None:
     with apart(2, 0) as db, kpg.connect() as one:
-        said = []
-        for each in (db, one):
-            each.sql(TEXT)
-            heard = each.view("sums").changes()
-            each.sql("insert into t select i, 'g' || i % 3, i / 2 from generate_series(1, 3000) g(i)")
-            each.sql("delete from t where k % 7 = 0")
-            with pytest.raises(DataError, match="out of range"):
-                each.sql("insert into t values (100000, 'g1', 2147483647 + 1)")
-            said.append([rows(each, "select * from sums"), rows(each, "select * from below")])
-            said.append([sorted(map(repr, heard))])
-        assert said[:2] == said[2:]
+        answer_alike(db, one)
         assert [row[0] for row in db.workers()] == [0, 1]
 
 

@@ -11,8 +11,9 @@ import numpy as np
 import pytest
 
 import kpg
+from kpg.database import Database
 from kpg.runtime.errors import DataError, InterfaceError, NotSupportedError, OperationalError
-from kpg.runtime.workers.wire import GoneError, exchange, packed, pair
+from kpg.runtime.workers.wire import GoneError, Line, exchange, packed, pair
 
 TEXT = """
 create table t(k int primary key, g text, v int);
@@ -36,19 +37,24 @@ def gone(process: int) -> bool:
         return True
 
 
+def answer_alike(*databases: Database) -> None:
+    """Two databases have the same answers, tell the same changes, and undo what fails."""
+    said = []
+    for each in databases:
+        each.sql(TEXT)
+        heard = each.view("sums").changes()
+        each.sql("insert into t select i, 'g' || i % 3, i / 2 from generate_series(1, 3000) g(i)")
+        each.sql("delete from t where k % 7 = 0")
+        with pytest.raises(DataError, match="out of range"):
+            each.sql("insert into t values (100000, 'g1', 2147483647 + 1)")
+        said.append([rows(each, "select * from sums"), rows(each, "select * from below")])
+        said.append([sorted(map(repr, heard))])
+    assert said[:2] == said[2:]
+
+
 def test_two_processes_answer_as_one() -> None:
     with kpg.connect(workers=2) as db, kpg.connect() as one:
-        said = []
-        for each in (db, one):
-            each.sql(TEXT)
-            heard = each.view("sums").changes()
-            each.sql("insert into t select i, 'g' || i % 3, i / 2 from generate_series(1, 3000) g(i)")
-            each.sql("delete from t where k % 7 = 0")
-            with pytest.raises(DataError, match="out of range"):
-                each.sql("insert into t values (100000, 'g1', 2147483647 + 1)")
-            said.append([rows(each, "select * from sums"), rows(each, "select * from below")])
-            said.append([sorted(map(repr, heard))])
-        assert said[:2] == said[2:]
+        answer_alike(db, one)
         work = db.workers()
         assert [row[0] for row in work] == [0, 1] and all(row[1] > 0 for row in work)
 
@@ -146,9 +152,9 @@ def test_workers_end_with_their_parent_however_it_ends() -> None:
 WAIT = "import select, sys; sys.exit(not select.select([int(sys.argv[1])], [], [], 10)[0])"
 
 
-def test_large_messages_arrive_as_they_were_sent_both_ways_at_once() -> None:
-    here, there = pair()
-    arrays = [np.arange(size, dtype=np.int64) for size in (0, 700_001, 3, 500_000, *range(100))]
+def exchange_both_ways(here: Line, there: Line, most: int) -> None:
+    """Arrays of up to so many words go there while the largest comes back."""
+    arrays = [np.arange(size, dtype=np.int64) for size in (0, most, 3, 500_000, *range(100))]
     received: list[object] = []
     other = threading.Thread(
         target=lambda: received.extend(exchange([(there, packed(("back", arrays[1])))], [there]))
@@ -159,6 +165,11 @@ def test_large_messages_arrive_as_they_were_sent_both_ways_at_once() -> None:
     assert name == "back" and np.array_equal(back, arrays[1])
     (found,) = received
     assert [one.tolist() for one in found] == [one.tolist() for one in arrays]  # type: ignore[attr-defined]
+
+
+def test_large_messages_arrive_as_they_were_sent_both_ways_at_once() -> None:
+    here, there = pair()
+    exchange_both_ways(here, there, 700_001)
     there.close()
     with pytest.raises(GoneError):
         exchange([], [here])
