@@ -133,6 +133,22 @@ def settle(nodes, start, size, items, pushed, live):
         live[node] = first - start[node]
 
 
+@device
+def neighbours(front, count, total, start, sizes, items):
+    """What the first ``count`` nodes of a front are linked to, ``total`` in all, with what came with it."""
+    found = np.empty((2, total), np.int64)
+    written = 0
+    for k in range(count):
+        node = front[0, k] >> 1
+        sign = front[0, k] & 1
+        first = start[node]
+        for at in range(first, first + sizes[node]):
+            found[0, written] = items[at] ^ sign
+            found[1, written] = front[1, k]
+            written += 1
+    return found
+
+
 @kernel("int64(int64[::1], int64[:, ::1], int64[::1], int64[::1], int32[::1], uint8[::1], int64[:, ::1])")
 def push_sums(nodes, deltas, start, live, items, kinds, state):
     """Add what writers' sums change by to them and to all that is pushed below; whether one overflows.
@@ -149,16 +165,7 @@ def push_sums(nodes, deltas, start, live, items, kinds, state):
             total += live[nodes[i]]
             count += 1
     while count > 0:
-        found = np.empty((2, total), np.int64)
-        written = 0
-        for k in range(count):
-            node = front[0, k] >> 1
-            sign = front[0, k] & 1
-            first = start[node]
-            for at in range(first, first + live[node]):
-                found[0, written] = items[at] ^ sign
-                found[1, written] = front[1, k]
-                written += 1
+        found, written = neighbours(front, count, total, start, live, items), total
         count, total = 0, 0
         for k in range(written):
             target = found[0, k] >> 1
@@ -192,16 +199,7 @@ def pull_sums(nodes, start, size, items, pushed, state, out):
             total += size[node]
             count += 1
     while count > 0:
-        found = np.empty((2, total), np.int64)
-        written = 0
-        for k in range(count):
-            node = front[0, k] >> 1
-            sign = front[0, k] & 1
-            first = start[node]
-            for at in range(first, first + size[node]):
-                found[0, written] = items[at] ^ sign
-                found[1, written] = front[1, k]
-                written += 1
+        found, written = neighbours(front, count, total, start, size, items), total
         count, total = 0, 0
         for k in range(written):
             source = found[0, k] >> 1
