@@ -23,6 +23,7 @@ from kpg.runtime.operators.arrange import Arrange
 from kpg.runtime.operators.loop import everything
 from kpg.runtime.operators.source import Source
 from kpg.runtime.plan import Mfp
+from kpg.runtime.recorded import Recorded
 from kpg.runtime.render import disconnect
 from kpg.runtime.types import Schema, facts_of
 
@@ -37,13 +38,12 @@ MOST_COMPILED = 256
 """Compiled expressions that are remembered: more than the rules of a program that is explained have."""
 
 
-class Access:
+class Access(Recorded):
     """The part of ``runtime.executor.Executor`` that changes or asks one table, or looks at what is there."""
 
     dictionary: Dictionary
     scope: Scope
     merge_effort: int
-    tables: dict[str, Table]
     views: dict[str, Installed]
     inputs: Inputs
     epoch: int
@@ -201,10 +201,6 @@ class Access:
         """The row store of a table."""
         return self.tables[table]
 
-    def insert(self, table: str, words: Words) -> Words:
-        """Append rows; their rowids."""
-        return self.tables[table].insert(words)
-
     def delete(self, table: str, rowids: Words) -> None:
         """Delete live rows."""
         self.tables[table].delete(rowids)
@@ -260,15 +256,6 @@ class Access:
     def fetch(self, table: str, rowids: Words) -> Words:
         """The rows with these rowids."""
         return self.tables[table].read(rowids)
-
-    def parts(self, table: str, rowids: Words) -> list[tuple[Words, Words]]:
-        """The rows with these rowids, where they are if they lie beside each other."""
-        groups = self.tables[table].groups
-        return groups.parts(rowids) or [(rowids, groups.read(np.arange(groups.width), rowids))]
-
-    def filled(self, table: str, rowids: Words) -> list[tuple[int, int, int, Words]]:
-        """Stretches of rows that have come that begin a group: their places, the group, and its columns."""
-        return self.tables[table].groups.begun(rowids)
 
     def scan(self, table: str, columns: Sequence[int] | None = None, *, committed: bool = False) -> Words:
         """All rows, or of all rows some columns; ``committed``: without pending changes."""

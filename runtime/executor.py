@@ -9,7 +9,7 @@ table. So the executor may be in this process, on a server's thread, or be many 
 """
 
 from collections.abc import Sequence
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -155,6 +155,12 @@ class Executor(Lasting, Protocol):
         """Of rows that have just come, ascending, stretches that are the first rows of a group: from which
 
         place to which, the group's number, and its columns ``int64[ncols, room]``.
+        """
+
+    def foreseen(self, table: str, rowids: Words) -> list[tuple[int, int, Any]]:
+        """Of rows that have just come, ascending, stretches that ``Recorder.foresee`` was asked about: from
+
+        which place to which, and what it said.
         """
 
     def scan(self, table: str, columns: Sequence[int] | None = None, *, committed: bool = False) -> Words:

@@ -1,12 +1,16 @@
 """What one may ask of an executor whose tables and views outlive its process: a part of its protocol."""
 
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 Words = NDArray[np.int64]
+
+MANY: Final = 8192
+"""So many rows at once are shown to the recorder before they are appended: a thread of its own may pack them
+meanwhile, and to wake it takes about as long as to append a thousand."""
 
 
 class Changed(Protocol):
@@ -24,6 +28,13 @@ class Changed(Protocol):
 
 class Recorder(Protocol):
     """Who keeps what is committed."""
+
+    def foresee(self, words: Words) -> Callable[[], Any] | None:
+        """Many rows ``int64[ncols, n]``, contiguous, are being appended to a table, and may be committed.
+
+        What gives something to be told again of these rows by ``Executor.foreseen``; they must not change
+        before it has. None if there is nothing.
+        """
 
     def expect(self, changed: Sequence[Changed]) -> None:
         """Changes are going through everything installed, to be recorded or cancelled afterwards."""

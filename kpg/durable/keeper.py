@@ -19,9 +19,10 @@ from numpy.typing import NDArray
 from kpg.durable.rows import Rows, numbers
 from kpg.durable.state import Changes, State, Watch, changes, state_of
 from kpg.runtime.errors import InterfaceError, OperationalError
-from kpg.runtime.lasting import Changed
+from kpg.runtime.lasting import MANY, Changed
 from kpg.runtime.storage.ahead import Hand, Task
 from kpg.runtime.storage.codec import Codec
+from kpg.runtime.storage.columns import pack
 from kpg.runtime.storage.files import Disk, Files, Lock
 from kpg.runtime.storage.lazy import Lazy
 from kpg.runtime.storage.log import ROOM, Log, Mark, segment_name
@@ -36,11 +37,8 @@ COMMIT: Final = 1
 """The kind of a commit's record."""
 ROWS: Final = 3
 """The kind of rows that were written before the commit's record, which follows."""
-BULK: Final = 8192
-"""So many rows are written by a thread of its own, while views take them."""
 CLOSED: Final = 2
 """The kind of the record behind which a database was closed: what is before it was synced."""
-MODES: Final = ("full", "normal", "off")
 SECONDS: Final = 1.0
 """In the mode ``normal``, what was committed longer ago is synced."""
 NOTHING = Changes((), ())
@@ -115,11 +113,19 @@ class Keeper:
 
     # Recording
 
+    @property
+    def _writes(self) -> bool:
+        return self._held is None and self.refuses is None and self._process == os.getpid()
+
+    def foresee(self, words: Words) -> Callable[[], Any] | None:
+        """Pack many rows while the table takes them."""
+        packs = self._writes and self._rows.packs(words)
+        return None if not packs else self._hand.do(partial(pack, words)).result
+
     def expect(self, changed: Sequence[Changed]) -> None:
         """Write many rows while views take them; they count once the commit's record is behind them."""
         rows = sum(rowids.shape[0] for one in changed for rowids, _ in one.changes)
-        ready = self._held is None and self.refuses is None and self._process == os.getpid()
-        if rows >= BULK and ready and self._log is not None:
+        if rows >= MANY and self._writes and self._log is not None:
             self._mark = self._log.mark()
             self._ahead = self._hand.do(partial(self._write_ahead, self._log, list(changed)))
 
@@ -205,7 +211,7 @@ class Keeper:
         assert self._log is not None
         return self._log.mark() if self._ahead is None or self._mark is None else self._mark
 
-    def _write(self, value: Any, *, sync: bool, kind: int = COMMIT) -> None:
+    def _write(self, value: Any, *, sync: bool) -> None:
         self._check_process()
         if self.refuses is not None or self._log is None:
             raise OperationalError(self.refuses or "the database is closed")
@@ -216,7 +222,7 @@ class Keeper:
         mark, self._ahead = self._begun(), None
         syncing = False
         try:
-            self._log.write(kind, pieces)
+            self._log.write(COMMIT, pieces)
             syncing = True
             if sync:
                 self._sync()
@@ -230,9 +236,8 @@ class Keeper:
             self._rows.undo(certain=self.refuses is None)
             raise
 
-    def _sync(self, *, always: bool = False) -> None:
-        assert self._log is not None
-        if self.mode == "full" or always:
+    def _sync(self) -> None:
+        if self.mode == "full" and self._log is not None:
             self._log.sync()
         elif self.mode == "normal" and isinstance(self.files, Disk):
             self._lazy.wanted()
@@ -339,12 +344,7 @@ class Keeper:
 
     def tend(self) -> None:
         """Between commits: see to checkpoints."""
-        if (
-            self._process == os.getpid()
-            and self.checkpoints is not None
-            and self.refuses is None
-            and self._held is None
-        ):
+        if self.checkpoints is not None and self._writes:
             self.checkpoints.tend()
 
     def checkpoint(self) -> None:

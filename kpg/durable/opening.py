@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kpg.durable.checkpoints import Checkpoints
-from kpg.durable.keeper import COMMIT, MODES, ROWS, Keeper
+from kpg.durable.keeper import COMMIT, ROWS, Keeper
 from kpg.durable.known import codec
 from kpg.durable.restoring import Restoring
 from kpg.durable.rows import rowids_of
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
 Words = NDArray[np.int64]
 LOCK: Final = "lock"
+MODES: Final = ("full", "normal", "off")
 ROWS_AT_ONCE: Final = 1 << 22
 """So many rows are done again in one step."""
 

@@ -43,6 +43,8 @@ class Rows:
         self.tables: Mapping[int, str] = {}
         """The tables that are kept, by number."""
         self._written: list[Written] = []
+        self._foreseen = 0
+        """Bytes of rows that were packed before their commit."""
 
     def learn(self, state: State) -> None:
         """What has been recorded is a state."""
@@ -75,6 +77,11 @@ class Rows:
         except BaseException:
             straight.abandon()
             raise
+
+    def packs(self, words: Words) -> bool:
+        """Whether rows that come now are packed: not if so many came that all go straight into packs."""
+        self._foreseen += words.nbytes
+        return self._foreseen < STRAIGHT
 
     def strings(self, first: int) -> tuple[Any, ...] | None:
         """The strings from a code on: it, where each begins, and their bytes; or the pack that has all.
@@ -142,11 +149,20 @@ class Rows:
         return found if size >= STRAIGHT else []
 
     def _packed(self, epoch: int, number: int, name: str, came: Words) -> Iterable[tuple[Any, ...]]:
+        at = 0
+        for start, end, packed in self._engine.executor.foreseen(name, came):
+            yield from self._parts(epoch, number, name, came[at:start])
+            yield epoch, number, None, told(came[start:end]), packed
+            at = end
+        yield from self._parts(epoch, number, name, came[at:])
+
+    def _parts(self, epoch: int, number: int, name: str, came: Words) -> Iterable[tuple[Any, ...]]:
         for rowids, words in self._engine.executor.parts(name, came) if came.shape[0] else ():
             yield epoch, number, None, told(rowids), pack(words)
 
     def settle(self, segment: int) -> None:
         """The record is written, to a segment of the log."""
+        self._foreseen = 0
         if self._written:
             assert self.checkpoints is not None
             self.checkpoints.named(self._written, segment)
@@ -154,6 +170,7 @@ class Rows:
 
     def undo(self, *, certain: bool) -> None:
         """The record is not written; if that is ``certain``, nothing names the packs."""
+        self._foreseen = 0
         written, self._written = self._written, []
         if certain and self.checkpoints is not None:
             with suppress(OSError):

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from kpg.runtime.data.foreseen import Foreseen
 from kpg.runtime.data.loose import index_of, lookup_of, loose_key
 from kpg.runtime.data.rowgroups import RowGroups
 from kpg.runtime.data.rowindex import BagIndex, KeyIndex
@@ -103,6 +104,8 @@ class Table:
         self._untold: list[Words] = []
         self._deletions: list[Words] = []
         self._vacuum = Vacuum(self.groups)
+        self.foreseen: Foreseen | None = None
+        """What a recorder has said of rows that no commit has."""
         self.past: TablePast | None = None
         """What it was before, if that is kept."""
 
@@ -300,6 +303,8 @@ class Table:
             index.remove(gone)
         kernels.revive(self.directory, revived)
         self.count = savepoint.count
+        if self.foreseen is not None:
+            self.foreseen.cut(self.count)
         if self._key:
             assert savepoint.highest is not None
             self._key.highest, self._key.known = savepoint.highest, savepoint.known
@@ -343,6 +348,7 @@ class Table:
         Once nothing is pending, nobody reads a deleted row any more: places of such rows are given up,
         about twice as many as were deleted since.
         """
+        self.foreseen = None
         if self._deletions:
             if self.past is None:
                 self._vacuum.bury(self._deletions)

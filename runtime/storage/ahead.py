@@ -4,6 +4,7 @@ import threading
 import weakref
 from collections.abc import Callable
 from queue import SimpleQueue
+from typing import Any
 
 
 class Ahead:
@@ -36,6 +37,7 @@ class Task:
 
     def __init__(self, work: Callable[[], object]) -> None:
         self._work = work
+        self._result: Any = None
         self._error: BaseException | None = None
         self._under_way = threading.Lock()
         self._under_way.acquire()
@@ -43,7 +45,7 @@ class Task:
     def run(self) -> None:
         """Do it; called by the thread."""
         try:
-            self._work()
+            self._result = self._work()
         except BaseException as error:
             self._error = error
         self._under_way.release()
@@ -52,6 +54,11 @@ class Task:
         """When the work is done, what it ended in, if not well."""
         with self._under_way:
             return self._error
+
+    def result(self) -> Any:
+        """When the work is done, what it gave; None if it ended in an error."""
+        with self._under_way:
+            return self._result
 
 
 class Hand:

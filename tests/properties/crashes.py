@@ -388,11 +388,12 @@ def main() -> None:
     while time.monotonic() < end:
         one = life(seed)
         small = patch("kpg.runtime.data.rowgroups.GROUP_BYTES", 1536 if seed % 7 < 3 else 1 << 20)
-        bulk = patch("kpg.durable.keeper.BULK", 2 if seed % 11 < 3 else 8192)
+        many = 2 if seed % 11 < 3 else 8192
+        ahead, packed = patch("kpg.durable.keeper.MANY", many), patch("kpg.runtime.recorded.MANY", many)
         straight = patch.multiple("kpg.durable.rows", **(STRAIGHT if seed % 5 == 2 else {"FEW": 64}))
         large = patch.multiple("kpg.runtime.storage.log", **(LARGE if seed % 3 == 1 else {"SMALL": 1 << 16}))
         try:
-            with small, bulk, straight, large:
+            with small, ahead, packed, straight, large:
                 one.run(40)
         except Exception as error:
             failed.append(seed)

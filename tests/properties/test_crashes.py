@@ -47,7 +47,8 @@ def test_operations_fail(seed: int) -> None:
 @pytest.mark.parametrize("seed", range(400, 406))
 def test_rows_that_are_written_while_views_take_them(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """In some lives their records are large, and pages are small."""
-    monkeypatch.setattr("kpg.durable.keeper.BULK", 2)
+    monkeypatch.setattr("kpg.durable.keeper.MANY", 2)
+    monkeypatch.setattr("kpg.runtime.recorded.MANY", 2)
     if seed % 2:
         monkeypatch.setattr("kpg.runtime.storage.log.SMALL", 256)
         monkeypatch.setattr("kpg.runtime.storage.log.PAGE", 512)

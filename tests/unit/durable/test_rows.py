@@ -10,8 +10,9 @@ import pytest
 
 import kpg
 from kpg.database import Database
-from kpg.durable import checkpoints, rows
+from kpg.durable import checkpoints, keeper, rows
 from kpg.durable.inspecting import damage, inspected
+from kpg.runtime import recorded
 from kpg.runtime.data import rowgroups
 from kpg.runtime.storage.manifest import read_manifest
 from kpg.runtime.storage.packs import pack_number
@@ -233,3 +234,26 @@ def test_many_strings_are_written_once_too(what: str, monkeypatch: pytest.Monkey
     expected = contents(again)
     last = killed.after_kill()
     assert contents(opened(last)) == expected
+
+
+def test_rows_that_were_packed_before_they_were_committed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Some are rolled back and others have their rowids, some are deleted; all there are come back."""
+    monkeypatch.setattr(rows, "STRAIGHT", 1 << 20)
+    monkeypatch.setattr(recorded, "MANY", 20)
+    monkeypatch.setattr(keeper, "MANY", 20)
+    sim = Sim()
+    db = made(sim)
+    with db.transaction():
+        db.insert("t", some(100, 50))
+        db.sql("savepoint s")
+        db.insert("t", some(200, 60))
+        db.sql("rollback to s")
+        db.insert("t", some(300, 50))
+        db.insert("t", some(400, 30))
+        db.sql("delete from t where k between 110 and 112")
+    expected = contents(db)
+    reopened = opened(sim.after_kill())
+    assert contents(reopened) == expected
+    assert reopened.sql("select count(*), sum(k), min(s), max(s) from t").fetchall() == [
+        (132, 100 * 50 + 1225 - 110 - 111 - 112 + 300 * 50 + 1225 + 400 * 30 + 435 + 10, "text 0", "text 429")
+    ]
