@@ -57,7 +57,7 @@ if TYPE_CHECKING:
     )
     from kpg.database import Database
     from kpg.datalog import Absence, Answers, Goal, Program, Proof
-    from kpg.feed import Subscription
+    from kpg.listeners.feed import Subscription
     from kpg.result import Result
     from kpg.view import View
 
@@ -124,7 +124,7 @@ _LAZY = {
     "Program": "datalog",
     "Proof": "datalog",
     "Result": "result",
-    "Subscription": "feed",
+    "Subscription": "listeners.feed",
     "Variable": "collections",
     "View": "view",
     "case": "collections",

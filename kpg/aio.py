@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import kpg
 from kpg.compiler.sql.parameters import Parameters
-from kpg.feed import Change
+from kpg.listeners.feed import Change
 from kpg.result import Result
 from kpg.runtime.errors import InterfaceError, OperationalError
 from kpg.sessions.session import Session as Inner
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from pathlib import Path
     from types import TracebackType
 
-    from kpg.engine import Engine
+    from kpg.engine.engine import Engine
 
 Given = TypeVar("Given")
 MOST_WAITING: Final = 100_000

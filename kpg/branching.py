@@ -14,20 +14,20 @@ from numpy.typing import NDArray
 
 from kpg.compiler.catalog import Catalog, TableEntry
 from kpg.database import Database
-from kpg.engine import Engine
-from kpg.feed import Feed
-from kpg.journal import Journal
-from kpg.past import Past, Retention
-from kpg.positions import TABLE as POSITIONS
-from kpg.positions import table_of
-from kpg.reading import Reader
+from kpg.dml.positions import TABLE as POSITIONS
+from kpg.dml.positions import table_of
+from kpg.engine.engine import Engine
+from kpg.engine.journal import Journal
+from kpg.engine.past import Past, Retention
+from kpg.engine.table import Table
+from kpg.listeners.feed import Feed
+from kpg.queries.reading import Reader
 from kpg.runtime.convert.values import show
 from kpg.runtime.errors import IntegrityError, InterfaceError, NotSupportedError, ProgrammingError
 from kpg.runtime.plan import Import, Plan
 from kpg.runtime.plan.user import Input
 from kpg.runtime.records import dataclass
 from kpg.runtime.trace.updates import Updates
-from kpg.table import Table
 from kpg.view import Maintained
 
 if TYPE_CHECKING:

@@ -4,9 +4,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from kpg.database import Database
+from kpg.engine.working import Workers
 from kpg.runtime.errors import NotSupportedError
 from kpg.runtime.local import executors, processes
-from kpg.working import Workers
 
 
 def connected(

@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING, Any
 from kpg.compiler.sql import statements as ast
 from kpg.compiler.sql.parameters import Parameters
 from kpg.compiler.sql.parse import parse
-from kpg.engine import Engine
+from kpg.engine.engine import Engine
 from kpg.ingesting import Ingesting
-from kpg.planning import explain_export
 from kpg.profiling import Profiling
+from kpg.queries.planning import explain_export
 from kpg.result import Result, listing
 from kpg.runtime.errors import InterfaceError
 from kpg.runtime.plan import Ego
 from kpg.runtime.types import BIGINT, TEXT
-from kpg.scripts import outcomes, reading
-from kpg.statements import execute, explain_statement, is_explained
+from kpg.statements.scripts import outcomes, reading
+from kpg.statements.statements import execute, explain_statement, is_explained
 from kpg.view import Maintained, View
 
 if TYPE_CHECKING:
@@ -28,9 +28,9 @@ if TYPE_CHECKING:
     from kpg.collections.dataflow import Dataflow
     from kpg.datalog import Absence, Goal, Program, Proof
     from kpg.durable.backup import Backup
+    from kpg.engine.working import Workers
     from kpg.sessions.hub import Hub
     from kpg.sessions.session import Session
-    from kpg.working import Workers
 
 Outcome = Result | View | None
 
@@ -157,7 +157,7 @@ class Database(Ingesting, Profiling):
         engine = self._engine
         engine.refuse_to_keep("a dataflow", "functions and inputs have no text")
         if engine.workers is not None:
-            from kpg.working import refuse
+            from kpg.engine.working import refuse
 
             refuse("a dataflow of collections")
         engine.dataflows_made += 1
@@ -245,7 +245,7 @@ class Database(Ingesting, Profiling):
         ``subtract(state, *values)`` too need not read a group again when rows leave it. ``nulls``: it is
         called for NULLs, which otherwise make NULL. It must give the same for the same arguments.
         """
-        from kpg import functions
+        from kpg.ddl import functions
 
         before = functions.known(self._engine)
         functions.create(self._engine, name, function, args, returns, columns=columns, nulls=nulls)
@@ -253,7 +253,7 @@ class Database(Ingesting, Profiling):
 
     def drop_function(self, name: str) -> None:
         """Forget a function made by :meth:`create_function`; ProgrammingError if a view uses it."""
-        from kpg import functions
+        from kpg.ddl import functions
 
         before = functions.known(self._engine)
         functions.drop(self._engine, name)
@@ -325,7 +325,7 @@ class Database(Ingesting, Profiling):
 
     def verify(self, name: str) -> None:
         """Compute a view from scratch, sharing nothing; InternalError if it differs from what is kept."""
-        from kpg.verify import verify
+        from kpg.statements.verify import verify
 
         engine = self._engine
         verify(engine, engine.view(name))
@@ -361,7 +361,7 @@ class Database(Ingesting, Profiling):
                 reading(self._engine, statement, execute)
 
     def _relations(self, tables: bool) -> Result:
-        from kpg.showing import show_tables
+        from kpg.statements.showing import show_tables
 
         rows = [row for row in show_tables(self._engine) if (row[1] == "table") is tables]
         names, kinds, counts = ([row[i] for row in rows] for i in range(3))
@@ -374,7 +374,7 @@ class Database(Ingesting, Profiling):
     def _wrap(self, maintained: Maintained) -> View:
         plan = self._engine.plan_of(maintained.name)
         if plan is not None and any(isinstance(node, Ego) for node in plan.nodes):
-            from kpg.ego_view import EgoView
+            from kpg.ddl.ego_view import EgoView
 
             return EgoView(self._engine, maintained, self._check_open)
         return View(maintained, self._check_open, partial(self._explain_view, maintained))

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import kpg
 from kpg.compiler.sql.parameters import Parameters
+from kpg.engine.transaction import State
 from kpg.result import Affected, Result, Row
 from kpg.runtime.errors import (
     DatabaseError,
@@ -30,7 +31,6 @@ from kpg.runtime.errors import (
     ProgrammingError,
 )
 from kpg.runtime.types import Kind
-from kpg.transaction import State
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -8,16 +8,16 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from kpg.engine import Engine
+from kpg.engine.engine import Engine
 from kpg.runtime.errors import InterfaceError
 
 if TYPE_CHECKING:
-    from kpg.ego_view import EgoView
-    from kpg.egos import Window
-    from kpg.loading import Progress
-    from kpg.positions import Position, Positions
+    from kpg.ddl.ego_view import EgoView
+    from kpg.ddl.egos import Window
+    from kpg.dml.loading import Progress
+    from kpg.dml.positions import Position, Positions
+    from kpg.engine.table import Table
     from kpg.result import Result
-    from kpg.table import Table
 
 
 def check_plain(engine: "Engine", name: str) -> None:
@@ -47,7 +47,7 @@ class Ingesting:
         Its columns are those of the data: an Arrow table or anything with an Arrow stream, a pandas or polars
         frame, a dict of columns, a list of dicts, parquet or CSV. Those of the primary key are NOT NULL.
         """
-        from kpg import outside
+        from kpg.statements import outside
 
         return outside.create(self._engine, name, data, primary_key)
 
@@ -57,7 +57,7 @@ class Ingesting:
         ``data`` is an iterable of tuples or dicts, a dict of columns, an Arrow table or anything with an
         Arrow stream, or a pandas or polars frame; columns with names are matched by name.
         """
-        from kpg.modify import insert
+        from kpg.dml.modify import insert
 
         return self._change(name, lambda table: insert(table, data), position)
 
@@ -66,13 +66,13 @@ class Ingesting:
 
         Raises IntegrityError, with nothing deleted, for a row that is not there.
         """
-        from kpg.modify import delete
+        from kpg.dml.modify import delete
 
         return self._change(name, lambda table: delete(table, data), position)
 
     def upsert(self, name: str, data: Any, *, position: "Positions | None" = None) -> int:
         """Insert rows in place of those with the same primary key; how many were given."""
-        from kpg.modify import upsert
+        from kpg.dml.modify import upsert
 
         return self._change(name, lambda table: upsert(table, data), position)
 
@@ -91,7 +91,7 @@ class Ingesting:
         a mode, small local ones through pyarrow, others through Spark if it can run here. ``progress`` is
         called with the table's name and its number of rows so far.
         """
-        from kpg.loading import load
+        from kpg.dml.loading import load
 
         return self._change(name, lambda table: load(table, source, mode, progress), position)
 
@@ -104,7 +104,7 @@ class Ingesting:
         position: "Positions | None" = None,
     ) -> dict[str, int]:
         """As :meth:`load` for several tables at once, in one transaction and one Spark session."""
-        from kpg.loading import load_all
+        from kpg.dml.loading import load_all
 
         engine = self._engine
         with engine.transactions.statement(changes=True):
@@ -147,7 +147,7 @@ class Ingesting:
 
         In a transaction it is a part of it.
         """
-        from kpg.positions import forget
+        from kpg.dml.positions import forget
 
         engine = self._engine
         with engine.transactions.statement(changes=True):
@@ -158,13 +158,13 @@ class Ingesting:
 
     def positions(self) -> "dict[str, Position]":
         """How far each source has been read: what was committed, or set in the transaction that is open."""
-        from kpg.positions import read
+        from kpg.dml.positions import read
 
         return read(self._engine)
 
     def epochs(self) -> "Result":
         """The epochs that can be asked for, and their moments; InterfaceError without ``history``."""
-        from kpg.past import epochs
+        from kpg.engine.past import epochs
 
         return epochs(self._engine)
 
@@ -180,7 +180,7 @@ class Ingesting:
 
     def _keep(self, position: "Positions | None") -> None:
         if position is not None:
-            from kpg.positions import keep
+            from kpg.dml.positions import keep
 
             keep(self._engine, position)
 
@@ -212,7 +212,7 @@ class Ingesting:
         ``pull`` or ``continuous``; ``continuous`` says, as ``readers`` does, which readers are pushed in any
         mode. ``overlay`` is a way to build one. See docs/ego.md.
         """
-        from kpg.ego_functions import make
+        from kpg.ddl.ego_functions import make
 
         return make(
             self._engine, lambda: self._engine, name, aggregate, readers, continuous, returns, edges=edges,

@@ -1,6 +1,6 @@
 """The part of a database that tells what it keeps and what its work was."""
 
-from kpg.engine import Engine
+from kpg.engine.engine import Engine
 from kpg.result import Result, listing
 from kpg.runtime.types import BIGINT, TEXT
 
@@ -47,7 +47,7 @@ class Profiling:
         A worker that has far more rows or time than the rest has keys that most rows have: see
         docs/scaling.md.
         """
-        from kpg.working import work
+        from kpg.engine.working import work
 
         found = work(self._engine)
         return listing(

@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from kpg.feed import Callback, Change, Feed, Mailbox, Subscription
-from kpg.reading import Reader
+from kpg.listeners.feed import Callback, Change, Feed, Mailbox, Subscription
+from kpg.queries.reading import Reader
 from kpg.result import Result, Row, Rows
 from kpg.runtime.errors import InterfaceError
 from kpg.runtime.handles import Installation, Stats

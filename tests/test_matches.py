@@ -12,19 +12,22 @@ from typing import get_args
 import kpg
 
 OPEN = {
-    ("kpg.altering", "_alter_view"): "the others are of tables only",
+    ("kpg.ddl.altering", "_alter_view"): "the others are of tables only",
     ("kpg.blocks.purity", "_texts"): "loops and the like are told apart by _of_others",
     ("kpg.blocks.running", "statement"): "the others are told apart by _simple",
-    ("kpg.domains", "_following"): "what becomes of a table's column; other actions change the domain alone",
-    ("kpg.domains", "alter_domain"): "the parser makes these actions only",
-    ("kpg.domains", "with_domains"): "the others have no columns",
-    ("kpg.settings", "run_session"): "the others are told apart by _setting",
+    (
+        "kpg.ddl.domains",
+        "_following",
+    ): "what becomes of a column; other actions change the domain alone",
+    ("kpg.ddl.domains", "alter_domain"): "the parser makes these actions only",
+    ("kpg.ddl.domains", "with_domains"): "the others have no columns",
+    ("kpg.settings.settings", "run_session"): "the others are told apart by _setting",
     ("kpg.runtime.render.shared", "_rows_below"): "the others are as large as what they read",
     ("kpg.compiler.datalog.syntax.components", "expand"): "every other statement is taken over as it is",
     ("kpg.runtime.plan.columns", "_of"): "the others are told apart by column_types",
     ("kpg.runtime.render.identity", "_add"): "any other node is named by all of its fields",
     ("kpg.runtime.render.level", "_build"): "the others are told apart by build",
-    ("kpg.statements", "_run"): "the others are told apart by _other",
+    ("kpg.statements.statements", "_run"): "the others are told apart by _other",
 }
 """Matches that end otherwise, by module and function, and why."""
 

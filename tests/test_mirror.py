@@ -58,27 +58,27 @@ PEOPLE = "unit/server/test_people.py"
 LISTENING = "unit/server/test_listening.py"
 
 JSON_PATHS = "unit/functions/test_json_paths.py"
-PAST = "unit/kpg/test_past.py"
+PAST = "unit/engine/test_past.py"
 
 BODIES = "unit/blocks/test_running.py"
 
 WORKERS = "properties/test_workers.py"
 
 ELSEWHERE: dict[str, str] = {
-    "kpg/conflicting.py": "oracle/sql/conflicts.sql",
-    "kpg/showing.py": "unit/kpg/test_statements.py",
-    "kpg/session_rows.py": "oracle/sql/statements_sessions.sql",
-    "kpg/links.py": "unit/kpg/test_references.py",
-    "kpg/accepting.py": "oracle/sql/statements_sessions.sql",
-    "kpg/readonly.py": "oracle/sql/statements_sessions.sql",
-    "kpg/positioned.py": "oracle/sql/cursors_positioned.sql",
-    "kpg/aggregates.py": "oracle/sql/aggregates_of_users.sql",
+    "kpg/dml/conflicting.py": "oracle/sql/conflicts.sql",
+    "kpg/statements/showing.py": "unit/statements/test_statements.py",
+    "kpg/settings/session_rows.py": "oracle/sql/statements_sessions.sql",
+    "kpg/constraints/links.py": "unit/constraints/test_references.py",
+    "kpg/settings/accepting.py": "oracle/sql/statements_sessions.sql",
+    "kpg/settings/readonly.py": "oracle/sql/statements_sessions.sql",
+    "kpg/statements/positioned.py": "oracle/sql/cursors_positioned.sql",
+    "kpg/ddl/aggregates.py": "oracle/sql/aggregates_of_users.sql",
     "kpg/blocks/actions.py": "oracle/sql/triggers_rowwise.sql",
     "kpg/blocks/rowwise.py": "oracle/sql/triggers_rowwise.sql",
-    "kpg/beside.py": "oracle/sql/triggers_rowwise.sql",
-    "kpg/altering_kin.py": "oracle/sql/partitions_changed.sql",
-    "kpg/routing.py": "oracle/sql/partitions_changed.sql",
-    "kpg/rereading.py": "unit/kpg/test_partitions_followed.py",
+    "kpg/inheritance/beside.py": "oracle/sql/triggers_rowwise.sql",
+    "kpg/ddl/altering_kin.py": "oracle/sql/partitions_changed.sql",
+    "kpg/inheritance/routing.py": "oracle/sql/partitions_changed.sql",
+    "kpg/ddl/rereading.py": "unit/kpg/test_partitions_followed.py",
     "kpg/blocks/assigning.py": BODIES,
     "kpg/blocks/commands.py": BODIES,
     "kpg/blocks/conditions.py": BODIES,
@@ -113,7 +113,7 @@ ELSEWHERE: dict[str, str] = {
     },
     "runtime/kernels/partial.py": REFERENCES,
     "runtime/kernels/shards.py": REFERENCES,
-    "kpg/working.py": WORKERS,
+    "kpg/engine/working.py": WORKERS,
     "kpg/profiling.py": "unit/kpg/test_database.py",
     "kpg/connecting.py": "unit/workers/test_processes.py",
     "runtime/workers/crew.py": "unit/workers/test_processes.py",
@@ -122,11 +122,11 @@ ELSEWHERE: dict[str, str] = {
     "runtime/workers/guest.py": "unit/workers/test_network.py",
     "runtime/workers/process.py": "unit/workers/test_processes.py",
     "runtime/workers/wire.py": "unit/workers/test_processes.py",
-    "kpg/calls.py": LISTENING,
-    "kpg/states.py": "unit/server/test_activity.py",
-    "kpg/violations.py": "unit/server/test_activity.py",
+    "kpg/statements/calls.py": LISTENING,
+    "kpg/listeners/states.py": "unit/server/test_activity.py",
+    "kpg/constraints/violations.py": "unit/server/test_activity.py",
     "kpg/server/copied.py": "unit/server/test_asyncpg.py",
-    "kpg/channels.py": LISTENING,
+    "kpg/listeners/channels.py": LISTENING,
     "runtime/functions/json_items.py": JSON_PATHS,
     "runtime/functions/json_constructors.py": AGGREGATES,
     "runtime/values/jsonpath/reading.py": JSON_PATHS,
@@ -142,7 +142,7 @@ ELSEWHERE: dict[str, str] = {
     "kpg/cli/folders.py": "unit/durable/test_inspecting.py",
     "runtime/handles.py": "unit/runtime/test_local.py",
     "runtime/saved/forking.py": "unit/kpg/test_branching.py",
-    "kpg/ingesting.py": "unit/kpg/test_positions.py",
+    "kpg/ingesting.py": "unit/dml/test_positions.py",
     # A kernel is compared with a plain reference; its own file has what that cannot reach, such as growth.
     **{
         f"runtime/kernels/{name}.py": REFERENCES
@@ -192,11 +192,11 @@ ELSEWHERE: dict[str, str] = {
         f"runtime/kernels/{name}.py": "unit/ego/test_building.py"
         for name in ("bags", "bicliques", "covering", "deciding", "ids", "overlays")
     },
-    "runtime/operators/ego.py": "unit/kpg/test_egos.py",
-    "runtime/render/egos.py": "unit/kpg/test_egos.py",
+    "runtime/operators/ego.py": "unit/ddl/test_egos.py",
+    "runtime/render/egos.py": "unit/ddl/test_egos.py",
     "runtime/plan/ego.py": "unit/plan/test_facts.py",
-    "kpg/ego_view.py": "unit/kpg/test_egos.py",
-    "kpg/ego_functions.py": "unit/kpg/test_egos.py",
+    "kpg/ddl/ego_view.py": "unit/ddl/test_egos.py",
+    "kpg/ddl/ego_functions.py": "unit/ddl/test_egos.py",
     "runtime/kernels/rows.py": ROW_STORE,
     **{
         f"kpg/sessions/{name}.py": SESSIONS
@@ -233,20 +233,20 @@ ELSEWHERE: dict[str, str] = {
             "tags",
         )
     },
-    "kpg/passwords.py": LOGIN,
+    "kpg/security/passwords.py": LOGIN,
     "kpg/server/logs.py": "unit/server/test_operating.py",
     "kpg/server/run.py": LOGIN,
     "kpg/server/web/answers.py": "unit/server/web/test_asking.py",
     "kpg/server/web/files.py": "unit/server/web/test_page.py",
     "kpg/server/web/outbox.py": "unit/server/web/test_events.py",
     "kpg/server/web/watching.py": "unit/server/web/test_events.py",
-    "kpg/steps.py": "unit/server/web/test_metrics.py",
+    "kpg/engine/steps.py": "unit/server/web/test_metrics.py",
     "kpg/cli/serve.py": COMMANDS,
     # A database in a folder is compared with what it was, whatever of it is kept how.
     **{f"kpg/durable/{name}.py": DURABLE for name in ("keeper", "known", "restoring", "state")},
     "runtime/lasting.py": DURABLE,
     **{f"kpg/datalog/{name}.py": DURABLE for name in ("restoring", "texts")},
-    "kpg/kept.py": DURABLE,
+    "kpg/engine/kept.py": DURABLE,
     # What runs in a chain is compared with operators that run one by one.
     **{f"runtime/kernels/{name}.py": CHAIN for name in ("calls", "chain", "links", "streams")},
     "runtime/kernels/arguments.py": "unit/chain/test_arguments.py",
@@ -278,7 +278,7 @@ ELSEWHERE: dict[str, str] = {
     "runtime/saved/traces.py": "properties/test_saved.py",
     "runtime/saved/worker.py": "properties/test_saved.py",
     "runtime/data/rowindex.py": ROW_STORE,
-    "runtime/data/unique.py": "unit/kpg/test_references.py",
+    "runtime/data/unique.py": "unit/constraints/test_references.py",
     # An operator is compared with its definition on the accumulated input, inside of dataflows.
     "runtime/dataflow/operator.py": WHOLE,
     "runtime/dataflow/scope.py": LOOPS,
@@ -416,7 +416,7 @@ ELSEWHERE: dict[str, str] = {
             "runtime/values/styles",
         )
     },
-    "kpg/altering_types.py": "oracle/sql/types_altered.sql",
+    "kpg/ddl/altering_types.py": "oracle/sql/types_altered.sql",
     "runtime/functions/bounded_patterns.py": "unit/compiler/test_long_chains.py",
     "runtime/functions/addresses.py": FUNCTIONS,
     **{
@@ -453,7 +453,7 @@ ELSEWHERE: dict[str, str] = {
         f"runtime/mfp/{name}.py": MFP
         for name in ("assemble", "errors", "few", "fuse", "lower", "memo", "reasons", "segment")
     },
-    "runtime/convert/copying.py": "unit/kpg/test_copying.py",
+    "runtime/convert/copying.py": "unit/dml/test_copying.py",
     "runtime/convert/texts.py": "unit/convert/test_arrow.py",
     "runtime/convert/interned.py": "unit/convert/test_arrow.py",
     **{f"runtime/values/{name}.py": "unit/values/test_codec.py" for name in VALUES},
@@ -485,7 +485,7 @@ ELSEWHERE: dict[str, str] = {
             ]
         )
     },
-    "kpg/direct.py": "unit/kpg/test_planned.py",
+    "kpg/statements/direct.py": "unit/statements/test_planned.py",
     "kpg/collections/arranged.py": SHARING,
     "kpg/collections/joining.py": "unit/graph/test_conjunction.py",
     "kpg/collections/exporting.py": "unit/collections/test_sql.py",
@@ -500,11 +500,11 @@ ELSEWHERE: dict[str, str] = {
         f"kpg/cli/{name}.py": COMMANDS
         for name in ["explain", "functions", "imports", "numbers", "prompt", "script", "text"]
     },
-    "runtime/functions/named.py": "unit/kpg/test_functions.py",
-    "runtime/functions/own.py": "unit/kpg/test_functions.py",
-    "runtime/operators/fold.py": "unit/kpg/test_functions.py",
-    "runtime/mfp/columns.py": "unit/kpg/test_functions.py",
-    "kpg/sources.py": "unit/kpg/test_outside.py",
+    "runtime/functions/named.py": "unit/ddl/test_functions.py",
+    "runtime/functions/own.py": "unit/ddl/test_functions.py",
+    "runtime/operators/fold.py": "unit/ddl/test_functions.py",
+    "runtime/mfp/columns.py": "unit/ddl/test_functions.py",
+    "kpg/statements/sources.py": "unit/statements/test_outside.py",
     "kpg/cli/datalog.py": "unit/datalog/test_files.py",
     "kpg/cli/datalog_prompt.py": "unit/datalog/test_files.py",
     "kpg/datalog/answering.py": "unit/datalog/test_goal.py",
@@ -539,47 +539,47 @@ ELSEWHERE: dict[str, str] = {
             "world",
         ]
     },
-    "kpg/client.py": "unit/kpg/test_statements.py",
-    "kpg/engine.py": "unit/kpg/test_statements.py",
+    "kpg/engine/client.py": "unit/statements/test_statements.py",
+    "kpg/engine/engine.py": "unit/statements/test_statements.py",
     # Against a real Postgres.
     **{
         f"kpg/{name}.py": "oracle/test_postgres.py"
         for name in [
-            "changing",
-            "merging",
-            "modifying",
-            "altering",
-            "altering_columns",
-            "altering_rules",
-            "altering_table",
-            "defining",
-            "definitions",
-            "filling",
-            "following",
-            "indexes",
-            "once",
-            "sequences",
-            "settings",
+            "dml/changing",
+            "dml/merging",
+            "dml/modifying",
+            "ddl/altering",
+            "ddl/altering_columns",
+            "ddl/altering_rules",
+            "ddl/altering_table",
+            "ddl/defining",
+            "ddl/definitions",
+            "constraints/filling",
+            "engine/following",
+            "ddl/indexes",
+            "statements/once",
+            "constraints/sequences",
+            "settings/settings",
         ]
     },
-    "kpg/guard.py": "unit/kpg/test_references.py",
-    "kpg/journal.py": "unit/kpg/test_statements.py",
-    "kpg/schemas.py": "unit/kpg/test_statements.py",
-    "kpg/feed.py": VIEWS,
-    "kpg/loading.py": "unit/kpg/test_statements.py",
-    "kpg/modify.py": "unit/kpg/test_bad_input.py",
-    "kpg/domains.py": "oracle/sql/types_domains.sql",
-    "kpg/user_types.py": "oracle/test_postgres.py",
-    "kpg/planning.py": "unit/kpg/test_statements.py",
-    "kpg/verify.py": VIEWS,
-    "kpg/numbering.py": "unit/functions/test_chance.py",
-    "kpg/viewing.py": "unit/kpg/test_statements.py",
-    "kpg/roles.py": ROLES,
-    "kpg/granting.py": ROLES,
-    "kpg/permitted.py": ROLES,
-    "kpg/owning.py": ROLES,
-    "kpg/temporary.py": "unit/sessions/test_temporary.py",
-    "kpg/notices.py": PEOPLE,
+    "kpg/constraints/guard.py": "unit/constraints/test_references.py",
+    "kpg/engine/journal.py": "unit/statements/test_statements.py",
+    "kpg/engine/schemas.py": "unit/statements/test_statements.py",
+    "kpg/listeners/feed.py": VIEWS,
+    "kpg/dml/loading.py": "unit/statements/test_statements.py",
+    "kpg/dml/modify.py": "unit/kpg/test_bad_input.py",
+    "kpg/ddl/domains.py": "oracle/sql/types_domains.sql",
+    "kpg/ddl/user_types.py": "oracle/test_postgres.py",
+    "kpg/queries/planning.py": "unit/statements/test_statements.py",
+    "kpg/statements/verify.py": VIEWS,
+    "kpg/constraints/numbering.py": "unit/functions/test_chance.py",
+    "kpg/ddl/viewing.py": "unit/statements/test_statements.py",
+    "kpg/security/roles.py": ROLES,
+    "kpg/security/granting.py": ROLES,
+    "kpg/security/permitted.py": ROLES,
+    "kpg/security/owning.py": ROLES,
+    "kpg/ddl/temporary.py": "unit/sessions/test_temporary.py",
+    "kpg/listeners/notices.py": PEOPLE,
     "kpg/datalog/permitted.py": PEOPLE,
 }
 """Modules that have no file of tests of their own, and where they are tested."""

@@ -274,7 +274,7 @@ class DefinePolicy(Definition):
 
 @dataclass(frozen=True, slots=True)
 class CreateEgoView(Definition):
-    """CREATE EGO VIEW, in texts of SQL; see ``kpg.egos.Asked``."""
+    """CREATE EGO VIEW, in texts of SQL; see ``kpg.ddl.egos.Asked``."""
 
     name: str
     aggregate: str

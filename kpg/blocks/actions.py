@@ -12,12 +12,12 @@ from numpy.typing import NDArray
 
 from kpg.blocks.frame import Frame, Record, Value, Variable, row_words
 from kpg.blocks.returning import Returned
-from kpg.changing import Changes
 from kpg.compiler.catalog import Catalog, Entry
 from kpg.compiler.permitted import key_of
 from kpg.compiler.sql.blocks.tree import Dynamic
 from kpg.compiler.triggers import Deed, Trigger
-from kpg.engine import Engine
+from kpg.dml.changing import Changes
+from kpg.engine.engine import Engine
 from kpg.runtime.errors import ProgrammingError
 from kpg.runtime.types import BIGINT, NULL, TEXT, Kind, Schema, Type, array
 

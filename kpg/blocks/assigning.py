@@ -11,7 +11,7 @@ from kpg.compiler.sql.blocks.cursor import Cursor
 from kpg.compiler.sql.blocks.headers import target
 from kpg.compiler.sql.blocks.simple import arguments
 from kpg.compiler.sql.blocks.tree import Declared
-from kpg.engine import Engine
+from kpg.engine.engine import Engine
 from kpg.runtime.errors import DataError, NotSupportedError, ProgrammingError
 from kpg.runtime.types import INTEGER, NULL, TEXT, Kind, Type, array
 

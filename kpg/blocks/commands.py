@@ -12,11 +12,11 @@ from kpg.compiler.sql import session as ast
 from kpg.compiler.sql import statements
 from kpg.compiler.sql.calling import called_procedure
 from kpg.compiler.sql.definitions import Truncate
-from kpg.engine import Engine
-from kpg.reading import Decoded
+from kpg.engine.engine import Engine
+from kpg.engine.transaction import State
+from kpg.queries.reading import Decoded
 from kpg.result import Result
 from kpg.runtime.types import Kind, Type
-from kpg.transaction import State
 
 T = TypeVar("T")
 CHANGES: Final = statements.Change | statements.Modifying | statements.CopyFrom | Truncate

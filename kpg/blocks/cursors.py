@@ -13,13 +13,13 @@ from kpg.runtime.errors import DataError, ProgrammingError
 from kpg.runtime.types import NULL, TEXT, Kind, Type, array
 
 if TYPE_CHECKING:
-    from kpg.cursors import Cursor
+    from kpg.statements.cursors import Cursor
 
 Cursors = ast.OpenCursor | ast.FetchCursor | ast.CloseCursor
 
 
 def _key(evaluator: Evaluator, name: str) -> tuple[int, str]:
-    from kpg.cursors import key_of
+    from kpg.statements.cursors import key_of
 
     return key_of(evaluator.engine, name)
 
@@ -47,7 +47,7 @@ def _variable(frame: Frame, name: str) -> Variable:
 
 
 def _is_open(evaluator: Evaluator, name: str) -> bool:
-    from kpg.cursors import is_open
+    from kpg.statements.cursors import is_open
 
     cursor = evaluator.engine.cursors.get(_key(evaluator, name))
     return cursor is not None and is_open(evaluator.engine, cursor)
@@ -133,7 +133,7 @@ def closed(evaluator: Evaluator, cursor: "Cursor") -> None:
 
 
 def _fetch(evaluator: Evaluator, frame: Frame, statement: ast.FetchCursor) -> int:
-    from kpg.cursors import fetched
+    from kpg.statements.cursors import fetched
 
     portal = _portal(evaluator, frame, statement.cursor)
     direction, count = _direction(evaluator, frame, statement.direction)

@@ -13,8 +13,8 @@ from kpg.compiler.sql import variables
 from kpg.compiler.sql.blocks.tree import Dynamic
 from kpg.compiler.sql.variables import Name
 from kpg.compiler.sql.volatile import MENTIONS
-from kpg.engine import Engine
-from kpg.reading import Decoded
+from kpg.engine.engine import Engine
+from kpg.queries.reading import Decoded
 from kpg.result import Affected, Result
 from kpg.runtime.errors import ProgrammingError
 from kpg.runtime.plan import Mfp
@@ -24,7 +24,7 @@ from kpg.runtime.types import BOOLEAN, INTEGER, NULL, TEXT, Kind, Type
 from kpg.runtime.values import codec_of
 
 if TYPE_CHECKING:
-    from kpg.cursors import Cursor
+    from kpg.statements.cursors import Cursor
 
 Words = NDArray[np.int64]
 Known = tuple[Mfp, Type] | None
@@ -136,7 +136,7 @@ class Evaluator:
         return given if outcome.affected is None else replace(given, count=outcome.affected)
 
     def _outcome(self, frame: Frame, statement: Dynamic) -> object:
-        from kpg.statements import execute
+        from kpg.statements.statements import execute
 
         if self.engine.executor.stepping:
             raise ProgrammingError("a function that a view calls cannot run statements")
@@ -162,7 +162,7 @@ class Evaluator:
 
     def opened(self, frame: Frame, name: str, query: Dynamic) -> "Cursor":
         """A cursor of a query."""
-        from kpg.cursors import opened
+        from kpg.statements.cursors import opened
 
         parsed = self.parsed(frame, query)
         if not isinstance(parsed, ast.Select):

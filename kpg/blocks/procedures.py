@@ -28,7 +28,7 @@ from kpg.runtime.plan import Mfp
 from kpg.runtime.types import NULL, TEXT, Kind, Type
 
 if TYPE_CHECKING:
-    from kpg.engine import Engine
+    from kpg.engine.engine import Engine
 
 T = TypeVar("T")
 DEEPEST: Final = 60

@@ -4,7 +4,7 @@ from kpg.blocks.conditions import CONDITIONS
 from kpg.blocks.evaluating import Evaluator
 from kpg.blocks.frame import Frame
 from kpg.compiler.sql.blocks import tree as ast
-from kpg.notices import Notice, say
+from kpg.listeners.notices import Notice, say
 from kpg.runtime.errors import Error, IntegrityError, ProgrammingError, RaisedError
 from kpg.runtime.types import TEXT
 
@@ -68,8 +68,8 @@ def formatted(evaluator: Evaluator, frame: Frame, form: str, arguments: tuple[st
 
 def told(error: Error, item: str) -> str:
     """What GET STACKED DIAGNOSTICS gives of an error."""
-    from kpg.states import state_of
-    from kpg.told import detail, told
+    from kpg.listeners.states import state_of
+    from kpg.listeners.told import detail, told
 
     match item:
         case "RETURNED_SQLSTATE":
@@ -81,7 +81,7 @@ def told(error: Error, item: str) -> str:
         case "PG_EXCEPTION_HINT":
             return error.hint or ""
         case "CONSTRAINT_NAME" | "TABLE_NAME" | "COLUMN_NAME" | "SCHEMA_NAME":
-            from kpg.violations import fields_of
+            from kpg.constraints.violations import fields_of
 
             fields = fields_of(error) if isinstance(error, IntegrityError) else {}
             return fields.get({"CON": "n", "TAB": "t", "SCH": "s", "COL": "c"}[item[:3]], "")

@@ -11,7 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kpg.blocks.actions import Actions, Part
-from kpg.changing import (
+from kpg.compiler.sql import statements as ast
+from kpg.compiler.sql.change import nothing
+from kpg.dml.changing import (
     Changes,
     Returned,
     found_rows,
@@ -20,14 +22,12 @@ from kpg.changing import (
     shown_again,
     updating,
 )
-from kpg.compiler.sql import statements as ast
-from kpg.compiler.sql.change import nothing
-from kpg.engine import Engine
-from kpg.merging import merge_changes
-from kpg.modify import checked
+from kpg.dml.merging import merge_changes
+from kpg.dml.modify import checked
+from kpg.engine.engine import Engine
+from kpg.engine.table import Table
 from kpg.result import Affected, Result
 from kpg.runtime.errors import ProgrammingError
-from kpg.table import Table
 
 Words = NDArray[np.int64]
 EVENTS: Final = {
@@ -150,7 +150,7 @@ def _updated(engine: Engine, changes: Changes, statement: ast.Update, actions: A
         _need_live(engine, table, ids)
         new = checked(np.ascontiguousarray(new), table)
         if statement.whole and new.shape[1]:
-            from kpg.routing import stays
+            from kpg.inheritance.routing import stays
 
             if not stays(engine, statement.whole, table.name, new)[0]:
                 done.moved.append(_moved(engine, done, statement.whole, ids, new))
@@ -174,7 +174,7 @@ def _updated(engine: Engine, changes: Changes, statement: ast.Update, actions: A
 
 def _moved(engine: Engine, done: RowByRow, whole: str, ids: Words, new: Words) -> Any:
     """Take a row to the partition that its new values are of."""
-    from kpg.routing import route_words
+    from kpg.inheritance.routing import route_words
 
     kept = done.actions.before_delete(ids)
     if kept.size and "references" in vars(engine):

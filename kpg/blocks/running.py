@@ -9,6 +9,7 @@ from kpg.blocks.evaluating import NOTHING, Evaluator, Given
 from kpg.blocks.frame import Frame, Record, Value, Variable
 from kpg.blocks.returning import Returned
 from kpg.compiler.sql.blocks import tree as ast
+from kpg.engine.transaction import State
 from kpg.runtime.errors import (
     DataError,
     Error,
@@ -18,10 +19,9 @@ from kpg.runtime.errors import (
 )
 from kpg.runtime.records import dataclass
 from kpg.runtime.types import BIGINT, BOOLEAN, INTEGER, TEXT
-from kpg.transaction import State
 
 if TYPE_CHECKING:
-    from kpg.cursors import Cursor
+    from kpg.statements.cursors import Cursor
 
 TRUE: Final = 1
 
@@ -181,8 +181,8 @@ class Running:
         return left
 
     def _handled(self, block: ast.Block, error: Error) -> Leaving | None:
-        from kpg.states import state_of
-        from kpg.told import told
+        from kpg.listeners.states import state_of
+        from kpg.listeners.told import told
 
         state = state_of(error)
         for handler in block.handlers:

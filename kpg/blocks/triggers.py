@@ -8,13 +8,13 @@ from numpy.typing import NDArray
 
 from kpg.blocks.actions import Actions
 from kpg.blocks.frame import Frame
-from kpg.changing import Changes
 from kpg.compiler.catalog import Entry, ViewEntry
 from kpg.compiler.sql import definitions as ast
 from kpg.compiler.sql import statements
 from kpg.compiler.sql.blocks.tree import Dynamic
 from kpg.compiler.triggers import Trigger
-from kpg.engine import Engine
+from kpg.dml.changing import Changes
+from kpg.engine.engine import Engine
 from kpg.runtime.errors import ProgrammingError
 from kpg.runtime.types import Kind, Schema, Type
 
@@ -104,7 +104,7 @@ def through_actions(engine: Engine, statement: statements.Change) -> Changes | N
     actions = actions_of(engine, statement)
     if actions is None or not actions.instead(event):
         return None
-    from kpg.changing import prepared
+    from kpg.dml.changing import prepared
 
     columns = tuple(replace(column, nullable=True) for column in entry.schema.columns)
     attached = engine.attach_table(f"{entry.name} (rows)", Schema(columns))

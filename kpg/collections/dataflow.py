@@ -24,7 +24,7 @@ from kpg.collections.rows import Rows, plain
 from kpg.collections.scope import LoopScope
 from kpg.collections.session import Input
 from kpg.collections.term import Term, depth, leaves
-from kpg.reading import Reader
+from kpg.queries.reading import Reader
 from kpg.runtime import plan
 from kpg.runtime.convert.foreign import from_rows
 from kpg.runtime.dictionary import Dictionary
@@ -34,7 +34,7 @@ from kpg.runtime.plan import Ref, user
 from kpg.runtime.types import NULL, Schema
 
 if TYPE_CHECKING:
-    from kpg.engine import Engine
+    from kpg.engine.engine import Engine
 
 Made = TypeVar("Made", bound=Output)
 _listeners = count()

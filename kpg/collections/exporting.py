@@ -3,7 +3,6 @@
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from kpg import planning
 from kpg.collections.arranged import Arranged
 from kpg.collections.assembly import assemble
 from kpg.collections.collection import Collection
@@ -13,8 +12,9 @@ from kpg.collections.term import Term
 from kpg.compiler.catalog import TableEntry, ViewEntry
 from kpg.compiler.sql.parse import parse
 from kpg.compiler.sql.statements import Select
-from kpg.feed import Feed
-from kpg.reading import Reader
+from kpg.listeners.feed import Feed
+from kpg.queries import planning
+from kpg.queries.reading import Reader
 from kpg.runtime import plan
 from kpg.runtime.errors import InterfaceError, ProgrammingError
 from kpg.runtime.plan import Ref
@@ -24,7 +24,7 @@ from kpg.view import Maintained
 
 if TYPE_CHECKING:
     from kpg.collections.dataflow import Dataflow
-    from kpg.engine import Engine
+    from kpg.engine.engine import Engine
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kpg.reading import Reader
+from kpg.queries.reading import Reader
 from kpg.result import Row
 from kpg.runtime.convert.foreign import to_arrays
 from kpg.runtime.errors import InterfaceError

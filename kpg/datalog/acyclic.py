@@ -6,7 +6,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from kpg.table import Table
+from kpg.engine.table import Table
 
 Words = NDArray[np.int64]
 MOST_ROUNDS: Final = 1024

@@ -13,14 +13,14 @@ from kpg.compiler.rules.magic import Policy, Prepared, prepare
 from kpg.datalog import facts
 from kpg.datalog.planning import table_schema
 from kpg.datalog.strata import InstalledStrata
-from kpg.engine import Engine
-from kpg.planning import Planned
+from kpg.engine.engine import Engine
+from kpg.engine.table import Table
+from kpg.queries.planning import Planned
 from kpg.runtime import plan as ir
 from kpg.runtime.handles import Installation
 from kpg.runtime.records import dataclass
 from kpg.runtime.scalar import Column
 from kpg.runtime.types import Schema
-from kpg.table import Table
 
 Words = NDArray[np.int64]
 Seed = tuple[int, ...]

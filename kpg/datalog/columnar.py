@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from kpg.compiler.datalog.checks.transfers import kind_of
 from kpg.compiler.rules import core
 from kpg.datalog.terms import RANGES, STRUCTURED, NoTerm, canonical
-from kpg.loading import SPARK_FROM
+from kpg.dml.loading import SPARK_FROM
 from kpg.runtime.convert.arrow import encode
 from kpg.runtime.convert.files import expand, parquet_chunks
 from kpg.runtime.dictionary import Dictionary

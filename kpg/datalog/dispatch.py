@@ -18,8 +18,8 @@ from kpg.datalog.goal import Goal
 from kpg.datalog.planning import table_schema
 from kpg.datalog.program import Program
 from kpg.datalog.texts import Reading
-from kpg.engine import Engine
-from kpg.kept import importable
+from kpg.engine.engine import Engine
+from kpg.engine.kept import importable
 from kpg.runtime.errors import Error, ProgrammingError
 
 NOBODY: Final = "Datalog"

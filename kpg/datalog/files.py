@@ -17,7 +17,7 @@ from kpg.datalog import columnar, facts
 from kpg.datalog.lines import STDIN, content, fields
 from kpg.datalog.spelling import SINGLE
 from kpg.datalog.terms import NARROW, RANGES, STRUCTURED
-from kpg.engine import Engine
+from kpg.engine.engine import Engine
 from kpg.runtime.convert.arrow import encode
 from kpg.runtime.convert.encoding import arrow_type
 from kpg.runtime.dictionary import Dictionary

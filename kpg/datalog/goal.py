@@ -12,9 +12,9 @@ from kpg.compiler.rules import core
 from kpg.datalog.answering import Seed
 from kpg.datalog.facts import check_names, distinct, python_value
 from kpg.datalog.query_form import QueryForm
-from kpg.feed import Callback, Change
-from kpg.notifications import Notification
-from kpg.reading import Reader
+from kpg.listeners.feed import Callback, Change
+from kpg.listeners.notifications import Notification
+from kpg.queries.reading import Reader
 from kpg.result import Result
 from kpg.runtime.convert.foreign import from_rows
 from kpg.runtime.dictionary import Dictionary

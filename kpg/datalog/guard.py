@@ -7,7 +7,7 @@ import numpy as np
 
 from kpg.compiler.rules import core
 from kpg.compiler.rules.magic import is_finite, origins
-from kpg.table import Table
+from kpg.engine.table import Table
 
 SHARE: Final = 0.5
 """The share of the values that could be asked for from which on all answers are computed."""

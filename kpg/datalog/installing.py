@@ -20,7 +20,7 @@ from kpg.datalog.files import load
 from kpg.datalog.placing import placed
 from kpg.datalog.planning import definition, rounds, table_schema, view_schema
 from kpg.datalog.strata import InstalledStrata, is_deep, keys_of
-from kpg.engine import Engine
+from kpg.engine.engine import Engine
 from kpg.runtime.dictionary import Dictionary
 from kpg.runtime.errors import ProgrammingError
 from kpg.runtime.records import dataclass

@@ -13,8 +13,8 @@ from kpg.compiler.rules import core
 from kpg.compiler.rules.lowering import Lowering, Sources
 from kpg.compiler.sql.query import Bound
 from kpg.compiler.sql.query import lower_relation as lower_rows
-from kpg.engine import Engine
-from kpg.planning import Planned, plan_bound
+from kpg.engine.engine import Engine
+from kpg.queries.planning import Planned, plan_bound
 from kpg.runtime.errors import ProgrammingError
 from kpg.runtime.types import BIGINT, ColumnDef, Schema
 

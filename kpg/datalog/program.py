@@ -21,12 +21,12 @@ from kpg.datalog.planning import definition, plan_rows, planned
 from kpg.datalog.proof import Absence, Explainer, Proof
 from kpg.datalog.query_form import QueryForm
 from kpg.datalog.texts import Reading, Text
-from kpg.engine import Engine
-from kpg.notifications import Notification
+from kpg.engine.engine import Engine
+from kpg.engine.table import Table
+from kpg.listeners.notifications import Notification
 from kpg.result import Result, Rows
 from kpg.runtime.dictionary import Dictionary
 from kpg.runtime.errors import DataError, Diagnostic, InterfaceError, ProgrammingError
-from kpg.table import Table
 from kpg.view import View
 
 USED: Final = (

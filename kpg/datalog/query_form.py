@@ -18,11 +18,11 @@ from kpg.datalog.answer_cache import AnswerCache, Kept, Remembered
 from kpg.datalog.answering import Answering, Question, Seed
 from kpg.datalog.guard import LEAST, SHARE, Guard
 from kpg.datalog.placing import place, placed
-from kpg.engine import Engine
-from kpg.feed import Feed
-from kpg.notifications import Notification
+from kpg.engine.engine import Engine
+from kpg.engine.table import Table
+from kpg.listeners.feed import Feed
+from kpg.listeners.notifications import Notification
 from kpg.runtime.errors import DatabaseError, DataError
-from kpg.table import Table
 
 Words = NDArray[np.int64]
 Rows = tuple[Words, Words]

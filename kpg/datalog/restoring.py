@@ -8,7 +8,7 @@ from kpg.compiler.datalog.syntax.preprocess import Setting
 from kpg.datalog.dispatch import prepare_again
 from kpg.datalog.program import Program
 from kpg.datalog.texts import Reading, Text
-from kpg.engine import Engine
+from kpg.engine.engine import Engine
 from kpg.runtime.errors import InterfaceError
 
 Told = tuple[tuple[Text, ...], str, tuple[str, ...], tuple[str, ...], tuple[str, ...]]

@@ -8,8 +8,8 @@ from kpg.compiler.catalog import Catalog, ViewEntry
 from kpg.compiler.rules import core
 from kpg.compiler.rules.lowering import Lowering
 from kpg.datalog.planning import definition, planned, view_schema
-from kpg.engine import Engine
-from kpg.planning import Planned
+from kpg.engine.engine import Engine
+from kpg.queries.planning import Planned
 from kpg.runtime.handles import Installation
 
 MOST_STRATA: Final = 24

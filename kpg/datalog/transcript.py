@@ -27,9 +27,9 @@ from kpg.datalog import facts
 from kpg.datalog.files import read
 from kpg.datalog.program import Program
 from kpg.datalog.spelling import shown
+from kpg.engine.table import Table
 from kpg.runtime.errors import DataError, Error, ProgrammingError, Span
 from kpg.runtime.records import dataclass
-from kpg.table import Table
 from kpg.view import View
 
 COMMANDS: Final = ("begin", "put", "file", "commit", "abort", "help", "quit")

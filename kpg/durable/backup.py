@@ -19,7 +19,7 @@ from kpg.runtime.storage.manifest import NAME, NEW, read_manifest, swap, write_b
 from kpg.runtime.storage.packs import pack_name
 
 if TYPE_CHECKING:
-    from kpg.engine import Engine
+    from kpg.engine.engine import Engine
 
 CHUNK: Final = 1 << 20
 """Bytes that are copied at a time."""

@@ -8,7 +8,7 @@ import numpy as np
 from kpg.compiler.catalog import TableEntry
 from kpg.durable.inspecting import damage
 from kpg.durable.opening import open_folder
-from kpg.engine import Engine
+from kpg.engine.engine import Engine
 from kpg.runtime.errors import Error
 from kpg.runtime.handles import Installation
 from kpg.runtime.trace.updates import Updates
@@ -53,7 +53,7 @@ def check_contents(engine: Engine) -> Iterator[str]:
     for name in sorted(engine.views):
         view = engine.views[name]
         if view.sql:
-            from kpg.verify import verify
+            from kpg.statements.verify import verify
 
             try:
                 verify(engine, view)

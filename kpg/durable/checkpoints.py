@@ -26,7 +26,7 @@ from kpg.runtime.storage.packs import BLOCK
 from kpg.runtime.storage.placed import Placed, PlacedStrings
 
 if TYPE_CHECKING:
-    from kpg.engine import Engine
+    from kpg.engine.engine import Engine
 
 Words = NDArray[np.int64]
 

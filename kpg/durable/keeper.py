@@ -29,7 +29,7 @@ from kpg.runtime.storage.log import ROOM, Log, Mark, segment_name
 
 if TYPE_CHECKING:
     from kpg.durable.checkpoints import Checkpoints
-    from kpg.engine import Engine
+    from kpg.engine.engine import Engine
 
 Words = NDArray[np.int64]
 

@@ -29,7 +29,7 @@ from kpg.runtime.storage.manifest import NEW, Manifest, read_manifest, swap, wri
 from kpg.runtime.storage.placed import Placed, PlacedStrings
 
 if TYPE_CHECKING:
-    from kpg.engine import Engine
+    from kpg.engine.engine import Engine
 
 Words = NDArray[np.int64]
 LOCK: Final = "lock"

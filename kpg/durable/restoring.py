@@ -13,7 +13,7 @@ from kpg.runtime.functions.named import Named
 from kpg.runtime.types import Schema
 
 if TYPE_CHECKING:
-    from kpg.engine import Engine
+    from kpg.engine.engine import Engine
 
 
 class Restoring:
@@ -129,13 +129,13 @@ class Restoring:
         engine.executor.tables_made = max(tables, engine.executor.tables_made)
 
     def _index(self, index: Any) -> None:
-        from kpg.indexes import install
+        from kpg.ddl.indexes import install
 
         if index.columns:
             install(self._engine, index)
 
     def _function(self, name: str, given: Any) -> None:
-        from kpg.functions import create
+        from kpg.ddl.functions import create
 
         number, place, args, returns, columns, nulls = given
         function = self._given.get(name)
@@ -160,7 +160,7 @@ class Restoring:
                 self._function(key[1], value)
                 self._done.add(key)
         from kpg.blocks.procedures import IN_FROM
-        from kpg.routines import labelled
+        from kpg.ddl.routines import labelled
 
         for name, made in self._functions.items():
             routine = labelled(self._engine, name.partition("#")[0].removesuffix(IN_FROM))
@@ -244,7 +244,7 @@ class Restoring:
     def _view(self, value: tuple[Any, ...]) -> None:
         entry, uses, followed, kept = value
         if entry.of_system:
-            from kpg.viewing import asked_again
+            from kpg.ddl.viewing import asked_again
 
             entry = replace(entry, definition=asked_again(self._engine, entry.sql))
         self._engine.restore_view(entry, frozenset(uses), kept, followed=followed)

@@ -20,7 +20,7 @@ from kpg.runtime.storage.columns import pack
 
 if TYPE_CHECKING:
     from kpg.durable.checkpoints import Checkpoints
-    from kpg.engine import Engine
+    from kpg.engine.engine import Engine
 
 Words = NDArray[np.int64]
 NO_ROWS: Words = np.empty(0, np.int64)

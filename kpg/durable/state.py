@@ -14,7 +14,7 @@ from kpg.runtime.records import dataclass
 
 if TYPE_CHECKING:
     from kpg.datalog import Program
-    from kpg.engine import Engine
+    from kpg.engine.engine import Engine
 
 Key = tuple[str, ...]
 PAST = "past"

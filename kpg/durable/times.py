@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 from kpg.durable.state import PAST, Changes, State
 
 if TYPE_CHECKING:
-    from kpg.engine import Engine
+    from kpg.engine.engine import Engine
 
 DEFINING: Final = frozenset(("view", "function", "routine", "type", "program", "index"))
 

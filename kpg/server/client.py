@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 from pygwire import ConnectionPhase as Phase
 from pygwire import messages as wire
 
-from kpg.channels import Message
 from kpg.compiler.sql import statements as ast
 from kpg.compiler.sql.ddl.copying import BINARY
 from kpg.compiler.sql.parse import parse
 from kpg.compiler.sql.session import Set
-from kpg.notices import Notice, rank
+from kpg.engine.transaction import State
+from kpg.listeners.channels import Message
+from kpg.listeners.notices import Notice, rank
 from kpg.runtime.errors import Error, NotSupportedError, Span
 from kpg.runtime.values.styles import PLAIN, of_settings
 from kpg.server import logs, quick, replies, streams, subscribing
@@ -31,12 +32,11 @@ from kpg.server.subscribing import Subscribe
 from kpg.server.tags import prepared_by, tag_of
 from kpg.sessions.session import Session, how
 from kpg.sessions.texts import gathers, word_of
-from kpg.settings import of_asker, run_session
-from kpg.statements import execute
-from kpg.transaction import State
+from kpg.settings.settings import of_asker, run_session
+from kpg.statements.statements import execute
 
 if TYPE_CHECKING:
-    from kpg.engine import Engine
+    from kpg.engine.engine import Engine
     from kpg.server.listen import Server
 
 log = logging.getLogger("kpg.server")

@@ -22,15 +22,15 @@ from kpg.sessions.gathering import ApartError
 from kpg.sessions.jobs import Ready
 
 if TYPE_CHECKING:
-    from kpg.engine import Engine
-    from kpg.keyed import Keyed, Merged
-    from kpg.recipes import Recipe, Take
+    from kpg.engine.engine import Engine
     from kpg.runtime.dictionary import Dictionary
     from kpg.server.listen import Server
     from kpg.server.quick import Taker
     from kpg.server.reply import Usual
     from kpg.server.wires import Wire
     from kpg.sessions.session import Session
+    from kpg.statements.keyed import Keyed, Merged
+    from kpg.statements.recipes import Recipe, Take
 
 Words = NDArray[np.int64]
 FEW: Final = 2

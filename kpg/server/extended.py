@@ -5,12 +5,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pygwire import messages as wire
 
-from kpg import cursors
 from kpg.compiler.sql import session
 from kpg.compiler.sql import statements as ast
 from kpg.compiler.sql.parameters import highest_place
 from kpg.compiler.sql.parse import parse
-from kpg.cursors import Picked
 from kpg.result import Affected, Result
 from kpg.runtime.errors import InterfaceError
 from kpg.server import quick, replies, streams, subscribing
@@ -19,6 +17,8 @@ from kpg.server.portal import Portal, Prepared, Shape, gives_rows, shape_of, sha
 from kpg.server.requests import Request
 from kpg.server.subscribing import Subscribe
 from kpg.server.tags import tag_of
+from kpg.statements import cursors
+from kpg.statements.cursors import Picked
 
 if TYPE_CHECKING:
     from kpg.server.client import Client

@@ -16,8 +16,9 @@ from typing import TYPE_CHECKING, Any, Final
 from pygwire import messages as wire
 
 from kpg.compiler.sql.query import check_relation
-from kpg.engine import Engine
-from kpg.feed import Change, Subscription
+from kpg.engine.engine import Engine
+from kpg.engine.transaction import State
+from kpg.listeners.feed import Change, Subscription
 from kpg.runtime.errors import OperationalError, ProgrammingError, Span
 from kpg.runtime.records import dataclass
 from kpg.runtime.types import Type
@@ -28,7 +29,6 @@ from kpg.server.formats import text_writer
 from kpg.server.portal import spread
 from kpg.server.subscribing import NAME, Subscribe
 from kpg.sessions.cancel import DURATION, CanceledError, seconds_of
-from kpg.transaction import State
 
 if TYPE_CHECKING:
     from kpg.server.client import Client

@@ -15,8 +15,8 @@ from kpg.compiler.sql.parameters import rows_of_places
 from kpg.compiler.sql.place_types import Assignments, Types, places_assigned, types_of_places
 from kpg.compiler.sql.slots import slots_in
 from kpg.compiler.system.naming import type_facts
-from kpg.engine import Engine
-from kpg.planning import plan
+from kpg.engine.engine import Engine
+from kpg.queries.planning import plan
 
 TEXT: Final = 25
 BIGINT: Final = 20

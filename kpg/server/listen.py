@@ -7,8 +7,8 @@ import time
 from collections.abc import Callable, Collection, Coroutine, Mapping
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from kpg.engine import Engine
-from kpg.passwords import Verifier
+from kpg.engine.engine import Engine
+from kpg.security.passwords import Verifier
 from kpg.server.client import Client
 from kpg.server.crowd import Forms
 from kpg.server.lane import Lane, Plug

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 from pygwire import ConnectionPhase as Phase
 from pygwire import messages as wire
 
-from kpg.passwords import MECHANISM, NOBODY, Denied, Exchange
+from kpg.security.passwords import MECHANISM, NOBODY, Denied, Exchange
 from kpg.server import replies
 from kpg.server.people import refused
 

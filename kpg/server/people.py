@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from typing import Final
 
 from kpg.compiler.rights import Rights, Role
-from kpg.passwords import Verifier
+from kpg.security.passwords import Verifier
 
 FORM: Final = re.compile(r"SCRAM-SHA-256\$(\d+):([^$]+)\$([^:]+):(.+)")
 

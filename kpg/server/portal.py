@@ -4,14 +4,13 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Final
 
-from kpg import calls
 from kpg.compiler.sql import session as session_statements
 from kpg.compiler.sql import statements as ast
 from kpg.compiler.sql.once import settings, with_settings
 from kpg.compiler.sql.parameters import Binder, written
-from kpg.engine import Engine
-from kpg.planning import bind
-from kpg.reading import Decoded
+from kpg.engine.engine import Engine
+from kpg.queries.planning import bind
+from kpg.queries.reading import Decoded
 from kpg.result import Affected, Result
 from kpg.runtime.dictionary import Dictionary
 from kpg.runtime.errors import DataError, InterfaceError
@@ -23,6 +22,7 @@ from kpg.server import binary, quick, replies
 from kpg.server.formats import rows_of, text_writer
 from kpg.server.subscribing import Subscribe
 from kpg.sessions.texts import word_of
+from kpg.statements import calls
 
 Row = tuple[bytes | None, ...]
 Shape = tuple[tuple[str, ...], tuple[Type, ...]]

@@ -6,14 +6,14 @@ from typing import Final
 
 from pygwire import messages as wire
 
-from kpg.channels import Message
 from kpg.compiler.system.naming import modifier, type_facts
-from kpg.notices import Notice
+from kpg.constraints.violations import fields_of
+from kpg.listeners.channels import Message
+from kpg.listeners.notices import Notice
+from kpg.listeners.states import state_of
+from kpg.listeners.told import context, detail, told
 from kpg.runtime.errors import Error, IntegrityError
 from kpg.runtime.types import Type
-from kpg.states import state_of
-from kpg.told import context, detail, told
-from kpg.violations import fields_of
 
 VECTORS: Final = {"indkey": 22, "indoption": 22, "indclass": 30, "indcollation": 30, "proargtypes": 30}
 """Columns of catalogs that Postgres writes as numbers with blanks between them, and the types of such."""

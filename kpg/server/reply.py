@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
+from kpg.engine.transaction import State
 from kpg.result import Affected, Result
 from kpg.runtime.records import dataclass
 from kpg.runtime.types import Type
@@ -13,14 +14,13 @@ from kpg.server.portal import Portal, Prepared, encoded, shape_of_result, spread
 from kpg.server.requests import Repeated, Request, repeated
 from kpg.sessions.jobs import Ready
 from kpg.sessions.texts import gathers, is_light
-from kpg.transaction import State
 
 if TYPE_CHECKING:
-    from kpg.engine import Engine
-    from kpg.keyed import Keyed, Merged
+    from kpg.engine.engine import Engine
     from kpg.server.client import Client
     from kpg.server.crowd import Form
     from kpg.server.lane import Lane
+    from kpg.statements.keyed import Keyed, Merged
 
 STATUS: Final = {State.NONE: "I", State.OPEN: "T", State.FAILED: "E"}
 FEW: Final = 2_000

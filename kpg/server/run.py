@@ -12,9 +12,9 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from kpg.passwords import Verifier, verifier_of
 from kpg.runtime.errors import InterfaceError, OperationalError
 from kpg.runtime.records import dataclass
+from kpg.security.passwords import Verifier, verifier_of
 from kpg.server.limits import Limits
 
 if TYPE_CHECKING:

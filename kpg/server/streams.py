@@ -10,7 +10,7 @@ from pygwire import messages as wire
 
 from kpg.compiler.sql import statements as ast
 from kpg.compiler.sql.ddl.copying import BINARY
-from kpg.copying import copied_types
+from kpg.dml.copying import copied_types
 from kpg.result import Result
 from kpg.runtime.errors import DataError, OperationalError
 from kpg.server import copied, replies

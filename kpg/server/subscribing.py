@@ -14,8 +14,8 @@ from dataclasses import replace
 from typing import Any, Final
 
 from kpg.compiler.sql.query import check_relation
-from kpg.engine import Engine
-from kpg.feed import Change, Feed, Subscription
+from kpg.engine.engine import Engine
+from kpg.listeners.feed import Change, Feed, Subscription
 from kpg.runtime.errors import OperationalError, ProgrammingError, Span
 from kpg.runtime.records import dataclass
 from kpg.runtime.types import BIGINT, BOOLEAN, Type

@@ -17,9 +17,9 @@ from kpg.runtime.errors import OperationalError
 from kpg.sessions.jobs import Job, Ready
 
 if TYPE_CHECKING:
-    from kpg.keyed import Keyed, Merged
     from kpg.sessions.hub import Hub
     from kpg.sessions.session import Session
+    from kpg.statements.keyed import Keyed, Merged
 
 Done = list[tuple[Job, Any]]
 
@@ -121,7 +121,7 @@ class Group:
         """The results of the first of them, which are done; None if they are to be done alone."""
         ready = [one for one in what if isinstance(one, Ready)]
         if not ready:
-            from kpg.keyed import change_some
+            from kpg.statements.keyed import change_some
 
             counts = change_some(self._engine, [one for one in what if not isinstance(one, Ready)])
             return None if counts is None else [Affected(count) for count in counts]

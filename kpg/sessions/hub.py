@@ -11,7 +11,8 @@ from concurrent.futures import Future
 from itertools import count
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from kpg.engine import Engine
+from kpg.engine.engine import Engine
+from kpg.engine.transaction import State
 from kpg.runtime.errors import Error, InterfaceError
 from kpg.sessions import jobs
 from kpg.sessions.cancel import Cancellation
@@ -19,7 +20,6 @@ from kpg.sessions.gathering import Group
 from kpg.sessions.jobs import Job
 from kpg.sessions.parking import park, unpark
 from kpg.sessions.snapshots import Snapshots
-from kpg.transaction import State
 
 if TYPE_CHECKING:
     from kpg.sessions.session import Session
@@ -234,13 +234,13 @@ class Hub:
             if session.transactions.state is not State.NONE:
                 session.transactions.rollback()
             if self.engine.catalog.temporary in self.engine.catalog.schemas:
-                from kpg.temporary import end
+                from kpg.ddl.temporary import end
 
                 end(self.engine)
             self.current = None
         session.transactions.abandon()
         if self.engine.cursors:
-            from kpg.cursors import forget
+            from kpg.statements.cursors import forget
 
             forget(self.engine, session.number)
         session.mailbox.close()

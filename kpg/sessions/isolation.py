@@ -32,12 +32,12 @@ from kpg.compiler.sql.session import (
     SetConstraints,
     Show,
 )
-from kpg.engine import Engine
+from kpg.engine.engine import Engine
+from kpg.engine.transaction import State
 from kpg.runtime.errors import InterfaceError, SerializationError
 from kpg.runtime.types import NULL
 from kpg.sessions.snapshots import Snapshots
 from kpg.sessions.transactions import SessionTransactions
-from kpg.transaction import State
 
 Words = NDArray[np.int64]
 

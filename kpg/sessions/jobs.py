@@ -9,10 +9,10 @@ from numpy.typing import NDArray
 from kpg.runtime.records import dataclass
 
 if TYPE_CHECKING:
-    from kpg.engine import Engine
-    from kpg.keyed import Keyed, Merged
-    from kpg.recipes import Recipe
+    from kpg.engine.engine import Engine
     from kpg.sessions.session import Session
+    from kpg.statements.keyed import Keyed, Merged
+    from kpg.statements.recipes import Recipe
 
 
 class Ready(NamedTuple):

@@ -9,8 +9,8 @@ ends the transaction (first committer wins).
 import numpy as np
 from numpy.typing import NDArray
 
-from kpg.engine import Engine, Point
-from kpg.references import References, Removed
+from kpg.constraints.references import References, Removed
+from kpg.engine.engine import Engine, Point
 from kpg.runtime.errors import SerializationError
 from kpg.runtime.records import dataclass
 

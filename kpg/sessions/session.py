@@ -5,32 +5,32 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from kpg.channels import Mailbox, Message
 from kpg.compiler.catalog import PUBLIC, Asker
 from kpg.compiler.rights import FIRST
 from kpg.compiler.sql import statements as ast
 from kpg.compiler.sql.parameters import Parameters, is_values
 from kpg.compiler.sql.session import Savepoint
-from kpg.inserting import alone
-from kpg.notices import Notice
-from kpg.recipes import row_of
+from kpg.engine.transaction import State
+from kpg.listeners.channels import Mailbox, Message
+from kpg.listeners.notices import Notice
 from kpg.result import Affected, Result
 from kpg.runtime.errors import InterfaceError, Span
-from kpg.scripts import bound_script, outcomes, reading
 from kpg.sessions.cancel import Token
 from kpg.sessions.hub import Hub
 from kpg.sessions.isolation import SHOWN, Isolated, Isolation, noted
 from kpg.sessions.jobs import Ready
 from kpg.sessions.texts import gathers, is_light, word_of
-from kpg.statements import execute
-from kpg.transaction import State
+from kpg.statements.inserting import alone
+from kpg.statements.recipes import row_of
+from kpg.statements.scripts import bound_script, outcomes, reading
+from kpg.statements.statements import execute
 from kpg.view import Maintained
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
 
-    from kpg.engine import Engine
-    from kpg.keyed import Keyed, Merged
+    from kpg.engine.engine import Engine
+    from kpg.statements.keyed import Keyed, Merged
 
 Given = TypeVar("Given")
 
@@ -199,7 +199,7 @@ class Session:
             catalog.path, catalog.asker, catalog.settings = self.path, self.asker, self.settings
         try:
             if word_of(text) != "insert":
-                from kpg.keyed import keyed
+                from kpg.statements.keyed import keyed
 
                 return keyed(engine, text, parameters)
             if isinstance(parameters, list | tuple):
@@ -207,7 +207,7 @@ class Session:
                 if made is not None and made[0].merges is None:
                     return Ready(made[0].entry.name, made[1], one or Affected(1), made[0])
                 if made is not None:
-                    from kpg.keyed import Merged
+                    from kpg.statements.keyed import Merged
 
                     return Merged(*made)
             found = alone(engine, text, parameters)

@@ -2,7 +2,7 @@
 
 from collections import Counter
 
-from kpg.engine import Engine
+from kpg.engine.engine import Engine
 
 
 class Snapshots:

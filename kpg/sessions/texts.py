@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from kpg.engine import Engine
+    from kpg.engine.engine import Engine
 
 WORD: Final = re.compile(r"\s*(select|insert|update|delete)\b", re.IGNORECASE)
 ADDS: Final = re.compile(r"\s*insert\b(?!.*\b(?:select|default|with)\b).*\bvalues\b", re.I | re.S)
@@ -50,6 +50,6 @@ def is_light(text: str, engine: "Engine") -> bool:
 def _looks_up(text: str, engine: "Engine") -> bool:
     if not len(engine.remembered.keyed):
         return False
-    from kpg.planned import looks_up
+    from kpg.statements.planned import looks_up
 
     return looks_up(engine, text)

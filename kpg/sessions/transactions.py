@@ -3,10 +3,10 @@
 from collections.abc import Callable
 from typing import Protocol
 
-from kpg.engine import Engine
+from kpg.engine.engine import Engine
+from kpg.engine.transaction import State, Transactions
 from kpg.runtime.errors import SerializationError
 from kpg.sessions.parking import Points, Segment
-from kpg.transaction import State, Transactions
 
 
 class Gathering(Protocol):

@@ -11,10 +11,10 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, Final, NamedTuple
 
+from kpg.engine.transaction import State
 from kpg.sessions.hub import Hub
 from kpg.sessions.jobs import Given, Job
 from kpg.sessions.session import Session
-from kpg.transaction import State
 
 LONG: Final = 0.003
 EACH: Final = 0.0002

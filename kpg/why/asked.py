@@ -14,9 +14,9 @@ from kpg.compiler.sql.bind.query import bind
 from kpg.compiler.sql.ddl.explaining import meant_rows, meant_values
 from kpg.compiler.sql.parse import parse_query
 from kpg.compiler.sql.query import check_relation
-from kpg.engine import Engine
-from kpg.planning import plan
+from kpg.engine.engine import Engine
 from kpg.proof import Absence, Proof
+from kpg.queries.planning import plan
 from kpg.result import Explanation, Result, listing
 from kpg.runtime.convert.foreign import from_rows
 from kpg.runtime.errors import ProgrammingError

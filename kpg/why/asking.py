@@ -33,9 +33,9 @@ from kpg.compiler.sql.tree import (
     used,
     walk,
 )
-from kpg.engine import Engine
-from kpg.planning import plan_bound
-from kpg.reading import permutation
+from kpg.engine.engine import Engine
+from kpg.queries.planning import plan_bound
+from kpg.queries.reading import permutation
 from kpg.runtime.dictionary import Dictionary
 from kpg.runtime.errors import InternalError
 from kpg.runtime.functions.keys import key_string

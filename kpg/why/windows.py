@@ -8,7 +8,7 @@ import numpy as np
 from kpg.compiler.algebra.rel import OrderBy
 from kpg.compiler.sql.tree import Window
 from kpg.proof.tree import Kind
-from kpg.reading import expand, permutation
+from kpg.queries.reading import expand, permutation
 from kpg.why import pieces
 from kpg.why.asking import Values, Words
 from kpg.why.frames import Partition, looked_at

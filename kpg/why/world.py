@@ -13,9 +13,9 @@ from kpg.compiler.sql.bind.query import bind
 from kpg.compiler.sql.parse import parse_query
 from kpg.compiler.sql.query import lowered
 from kpg.compiler.sql.tree import Query, Resolved, Scan, Shared
-from kpg.engine import Engine
-from kpg.planning import plan_bound
+from kpg.engine.engine import Engine
 from kpg.proof.tree import Kind, Proof
+from kpg.queries.planning import plan_bound
 from kpg.runtime.errors import InternalError, NotSupportedError
 from kpg.runtime.handles import RankLookup
 from kpg.why import texts

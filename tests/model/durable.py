@@ -11,7 +11,7 @@ from kpg.compiler.catalog import TEMPORARY
 from kpg.database import Database
 from kpg.durable.opening import Wanted, open_files
 from kpg.durable.state import is_temporary
-from kpg.engine import Engine
+from kpg.engine.engine import Engine
 from kpg.runtime.storage.files import Files
 
 State = dict[str, Any]

@@ -8,8 +8,8 @@ import psycopg
 import pytest
 
 import kpg
+from kpg.listeners.states import state_of
 from kpg.result import Affected, Rows
-from kpg.states import state_of
 from tests.oracle.postgres import serving
 
 SCRIPTS = ("roles.sql", "row_security.sql", "definers.sql")

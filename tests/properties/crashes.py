@@ -25,8 +25,8 @@ import numpy as np
 from numpy.random import Generator
 
 import kpg
-from kpg import temporary
 from kpg.database import Database
+from kpg.ddl import temporary
 from kpg.durable.backup import Copying, _contents
 from kpg.durable.checking import check_contents
 from kpg.durable.inspecting import damage_of

@@ -31,9 +31,9 @@ IN_LOOPS = {plan.Enter, plan.Variable, plan.Loop, plan.Leave}
 """What ``test_loops`` has to do with."""
 ELSEWHERE = {
     plan.Import: "properties/test_loops.py",
-    plan.Fold: "unit/kpg/test_functions.py",
+    plan.Fold: "unit/ddl/test_functions.py",
     plan.BasicReduce: "unit/functions/test_aggregates.py",
-    plan.Ego: "unit/kpg/test_egos.py",
+    plan.Ego: "unit/ddl/test_egos.py",
 }
 """Nodes that more than two tables of numbers belong to, and the tests with histories that have them."""
 

@@ -15,7 +15,7 @@ import pytest
 import kpg
 from kpg.compiler.demand import asking, hoist, restrict
 from kpg.compiler.sql.parse import parse_query
-from kpg.planning import bind, plan_bound
+from kpg.queries.planning import bind, plan_bound
 from tests.properties.test_random_recursion import changes, conditions, edges
 
 NODES = 6

@@ -23,7 +23,7 @@ ROW: Final = "(row)"
 """The name of a column that tells rows apart, which is for no text to name."""
 
 WIDE: Final = ContextVar("wide", default=False)
-"""Whether columns of DECIMAL that are named are taken as NUMERICs: :mod:`kpg.widening`."""
+"""Whether columns of DECIMAL that are named are taken as NUMERICs: :mod:`kpg.queries.widening`."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,13 +9,13 @@ import json
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
+from kpg.constraints.violations import fields_of
+from kpg.listeners.states import state_of
 from kpg.result import Result
 from kpg.runtime.dictionary import Dictionary
 from kpg.runtime.errors import DatalogError, Error, IntegrityError
 from kpg.runtime.types import Kind, Type
 from kpg.server.portal import encoded
-from kpg.states import state_of
-from kpg.violations import fields_of
 
 ARROW: Final = "application/vnd.apache.arrow.stream"
 VIOLATED: Final = {"s": "schema_name", "t": "table_name", "c": "column_name", "n": "constraint_name"}

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from kpg.compiler.sql import statements as ast
+from kpg.engine.transaction import State
 from kpg.result import Result
 from kpg.runtime.errors import Error, InterfaceError, NotSupportedError
 from kpg.runtime.records import dataclass
@@ -20,7 +21,6 @@ from kpg.server.web.answers import ARROW, arrow_of, columns_of, error_of, portio
 from kpg.server.web.connection import Connection, Refused, Request
 from kpg.sessions.session import Session, how
 from kpg.sessions.texts import word_of
-from kpg.transaction import State
 
 if TYPE_CHECKING:
     from kpg.server.listen import Server

@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kpg.compiler.catalog import TableEntry, ViewEntry
 from kpg.compiler.sql.parse import parse
-from kpg.memory import PAGE, STATUS
+from kpg.engine.memory import PAGE, STATUS
 from kpg.runtime.errors import Error
-from kpg.scripts import reading
 from kpg.server.web.answers import columns_of, error_of, status_of
 from kpg.server.web.connection import Connection, Refused, Request
-from kpg.statements import explain_statement
+from kpg.statements.scripts import reading
+from kpg.statements.statements import explain_statement
 
 if TYPE_CHECKING:
-    from kpg.engine import Engine
+    from kpg.engine.engine import Engine
     from kpg.runtime.handles import OperatorInfo
     from kpg.server.listen import Server
 

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from typing import Final, Protocol
 from urllib.parse import urlsplit
 
-from kpg.passwords import NOBODY, Verifier
+from kpg.security.passwords import NOBODY, Verifier
 from kpg.server.web.connection import Refused, Request
 
 LOCAL: Final = ("127.0.0.1", "::1", "localhost")

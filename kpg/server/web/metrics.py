@@ -5,11 +5,11 @@ import time
 from typing import TYPE_CHECKING, Any, Final
 
 from kpg.compiler.catalog import TableEntry
-from kpg.memory import PAGE, STATUS
+from kpg.engine.memory import PAGE, STATUS
 from kpg.server.web.connection import Connection, Request
 
 if TYPE_CHECKING:
-    from kpg.engine import Engine
+    from kpg.engine.engine import Engine
     from kpg.server.listen import Server
 
 KIND: Final = "text/plain; version=0.0.4; charset=utf-8"

@@ -13,7 +13,7 @@ from kpg.sessions.session import Session
 
 if TYPE_CHECKING:
     from kpg.datalog.program import Program
-    from kpg.engine import Engine
+    from kpg.engine.engine import Engine
     from kpg.server.listen import Server
 
 Answered = tuple[dict[str, Any], list[tuple[str, Result]]]

@@ -7,10 +7,10 @@ import ssl
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Final
 
+from kpg.engine.steps import Steps
 from kpg.server.web import asking, events, files, flow, metrics, reasoning, sockets
 from kpg.server.web.connection import Connection, Gone, Refused, Request, refuse
 from kpg.server.web.guard import Guard
-from kpg.steps import Steps
 
 if TYPE_CHECKING:
     from kpg.server.listen import Server

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kpg.compiler.sql.query import check_relation
 from kpg.datalog.permitted import check_text
-from kpg.feed import Change
+from kpg.listeners.feed import Change
 from kpg.runtime.errors import Error, InterfaceError, ProgrammingError
 from kpg.runtime.records import dataclass
 from kpg.runtime.types import Type
@@ -22,7 +22,7 @@ from kpg.server.formats import text_writer
 from kpg.server.web.answers import columns_of, spelled
 
 if TYPE_CHECKING:
-    from kpg.engine import Engine
+    from kpg.engine.engine import Engine
     from kpg.view import Maintained
 
 PORTION: Final = 2_000

@@ -7,7 +7,7 @@ import pytest
 import kpg
 from kpg.database import Database
 from kpg.datalog import Goal, Program
-from kpg.feed import Change
+from kpg.listeners.feed import Change
 from kpg.runtime.errors import InterfaceError, NotSupportedError
 from tests.model.datalog import answers
 

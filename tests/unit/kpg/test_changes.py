@@ -9,7 +9,7 @@ import pytest
 
 import kpg
 from kpg.database import Database
-from kpg.modify import distinct
+from kpg.dml.modify import distinct
 
 
 def rows(db: Database, text: str) -> list[tuple[Any, ...]]:

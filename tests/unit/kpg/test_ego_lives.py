@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import kpg
-from kpg.ego_view import EgoView
+from kpg.ddl.ego_view import EgoView
 from kpg.runtime.ego.sums import Sums
 from kpg.runtime.errors import NotSupportedError
 

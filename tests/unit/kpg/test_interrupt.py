@@ -8,11 +8,11 @@ import pytest
 
 import kpg
 from kpg.database import Database
-from kpg.feed import Change, Feed
+from kpg.engine.transaction import Transactions
+from kpg.listeners.feed import Change, Feed
 from kpg.runtime.chain import small
 from kpg.runtime.operators.reduce import Reduce
 from kpg.runtime.trace.updates import Updates
-from kpg.transaction import Transactions
 
 BEFORE = ["a", "b"]
 

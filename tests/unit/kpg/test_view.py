@@ -7,7 +7,7 @@ import pytest
 
 import kpg
 from kpg.database import Database
-from kpg.feed import Change
+from kpg.listeners.feed import Change
 
 A, B = ("a", Decimal("6.00")), ("b", Decimal("1.00"))
 

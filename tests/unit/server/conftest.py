@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import kpg
-from kpg.passwords import verifier_of
+from kpg.security.passwords import verifier_of
 from kpg.server.listen import Server
 
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from kpg.passwords import Denied, Exchange, verifier_of
 from kpg.runtime.errors import InterfaceError
+from kpg.security.passwords import Denied, Exchange, verifier_of
 from kpg.server.run import PASSWORD, Options, address_of, tls_of, users_of
 from tests.unit.server.conftest import Running, serving
 

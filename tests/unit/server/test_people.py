@@ -12,8 +12,8 @@ import pytest
 
 import kpg
 from kpg.compiler.rights import Rights, Role
-from kpg.passwords import NOBODY, verifier_of
-from kpg.roles import kept
+from kpg.security.passwords import NOBODY, verifier_of
+from kpg.security.roles import kept
 from kpg.server.people import People, is_past, verifier_in
 from kpg.server.web.guard import is_password
 from kpg.server.web.site import Site

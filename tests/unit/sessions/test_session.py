@@ -6,10 +6,10 @@ from collections.abc import Iterator
 import pytest
 
 import kpg
+from kpg.engine.transaction import State
 from kpg.runtime.errors import SerializationError
 from kpg.sessions.cancel import CanceledError
 from kpg.sessions.session import Session
-from kpg.transaction import State
 
 TABLES = """
     create table t (id int primary key, x int);

@@ -5,9 +5,9 @@ import subprocess
 import sys
 
 from kpg.database import Database
+from kpg.engine.working import Workers
 from kpg.runtime.trace.tiers import EFFORT
 from kpg.runtime.workers.network import Calling, Network
-from kpg.working import Workers
 
 CODE = """
 import pickle, sys

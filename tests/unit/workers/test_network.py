@@ -12,13 +12,13 @@ import pytest
 
 import kpg
 from kpg.database import Database
+from kpg.engine.working import Workers
 from kpg.runtime.errors import InterfaceError, OperationalError
 from kpg.runtime.trace.tiers import EFFORT
 from kpg.runtime.workers.messages import Command, Reply
 from kpg.runtime.workers.network import Calling, Network
 from kpg.runtime.workers.process import serve
 from kpg.runtime.workers.wire import GoneError, exchange, packed, pair
-from kpg.working import Workers
 from tests.properties.test_workers import history
 from tests.unit.workers.apart import Apart, apart
 from tests.unit.workers.test_processes import TEXT, answer_alike, gone, rows

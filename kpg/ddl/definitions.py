@@ -1,0 +1,399 @@
+"""Statements that define what is neither table nor view, or change what is: sequences, schemas, ALTER."""
+
+from collections.abc import Iterable
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, assert_never
+
+from kpg.compiler.catalog import PUBLIC, TableEntry
+from kpg.compiler.constraints import Sequence
+from kpg.compiler.sql import definitions as ast
+from kpg.compiler.sql import roles
+from kpg.compiler.sql.ddl.sequences import created, settled
+from kpg.engine.engine import Engine
+from kpg.engine.transaction import State
+from kpg.result import Affected, Result
+from kpg.runtime.errors import ProgrammingError
+
+if TYPE_CHECKING:
+    from kpg.blocks.actions import Actions
+
+
+def define(engine: Engine, statement: ast.AnyDefinition) -> Result | None:
+    """Run one statement."""
+    engine.check_defining("a definition")
+    if isinstance(statement, roles.AnyRole):
+        from kpg.security.roles import run_roles
+
+        run_roles(engine, statement)
+        return None
+    match statement:
+        case ast.CreateSequence():
+            _create_sequence(engine, statement)
+        case ast.CreateEgoView():
+            from kpg.ddl.egos import created
+
+            created(engine, statement)
+        case ast.AlterSequence():
+            _alter_sequence(engine, statement)
+        case ast.CreateSchema():
+            _create_schema(engine, statement)
+        case ast.CreateIndex():
+            from kpg.ddl.indexes import create_index
+
+            create_index(engine, statement)
+        case ast.CreateType():
+            from kpg.ddl.user_types import create_type
+
+            create_type(engine, statement)
+        case ast.CreateDomain():
+            from kpg.ddl.domains import create_domain
+
+            create_domain(engine, statement)
+        case ast.AlterDomain():
+            from kpg.ddl.domains import alter_domain
+
+            alter_domain(engine, statement)
+        case ast.AlterUserType():
+            from kpg.ddl.altering_types import alter_type
+
+            alter_type(engine, statement)
+        case ast.DropOther():
+            for name in statement.names:
+                _drop(engine, statement, name)
+        case ast.Truncate():
+            return Affected(_truncate(engine, statement))
+        case ast.Comment():
+            _comment(engine, statement)
+        case ast.Alter():
+            from kpg.ddl.altering import alter
+
+            alter(engine, statement)
+        case ast.CreateTrigger() | ast.DropTrigger() | ast.RenameTrigger():
+            from kpg.blocks.triggers import define_trigger
+
+            define_trigger(engine, statement)
+        case ast.DefinePolicy():
+            from kpg.security.securing import define_policy
+
+            define_policy(engine, statement)
+        case ast.CreateAggregate() | ast.DropAggregate():
+            from kpg.ddl.aggregates import define_aggregate
+
+            define_aggregate(engine, statement)
+        case ast.CreateFunction() | ast.DropFunction() | ast.AlterFunction():
+            from kpg.ddl.routines import run_routine
+
+            run_routine(engine, statement)
+        case _:
+            assert_never(statement)
+    return None
+
+
+def _create_sequence(engine: Engine, statement: ast.CreateSequence) -> None:
+    catalog = engine.catalog
+    name = catalog.created(statement.name, temporary=statement.temporary, span=statement.span)
+    if name.lower() in catalog.sequences or name in catalog:
+        if statement.if_not_exists:
+            return
+        raise ProgrammingError(f'relation "{name}" already exists', span=statement.span)
+    catalog.sequences[name.lower()] = _with_owner(
+        engine, replace(created(name, statement.options, "bigint", statement.span), name=name)
+    )
+    engine.sequences.forget(name)
+
+
+def _with_owner(engine: Engine, sequence: Sequence) -> Sequence:
+    if sequence.owner is None:
+        return sequence
+    table = engine.catalog.table(sequence.owner[0])
+    return replace(sequence, owner=(table.name, sequence.owner[1]))
+
+
+def _alter_sequence(engine: Engine, statement: ast.AlterSequence) -> None:
+    catalog = engine.catalog
+    old = catalog.find_sequence(statement.name)
+    if old is None:
+        if statement.if_exists:
+            return
+        catalog.sequence(statement.name, statement.span)
+        return
+    if statement.rename:
+        rename_sequence(engine, old, statement.rename)
+        return
+    new = _with_owner(engine, settled(old, statement.options, statement.span, new=False))
+    catalog.sequences[old.name.lower()] = new
+    options = dict(statement.options)
+    at = engine.sequences.next.get(old.name)
+    if "restart" in options:
+        value = options["restart"]
+        engine.sequences.restart(old.name, value if isinstance(value, int) else None)
+        engine.journal.note(undo=partial(engine.sequences.restart, old.name, at))
+    elif at is None:
+        # A sequence that was never asked goes on with the start that it had.
+        engine.sequences.restart(old.name, old.start)
+    elif new.increment != old.increment:
+        engine.sequences.stepped(old, new)
+        engine.journal.note(undo=partial(engine.sequences.stepped, new, old))
+
+
+def rename_sequence(engine: Engine, old: Sequence, name: str) -> None:
+    """Give a sequence another name, and have DEFAULTs follow."""
+    catalog = engine.catalog
+    schema = old.name.rpartition(".")[0]
+    new = f"{schema}.{name}" if schema else name
+    if new.lower() in catalog.sequences or new in catalog:
+        raise ProgrammingError(f'relation "{new}" already exists')
+    del catalog.sequences[old.name.lower()]
+    catalog.sequences[new.lower()] = replace(old, name=new)
+    catalog.rights.rename(("SEQUENCE", old.name.lower()), ("SEQUENCE", new.lower()))
+    engine.sequences.rename(old.name, new)
+    engine.journal.note(undo=partial(engine.sequences.rename, new, old.name))
+    for entry in list(catalog):
+        if isinstance(entry, TableEntry) and any(
+            rule.sequence == old.name for rule in entry.constraints.rules
+        ):
+            rules = tuple(
+                replace(rule, sequence=new, default=f"nextval('{new}')")
+                if rule.sequence == old.name
+                else rule
+                for rule in entry.constraints.rules
+            )
+            catalog.replace(replace(entry, constraints=replace(entry.constraints, rules=rules)))
+
+
+def _create_schema(engine: Engine, statement: ast.CreateSchema) -> None:
+    name = statement.name.lower()
+    if name in engine.catalog.schemas or name in ("pg_catalog", "information_schema"):
+        if statement.if_not_exists:
+            return
+        raise ProgrammingError(f'schema "{statement.name}" already exists', span=statement.span)
+    if name.startswith("pg_"):
+        raise ProgrammingError(f'schema name "{statement.name}" is reserved', span=statement.span)
+    engine.catalog.schemas[name] = name
+    if statement.elements:
+        _create_elements(engine, statement, name)
+
+
+def _create_elements(engine: Engine, statement: ast.CreateSchema, name: str) -> None:
+    """What CREATE SCHEMA makes in the schema."""
+    from kpg.compiler.sql.parse import parse
+    from kpg.statements.statements import execute
+
+    path = engine.catalog.path
+    engine.catalog.path = (name, *path)
+    alone = engine.transactions.state is State.NONE
+    try:
+        if alone:
+            engine.transactions.begin()
+        for text in statement.elements:
+            for one in parse(text):
+                execute(engine, one)
+    except BaseException:
+        if alone and engine.transactions.state is not State.NONE:
+            engine.transactions.rollback()
+        raise
+    finally:
+        engine.catalog.path = path
+    if alone:
+        engine.transactions.commit()
+
+
+def _drop(engine: Engine, statement: ast.DropOther, name: str) -> None:
+    match statement.kind:
+        case "SEQUENCE":
+            _drop_sequence(engine, statement, name)
+        case "TYPE":
+            from kpg.ddl.user_types import drop_type
+
+            drop_type(engine, statement, name)
+        case "DOMAIN":
+            from kpg.ddl.domains import drop_domain
+
+            drop_domain(engine, statement, name)
+        case "SCHEMA":
+            _drop_schema(engine, statement, name.lower())
+        case _:
+            from kpg.ddl.indexes import drop_index
+
+            drop_index(engine, statement, name)
+
+
+def _drop_sequence(engine: Engine, statement: ast.DropOther, name: str) -> None:
+    catalog = engine.catalog
+    found = catalog.find_sequence(name)
+    if found is None:
+        if not statement.if_exists:
+            catalog.sequence(name, statement.span)
+        return
+    for entry in list(catalog):
+        if not isinstance(entry, TableEntry):
+            continue
+        for place, rule in enumerate(entry.constraints.rules):
+            if f"'{found.name.lower()}'" not in rule.default.lower() and rule.sequence != found.name:
+                continue
+            if not statement.cascade or rule.identity:
+                raise ProgrammingError(
+                    f'sequence "{found.name}" cannot be dropped: column {entry.schema.names[place]} of table '
+                    f"{entry.name} takes its numbers",
+                    span=statement.span,
+                    hint="drop that DEFAULT first, or use CASCADE",
+                )
+            rules = list(entry.constraints.rules)
+            rules[place] = replace(rule, default="", sequence="")
+            entry = replace(entry, constraints=replace(entry.constraints, rules=tuple(rules)))
+            catalog.replace(entry)
+    del catalog.sequences[found.name.lower()]
+    engine.journal.note(done=partial(engine.sequences.forget, found.name))
+
+
+def _drop_schema(engine: Engine, statement: ast.DropOther, name: str) -> None:
+    catalog = engine.catalog
+    if name not in catalog.schemas:
+        if statement.if_exists:
+            return
+        raise ProgrammingError(f'schema "{name}" does not exist', span=statement.span)
+    inside = [
+        entry.name
+        for entry in catalog
+        if _schema_of(entry.name) == name and not _is_datalog(engine, entry.name)
+    ]
+    numbers = [
+        one.name for one in catalog.sequences.values() if _schema_of(one.name) == name and one.owner is None
+    ]
+    if (inside or numbers) and not statement.cascade:
+        raise ProgrammingError(
+            f'schema "{name}" cannot be dropped: it has {(inside + numbers)[0]}',
+            span=statement.span,
+            hint="use CASCADE",
+        )
+    from kpg.compiler.sql.statements import Drop
+    from kpg.statements.statements import drop_relations
+
+    for one in inside:
+        if one in catalog:
+            kind = "TABLE" if isinstance(catalog.get(one), TableEntry) else "VIEW"
+            drop_relations(engine, Drop(kind, (one,), True, True, statement.span))
+    for one in numbers:
+        _drop_sequence(engine, replace(statement, kind="SEQUENCE"), one)
+    if name != PUBLIC:
+        del catalog.schemas[name]
+
+
+def _schema_of(name: str) -> str:
+    return name.rpartition(".")[0].lower() or PUBLIC
+
+
+def _is_datalog(engine: Engine, name: str) -> bool:
+    schema = name.rpartition(".")[0].lower()
+    return bool(schema) and schema not in engine.catalog.schemas
+
+
+def _truncate(engine: Engine, statement: ast.Truncate) -> int:
+    catalog = engine.catalog
+    chosen = _to_truncate(engine, statement)
+    rows = 0
+    actions = truncating(engine, chosen) if catalog.others else []
+    for one in actions:
+        one.before_statement("TRUNCATE")
+    for name in chosen:
+        table = engine.table(name)
+        rowids = engine.executor.rowids(name)
+        rows += int(rowids.shape[0])
+        guard, table.guard = table.guard, None
+        table.delete(rowids)
+        table.guard = guard
+        if guard is not None and guard.excluding:
+            from kpg.ddl.exclusions import empty_exclusions
+
+            empty_exclusions(engine, table.name)
+        if statement.restart:
+            for rule in catalog.table(name).constraints.rules:
+                if rule.sequence:
+                    at = engine.sequences.next.get(rule.sequence)
+                    engine.sequences.restart(rule.sequence)
+                    engine.journal.note(undo=partial(engine.sequences.restart, rule.sequence, at))
+    for one in actions:
+        one.after_statement("TRUNCATE")
+    return rows
+
+
+def _to_truncate(engine: Engine, statement: ast.Truncate) -> set[str]:
+    """The tables that are named, what inherits from them, and with CASCADE all that refers to one."""
+    catalog = engine.catalog
+    chosen = {catalog.table(name, statement.span).name for name in statement.tables}
+    if catalog.others:
+        from kpg.compiler.triggers import heirs
+
+        chosen |= {heir for name in chosen for heir in heirs(catalog.others, name)}
+    pending = list(chosen)
+    while pending:
+        name = pending.pop()
+        users = engine.references.users(name) if "references" in engine.__dict__ else []
+        for link in users:
+            if link.table in chosen:
+                continue
+            if not statement.cascade:
+                raise ProgrammingError(
+                    f"table {name} cannot be truncated: FOREIGN KEY {link.key.name} of table {link.table} "
+                    "refers to it",
+                    span=statement.span,
+                    hint=f"truncate {link.table} at the same time, or use CASCADE",
+                )
+            chosen.add(link.table)
+            pending.append(link.table)
+    return chosen
+
+
+def truncating(engine: Engine, names: Iterable[str]) -> list["Actions"]:
+    """What triggers of tables do."""
+    from kpg.blocks.actions import Actions
+
+    return [Actions(engine, engine.catalog.get(name), None) for name in names]
+
+
+def _comment(engine: Engine, statement: ast.Comment) -> None:
+    catalog = engine.catalog
+    key: tuple[str, ...] = (statement.kind, statement.name.lower())
+    match statement.kind:
+        case "TABLE" | "VIEW" | "MATERIALIZED VIEW" | "COLUMN":
+            entry = catalog.get(statement.name, statement.span)
+            key = ("RELATION", entry.name.lower())
+            if statement.kind == "COLUMN":
+                if statement.part.lower() not in (name.lower() for name in entry.schema.names):
+                    message = f'column "{statement.part}" of "{entry.name}" does not exist'
+                    raise ProgrammingError(message, span=statement.span)
+                key = ("COLUMN", entry.name.lower(), statement.part.lower())
+            elif statement.kind == "MATERIALIZED VIEW" and not getattr(entry, "materialized", False):
+                raise ProgrammingError(f'"{entry.name}" is not a materialized view', span=statement.span)
+            elif (statement.kind == "TABLE") != isinstance(entry, TableEntry):
+                kind = "table" if isinstance(entry, TableEntry) else "view"
+                raise ProgrammingError(f'"{entry.name}" is a {kind}', span=statement.span)
+        case "CONSTRAINT":
+            table = catalog.table(statement.name, statement.span)
+            if statement.part.lower() not in (one.name.lower() for one in table.constraints):
+                message = f'constraint "{statement.part}" of "{table.name}" does not exist'
+                raise ProgrammingError(message, span=statement.span)
+            key = ("CONSTRAINT", table.name.lower(), statement.part.lower())
+        case "TRIGGER" | "RULE":
+            relation = catalog.get(statement.name, statement.span)
+            key = (statement.kind, relation.name.lower(), statement.part.lower())
+            if (statement.kind.lower(), *key[1:]) not in catalog.others:
+                kind = statement.kind.lower()
+                message = f'{kind} "{statement.part}" for table "{relation.name}" does not exist'
+                raise ProgrammingError(message, span=statement.span)
+        case "FUNCTION" | "PROCEDURE" | "ROUTINE":
+            schema, _, plain = statement.name.rpartition(".")
+            if not catalog.find_routines(plain, schema):
+                raise ProgrammingError(f'function "{statement.name}" does not exist', span=statement.span)
+            key = ("FUNCTION", plain.lower())
+        case "SEQUENCE":
+            catalog.sequence(statement.name, statement.span)
+        case "SCHEMA" if statement.name.lower() not in catalog.schemas:
+            raise ProgrammingError(f'schema "{statement.name}" does not exist', span=statement.span)
+        case _:
+            pass
+    if statement.text:
+        catalog.comments[key] = statement.text
+    else:
+        catalog.comments.pop(key, None)

@@ -1,0 +1,201 @@
+"""Domains: types that users make of others, with conditions that their values hold to.
+
+A column of a domain is a column of its type, with the domain's default, NOT NULL and CHECKs as its own.
+"""
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from kpg.compiler.catalog import Catalog, TableEntry
+from kpg.compiler.constraints import NO_RULE, Check, Domain, Rule
+from kpg.compiler.sql import definitions as ast
+from kpg.compiler.sql.ddl.domains import over_column
+from kpg.compiler.sql.definition import Definition
+from kpg.runtime.errors import ProgrammingError
+from kpg.runtime.types import ColumnDef, Kind, Type
+
+if TYPE_CHECKING:
+    from kpg.engine.engine import Engine
+
+T = TypeVar("T")
+
+
+def domain_of(type_: Type, catalog: Catalog) -> Domain | None:
+    """The domain that a type's name, as it was read, stands for."""
+    if type_.kind is not Kind.ENUM or type_.labels:
+        return None
+    found = catalog.types.get(type_.name.lower())
+    return found if isinstance(found, Domain) else None
+
+
+def with_domains(statement: T, catalog: Catalog) -> T:
+    """A definition in which columns of domains have what these ask for."""
+    match statement:
+        case ast.Alter():
+            actions = tuple(_added(action, catalog) for action in statement.actions)
+            return replace(statement, actions=actions)
+        case Definition():
+            return statement
+    schema: Any = getattr(statement, "schema", None)
+    if schema is None or not any(domain_of(column.type, catalog) for column in schema.columns):
+        return statement
+    constraints = statement.constraints  # type: ignore[attr-defined]
+    rules = list(constraints.rules) or [NO_RULE] * len(schema.columns)
+    columns, checks = list(schema.columns), list(constraints.checks)
+    for place, column in enumerate(columns):
+        columns[place], rules[place], more = _held(column, rules[place], catalog)
+        checks += more
+    constraints = replace(constraints, rules=tuple(rules), checks=tuple(checks))
+    made = replace(schema, columns=tuple(columns))
+    return replace(statement, schema=made, constraints=constraints)  # type: ignore[type-var]
+
+
+def _held(column: ColumnDef, rule: Rule, catalog: Catalog) -> tuple[ColumnDef, Rule, list[Check]]:
+    """A column with what its domain asks for, if it is of one."""
+    domain = domain_of(column.type, catalog)
+    if domain is None:
+        return column, rule, []
+    checks = [replace(over_column(check, column.name), name="") for check in domain.checks]
+    rule = replace(rule, domain=domain.name, default=rule.default or domain.default)
+    return replace(column, nullable=column.nullable and not domain.required), rule, checks
+
+
+def _added(action: ast.Action, catalog: Catalog) -> ast.Action:
+    if isinstance(action, ast.AddColumn):
+        column, rule, checks = _held(action.column, action.rule, catalog)
+        return replace(action, column=column, rule=rule, constraints=(*action.constraints, *checks))
+    return action
+
+
+def create_domain(engine: "Engine", statement: ast.CreateDomain) -> None:
+    catalog, domain = engine.catalog, statement.domain
+    if domain.name.lower() in catalog.types:
+        raise ProgrammingError(f'type "{domain.name}" already exists', span=statement.span)
+    base = domain_of(domain.type, catalog)
+    if base is not None:
+        domain = replace(
+            domain,
+            default=domain.default or base.default,
+            required=domain.required or base.required,
+            checks=(*base.checks, *domain.checks),
+        )
+    type_ = catalog.known_type(domain.type, statement.span)
+    named = _named(domain.name, domain.checks)
+    catalog.types[domain.name.lower()] = replace(domain, type=type_, checks=named)
+
+
+def _named(domain: str, checks: tuple[Check, ...]) -> tuple[Check, ...]:
+    taken: list[str] = [check.name for check in checks if check.name]
+    found = []
+    for check in checks:
+        name = check.name
+        if not name:
+            numbers = ["", *map(str, range(1, len(checks) + len(taken) + 1))]
+            name = next(one for one in (f"{domain}_check{number}" for number in numbers) if one not in taken)
+            taken.append(name)
+        found.append(replace(check, name=name))
+    return tuple(found)
+
+
+def alter_domain(engine: "Engine", statement: ast.AlterDomain) -> None:
+    """Change a domain, and all columns of it."""
+    from kpg.ddl.altering import alter
+
+    domain = engine.catalog.types.get(statement.name.lower())
+    if not isinstance(domain, Domain):
+        raise ProgrammingError(f'domain "{statement.name}" does not exist', span=statement.span)
+    match statement.action:
+        case ast.AddConstraint(constraint=Check() as check):
+            changed = replace(domain, checks=_named(domain.name, (*domain.checks, check)))
+        case ast.DropConstraint(name=name, if_exists=lenient):
+            kept = tuple(one for one in domain.checks if one.name.lower() != name.lower())
+            if len(kept) == len(domain.checks) and not lenient:
+                raise ProgrammingError(
+                    f'constraint "{name}" of domain "{domain.name}" does not exist', span=statement.span
+                )
+            changed = replace(domain, checks=kept)
+        case ast.RenameConstraint(old=old, new=new):
+            if old.lower() not in (one.name.lower() for one in domain.checks):
+                raise ProgrammingError(
+                    f'constraint "{old}" of domain "{domain.name}" does not exist', span=statement.span
+                )
+            checks = (replace(c, name=new) if c.name.lower() == old.lower() else c for c in domain.checks)
+            changed = replace(domain, checks=tuple(checks))
+        case ast.SetNotNull(required=required):
+            changed = replace(domain, required=required)
+        case ast.SetRule(text=text):
+            changed = replace(domain, default=text)
+        case ast.RenameTo(name=name):
+            changed = replace(domain, name=name)
+        case _:
+            raise AssertionError(statement.action)
+    for table, column in columns_of(engine.catalog, domain.name):
+        actions = _following(engine.catalog.table(table), column, statement.action, domain)
+        alter(engine, ast.Alter("TABLE", table, False, actions, statement.span))
+    if isinstance(statement.action, ast.RenameTo):
+        _renamed(engine, domain.name, changed.name)
+        del engine.catalog.types[domain.name.lower()]
+    engine.catalog.types[changed.name.lower()] = changed
+
+
+def _following(entry: TableEntry, column: str, action: ast.Action, domain: Domain) -> tuple[ast.Action, ...]:
+    """What a table has to do for a column, so that it follows its domain."""
+    match action:
+        case ast.AddConstraint(constraint=Check() as check):
+            return (ast.AddConstraint(replace(over_column(check, column), name=""), action.checked),)
+        case ast.DropConstraint(name=name):
+            gone = [
+                over_column(one, column).text for one in domain.checks if one.name.lower() == name.lower()
+            ]
+            own = [one for one in entry.constraints.checks if one.column == column and one.text in gone]
+            return tuple(ast.DropConstraint(one.name, False, False) for one in own[:1])
+        case ast.SetNotNull(required=required):
+            return (ast.SetNotNull(column, required),)
+        case ast.SetRule(text=text):
+            return (ast.SetRule(column, "default", text),)
+        case _:
+            return ()
+
+
+def _renamed(engine: "Engine", old: str, new: str) -> None:
+    for table, _ in columns_of(engine.catalog, old):
+        entry = engine.catalog.table(table)
+        rules = tuple(
+            replace(rule, domain=new) if rule.domain.lower() == old.lower() else rule
+            for rule in entry.constraints.rules
+        )
+        engine.catalog.replace(replace(entry, constraints=replace(entry.constraints, rules=rules)))
+
+
+def columns_of(catalog: Catalog, domain: str) -> list[tuple[str, str]]:
+    """The columns of a domain, with their tables."""
+    return [
+        (entry.name, column.name)
+        for entry in catalog
+        if isinstance(entry, TableEntry)
+        for column, rule in zip(entry.schema.columns, entry.constraints.rules, strict=False)
+        if rule.domain.lower() == domain.lower()
+    ]
+
+
+def drop_domain(engine: "Engine", statement: ast.DropOther, name: str) -> None:
+    name = name.removeprefix("public.")
+    found = engine.catalog.types.get(name.lower())
+    if not isinstance(found, Domain):
+        if statement.if_exists:
+            return
+        raise ProgrammingError(f'domain "{name}" does not exist', span=statement.span)
+    used = columns_of(engine.catalog, found.name)
+    for table, column in used if statement.cascade else ():
+        from kpg.ddl.altering import alter
+
+        gone = ast.DropColumn(column, False, True)
+        alter(engine, ast.Alter("TABLE", table, False, (gone,), statement.span))
+    if used and not statement.cascade:
+        table, column = used[0]
+        raise ProgrammingError(
+            f'domain "{found.name}" cannot be dropped: column {column} of {table} is of it',
+            span=statement.span,
+            hint=f"drop {table} first",
+        )
+    del engine.catalog.types[name.lower()]

@@ -1,0 +1,121 @@
+"""What the user holds of an ego view: it is read by node, by many, as any view, and followed."""
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kpg.compiler.ego import function_of
+from kpg.engine.engine import Engine
+from kpg.listeners.feed import Change, Subscription
+from kpg.queries.planning import explain_export
+from kpg.runtime.convert.foreign import from_rows
+from kpg.runtime.handles import OverlayInfo
+from kpg.runtime.types import ColumnDef, Kind, Schema
+from kpg.view import Maintained, View
+
+Words = NDArray[np.int64]
+WHOLE = frozenset({Kind.SMALLINT, Kind.INTEGER, Kind.BIGINT})
+
+
+class EgoView(View):
+    """For each reader a row (node, value); read after the last commit, whether it is pushed or pulled."""
+
+    def __init__(self, engine: Engine, maintained: Maintained, check: Callable[[], object]) -> None:
+        View.__init__(self, maintained, lambda: (check(), None)[1], self._explained)
+        self._engine = engine
+        types = maintained.reader.visible_types
+        self._node = Schema((ColumnDef("node", types[0]),))
+        self._empty = _empty_of(maintained.sql)
+
+    def read(self, node: Any) -> Any:
+        """The aggregate of a node's neighbourhood; of no rows None, or 0 if it counts."""
+        return self.read_many((node,))[0]
+
+    def read_many(self, nodes: "Sequence[Any] | NDArray[Any]") -> list[Any]:
+        """As :meth:`read`, of many nodes at once."""
+        self._check()
+        self._engine.show_time()
+        words = self._words(nodes)
+        if not words.shape[0]:
+            return []
+        there, rows = self._maintained.installed.rows_of(words)
+        kept = np.ascontiguousarray(rows[:, there])
+        found = self._maintained.reader.values(kept, 1)
+        if there.all():
+            return found
+        result = [self._empty] * words.shape[0]
+        for place, value in zip(np.flatnonzero(there).tolist(), found, strict=True):
+            result[place] = value
+        return result
+
+    def _words(self, nodes: "Sequence[Any] | NDArray[Any]") -> Words:
+        if self._node.columns[0].type.kind in WHOLE and isinstance(nodes, np.ndarray):
+            return np.ascontiguousarray(nodes, np.int64)
+        return np.ascontiguousarray(from_rows(list(nodes), self._node, self._engine.executor.dictionary)[0])
+
+    def subscribe(  # type: ignore[override]
+        self, callback: Callable[[list[Change]], object], *, nodes: "Iterable[Any] | None" = None
+    ) -> Subscription:
+        """Call ``callback`` with ``((node, value), epoch, diff)`` of each commit that changes something.
+
+        With ``nodes``, of these only. As long as somebody follows them they are pushed: all, or those nodes.
+        """
+        if nodes is None:
+            return View.subscribe(self, callback)
+        self._check()
+        listed = list(nodes)
+        chosen = frozenset(listed)
+
+        def tell(changes: list[Change]) -> None:
+            mine = [change for change in changes if change[0][0] in chosen]
+            if mine:
+                callback(mine)
+
+        return self._maintained.feed.subscribe(tell, np.unique(self._words(listed)))
+
+    @property
+    def overlay(self) -> OverlayInfo:
+        """How it is computed: sizes, levels, sharing, what is pushed, and what that is expected to cost."""
+        self._check()
+        info = self._maintained.installed.overlay()
+        assert info is not None
+        return info
+
+    def decide(self) -> None:
+        """Decide anew what is pushed, by the reads and writes that there were."""
+        self._check()
+        self._maintained.installed.decide()
+
+    def _explained(self, stage: str) -> str:
+        engine, plan = self._engine, self._maintained.plan or self._engine.plan_of(self.name)
+        assert plan is not None
+        text = explain_export(self.name, plan, stage, engine.catalog, engine.statistics)
+        return text + "\n" + "\n".join(described(self.overlay)) if stage.lower() == "physical" else text
+
+
+def _empty_of(meaning: str) -> Any:
+    """What an aggregate is of no rows."""
+    _, _, rest = meaning.partition("SELECT p.reader AS node, ")
+    function = function_of(rest.partition(" AS value FROM (")[0])
+    return None if function is None else function.empty
+
+
+def described(info: OverlayInfo) -> list[str]:
+    """The lines of EXPLAIN that tell of an overlay."""
+    lines = [
+        f"overlay by {info.construction}: {info.writers} writers, {info.readers} readers,"
+        f" {info.partials} partial aggregates; {info.edges} edges in the place of"
+        f" {info.direct} (sharing index {info.sharing:.3f})",
+        f"mean depth {info.depth:.2f}; built in {info.build_seconds:.2f} s; {info.bytes} bytes;"
+        f" {info.patches} edges patched since",
+        f"{info.pushed} pushed, {info.pulled} pulled, decided by {info.decided}"
+        f" ({info.left} nodes not by pruning); {info.flips} changed since by what was observed",
+        f"expected cost: {info.write:.3f} us a write, {info.read:.3f} us a read",
+    ]
+    lines += [
+        f"  level {level}: {pushed} pushed, {pulled} pulled, {edges} edges in"
+        for level, (pushed, pulled, edges) in enumerate(info.levels)
+    ]
+    return lines

@@ -1,0 +1,208 @@
+"""CREATE INDEX: an arrangement that stays, whichever views come and go; UNIQUE is a key of the table."""
+
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING
+
+from kpg.compiler.algebra.facts import unique_keys
+from kpg.compiler.catalog import Catalog, Entry, TableEntry, ViewEntry
+from kpg.compiler.constraints import Exclusion, Index, Unique
+from kpg.compiler.sql import definitions as ast
+from kpg.ddl.defining import free_name
+from kpg.engine.engine import Engine
+from kpg.runtime.errors import NotSupportedError, ProgrammingError
+from kpg.runtime.plan import Arrange, Linear, Mfp, Plan, Source
+from kpg.runtime.scalar import Column, Fetch
+from kpg.runtime.types import ROWID, Schema
+
+if TYPE_CHECKING:
+    from kpg.compiler.triggers import Partitioned
+
+
+def create_index(engine: Engine, statement: ast.CreateIndex) -> None:
+    """Make an index; over expressions, or of some rows, it is known by its name only."""
+    catalog = engine.catalog
+    found = catalog.find(statement.table)
+    kept = isinstance(found, ViewEntry) and found.materialized
+    entry: Entry = catalog.get(statement.table) if kept else catalog.table(statement.table, statement.span)
+    known = {name.lower(): name for name in entry.schema.names}
+    for column in statement.columns:
+        if column.lower() not in known:
+            raise ProgrammingError(f'column "{column}" of "{entry.name}" does not exist', span=statement.span)
+    columns = tuple(known[column.lower()] for column in statement.columns)
+    name = _name_of(catalog, entry, statement, columns)
+    if not name:
+        return
+    if isinstance(entry, ViewEntry):
+        _check_unique(entry, statement, columns)
+        catalog.indexes[name.lower()] = Index(name, entry.name, (), statement.what)
+        return
+    if statement.unique and statement.elements:
+        from kpg.ddl.exclusions import add_exclusion
+
+        signs = ("=",) * len(statement.elements)
+        plain_name = name.rpartition(".")[2]
+        one = Exclusion(
+            plain_name, statement.elements, signs, statement.where, statement.nulls_distinct, index=True
+        )
+        add_exclusion(engine, entry, one)
+        catalog.indexes[name.lower()] = Index(name, entry.name, (), statement.what)
+        return
+    if statement.unique:
+        key = Unique(name, columns, nulls_distinct=statement.nulls_distinct, index=True)
+        whole = catalog.others.get(("partitioned", entry.name.lower(), ""))
+        if whole is not None:
+            check_key(whole, columns)
+        add_key(engine, entry, key)
+        if whole is not None:
+            _add_below(engine, entry.name)
+        return
+    index = Index(name, entry.name, columns, statement.what)
+    catalog.indexes[name.lower()] = index
+    keep(engine, index)
+
+
+def _name_of(catalog: Catalog, entry: Entry, statement: ast.CreateIndex, columns: tuple[str, ...]) -> str:
+    """The name of a new index; empty if it is there already, and may be."""
+    schema, _, plain = entry.name.rpartition(".")
+    taken = names(catalog)
+    name = statement.name or free_name("_".join((plain, *(columns or ("expr",)), "idx")), taken)
+    name = f"{schema}.{name}" if schema and "." not in name else name
+    if name.lower() in taken or name in catalog:
+        if statement.if_not_exists:
+            return ""
+        raise ProgrammingError(f'relation "{name}" already exists', span=statement.span)
+    return name
+
+
+def _check_unique(entry: ViewEntry, statement: ast.CreateIndex, columns: tuple[str, ...]) -> None:
+    """NotSupportedError for a UNIQUE index of a view whose query does not say that its rows are unique so."""
+    if not statement.unique:
+        return
+    places = {entry.schema.names.index(column) for column in columns}
+    keys = entry.keys if entry.keys is not None else unique_keys(entry.rel) if entry.rel is not None else ()
+    if not columns or statement.where or not any(places.issuperset(key) for key in keys):
+        raise NotSupportedError(
+            f'a UNIQUE index of "{entry.name}" over what its query does not make unique is not supported',
+            span=statement.span,
+            hint="make an index that is not UNIQUE, or group by its columns",
+        )
+
+
+def check_key(whole: "Partitioned", columns: tuple[str, ...]) -> None:
+    """NotSupportedError for a key of a partitioned table that its partitions cannot keep each for itself."""
+    known = {column.lower() for column in columns}
+    for key in whole.keys:
+        if key.lower().strip('"') not in known:
+            error = NotSupportedError(
+                "unique constraint on partitioned table must include all partitioning columns",
+                hint=f'column "{key}" is part of the partition key',
+            )
+            raise error
+
+
+def _add_below(engine: Engine, name: str) -> None:
+    """Have the partitions of a table be unique in what it is unique in."""
+    from kpg.inheritance.partitions import with_keys
+
+    for key, heir in list(engine.catalog.others.items()):
+        if key[0] == "inherits" and key[1] == name.lower() and heir.told is not None:
+            with_keys(engine, engine.catalog.table(name), engine.catalog.table(heir.child))
+            _add_below(engine, heir.child)
+
+
+def add_key(engine: Engine, entry: TableEntry, key: Unique) -> None:
+    """Have a table be unique in some columns; IntegrityError if it is not."""
+    places = tuple(entry.schema.names.index(column) for column in key.columns)
+    engine.executor.add_unique(entry.name, key.name, places, nulls_distinct=key.nulls_distinct)
+    engine.journal.note(undo=partial(engine.executor.drop_unique, entry.name, key.name))
+    keys = (*entry.constraints.uniques, key)
+    engine.catalog.replace(replace(entry, constraints=replace(entry.constraints, uniques=keys)))
+
+
+def drop_key(engine: Engine, entry: TableEntry, key: Unique) -> None:
+    """Let a table not be unique in some columns any more."""
+    places = tuple(entry.schema.names.index(column) for column in key.columns)
+    engine.executor.drop_unique(entry.name, key.name)
+    add = partial(engine.executor.add_unique, entry.name, key.name, places, nulls_distinct=key.nulls_distinct)
+    engine.journal.note(undo=add)
+    keys = tuple(one for one in entry.constraints.uniques if one != key)
+    engine.catalog.replace(replace(entry, constraints=replace(entry.constraints, uniques=keys)))
+
+
+def names(catalog: Catalog) -> set[str]:
+    """The names of all indexes, lower case."""
+    keys = {
+        key.name.lower()
+        for entry in catalog
+        if isinstance(entry, TableEntry)
+        for key in entry.constraints.uniques
+    }
+    return keys | set(catalog.indexes)
+
+
+def keep(engine: Engine, index: Index) -> None:
+    """Install an index's arrangement, in a transaction once that is over."""
+    if not index.columns:
+        return
+    engine.journal.note(done=partial(install_if_there, engine, index.name))
+
+
+def install_if_there(engine: Engine, name: str) -> None:
+    """Install an index that has not been dropped since."""
+    index = engine.catalog.indexes.get(name.lower())
+    if index is not None and index.columns:
+        install(engine, index)
+
+
+def install(engine: Engine, index: Index) -> None:
+    """Install an index's arrangement."""
+    entry = engine.catalog.table(index.table)
+    plan = arrangement(entry.name, entry.schema, index.columns)
+    engine.keep_index(index.name, plan)
+
+
+def arrangement(table: str, schema: Schema, columns: tuple[str, ...]) -> Plan:
+    """The plan of a table's arrangement, as queries look it up."""
+    rowid = Column(0, ROWID)
+    places = tuple(schema.names.index(column) for column in columns)
+    keys = tuple(Fetch(table, place, rowid, schema.types[place]) for place in places)
+    nodes = (Source(table), Linear(0, Mfp((), (*keys, rowid))), Arrange(1, len(keys)))
+    return Plan(nodes, 2)
+
+
+def _drop_exclusion(engine: Engine, index: Index) -> None:
+    key = ("exclusion", index.table.lower(), index.name.rpartition(".")[2].lower())
+    if key in engine.catalog.others:
+        from kpg.ddl.exclusions import drop_exclusion
+
+        drop_exclusion(engine, engine.catalog.others[key])
+
+
+def drop_index(engine: Engine, statement: ast.DropOther, name: str) -> None:
+    """DROP INDEX."""
+    catalog = engine.catalog
+    index = catalog.indexes.get(name.lower()) or next(
+        (one for one in catalog.indexes.values() if one.name.rpartition(".")[2].lower() == name.lower()), None
+    )
+    if index is not None:
+        _drop_exclusion(engine, index)
+        del catalog.indexes[index.name.lower()]
+        engine.journal.note(done=partial(engine.forget_index, index.name))
+        return
+    for entry in list(catalog):
+        if not isinstance(entry, TableEntry):
+            continue
+        for key in entry.constraints.uniques:
+            if key.name.lower() != name.lower():
+                continue
+            if not key.index:
+                raise ProgrammingError(
+                    f'index "{name}" cannot be dropped: it is a constraint of table {entry.name}',
+                    span=statement.span,
+                    hint=f"write ALTER TABLE {entry.name} DROP CONSTRAINT {key.name}",
+                )
+            drop_key(engine, entry, key)
+            return
+    if not statement.if_exists:
+        raise ProgrammingError(f'index "{name}" does not exist', span=statement.span)

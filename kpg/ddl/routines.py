@@ -1,0 +1,260 @@
+"""Functions in SQL: made, replaced, renamed and dropped."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Final, assert_never
+
+from kpg.compiler.catalog import Catalog
+from kpg.compiler.routines import POLYMORPHIC, Routine, chosen
+from kpg.compiler.sql import definitions as ast
+from kpg.compiler.sql import statements
+from kpg.compiler.sql.bind.inlined import check_body
+from kpg.compiler.sql.bind.query import new_binding
+from kpg.compiler.sql.bodies import body_of, gives_rows, names_called, texts_of
+from kpg.compiler.sql.volatile import has_calls, is_chance
+from kpg.engine.engine import Engine
+from kpg.runtime.errors import NotSupportedError, ProgrammingError, Span
+from kpg.runtime.types import Kind, Type, record
+
+AS_THEY_ARE = frozenset((*POLYMORPHIC, "void", "record", "trigger", "procedure"))
+
+
+TYPES_APART: Final = re.compile(r", (?![^(]*\))")
+"""Commas between types, but none within parentheses."""
+
+
+def run_routine(engine: Engine, statement: ast.CreateFunction | ast.DropFunction | ast.AlterFunction) -> None:
+    """Run one statement."""
+    match statement:
+        case ast.CreateFunction():
+            _create(engine, statement)
+        case ast.DropFunction():
+            for name, types in statement.names:
+                _drop(engine, statement, name, types)
+        case ast.AlterFunction():
+            _alter(engine, statement)
+        case _:
+            assert_never(statement)
+
+
+def _create(engine: Engine, statement: ast.CreateFunction) -> None:
+    catalog = engine.catalog
+    name = catalog.created(statement.name, span=statement.span).lower()
+    routine = _routine(engine, statement, name)
+    known = list(catalog.routines.get(name, ()))
+    types = [one.type for one in routine.parameters]
+    old = next((one for one in known if one.same_arguments(types)), None)
+    if old is not None:
+        if not statement.or_replace:
+            raise ProgrammingError(
+                f"function {name} with these arguments already exists", span=statement.span
+            )
+        if old.result != routine.result or old.columns != routine.columns or old.rows != routine.rows:
+            message = f"function {name} cannot be replaced by one that gives something else"
+            raise ProgrammingError(message, span=statement.span, hint="drop it first")
+        known[known.index(old)] = routine
+        if old.runs or routine.runs:
+            _refuse_used(engine, old, "replaced", statement.span)
+        elif engine.users(old.key):
+            from kpg.ddl.replacing import views_calling
+
+            engine.plan_again(views_calling(engine, old, tuple(known), statement.span))
+    else:
+        known.append(routine)
+    catalog.routines[name] = tuple(known)
+
+
+def _routine(engine: Engine, statement: ast.CreateFunction, name: str) -> Routine:
+    catalog, span = engine.catalog, statement.span
+    parameters = tuple(replace(one, type=known_type(catalog, one.type, span)) for one in statement.parameters)
+    result, columns = known_type(catalog, statement.result, span), statement.columns
+    whole = statement.result.kind is Kind.ENUM and result.kind is Kind.RECORD
+    if whole and not columns:
+        columns = result.labels
+    outs = tuple((one, known_type(catalog, type_, span)) for one, type_ in statement.outs)
+    made = Routine(
+        name,
+        parameters,
+        result,
+        columns,
+        statement.rows,
+        statement.body,
+        statement.strict,
+        statement.language,
+        statement.kind,
+        outs,
+        definer=statement.definer,
+    )
+    if statement.kind == "procedure" or statement.language == "plpgsql" or _is_run(statement.body, name):
+        from kpg.blocks.procedures import settled
+
+        if statement.language == "sql":
+            _check_last(made, span)
+        return settled(engine, made)
+    if any(_is_polymorphic(one.type) for one in parameters):
+        return made
+    return _checked(catalog, made, span)
+
+
+def _check_last(made: Routine, span: Span) -> None:
+    """ProgrammingError if the last statement of a body in SQL does not give what is declared."""
+    texts = texts_of(made.body)
+    if made.kind == "procedure" or made.result.name == "void" or (texts and gives_rows(texts[-1])):
+        return
+    raise ProgrammingError(
+        f"function {made.name} gives nothing: its last statement gives no rows",
+        span=span,
+        hint="end it with a query, or with RETURNING",
+    )
+
+
+def _is_run(body: str, name: str) -> bool:
+    """Whether a body in SQL is run for each call: it changes something, calls itself, or is of chance."""
+    try:
+        tree = body_of(body)
+    except NotSupportedError:
+        return True
+    return has_calls(tree) or any(is_chance(node) for node in tree.walk()) or name in names_called(tree)
+
+
+def _checked(catalog: Catalog, made: Routine, span: Span) -> Routine:
+    """The function, whose body has been bound; one that gives records gives those of its body."""
+    binding = new_binding(span.source, catalog)
+    try:
+        names, types = check_body(binding, made)
+    except ProgrammingError as error:
+        raise ProgrammingError(error.message, span=error.span or span, hint=error.hint) from None
+    if made.result.name == "record":
+        result = record(list(types), list(names)) if len(types) > 1 else types[0]
+        return replace(made, result=result, columns=names)
+    width = len(made.result.parts) if made.columns and made.result.kind is Kind.RECORD else 1
+    single = len(types) == 1 or made.result.name == "void"
+    if len(types) != width and not single and made.result.kind is not Kind.RECORD:
+        message = f"function {made.name} gives {len(types)} columns, {width} are declared"
+        raise ProgrammingError(message, span=span)
+    return made
+
+
+def _is_polymorphic(type_: Type) -> bool:
+    return type_.name in POLYMORPHIC or any(map(_is_polymorphic, type_.parts))
+
+
+def known_type(catalog: Catalog, type_: Type, span: Span) -> Type:
+    """A type with what its name stands for: a user's type, or the rows of a relation."""
+    if type_.name.endswith("%type"):
+        relation, _, field = type_.name.removesuffix("%type").strip().lower().rpartition(".")
+        schema = catalog.get(relation, span).schema
+        known = [one.lower() for one in schema.names]
+        if field not in known:
+            raise ProgrammingError(f'column "{field}" of "{relation}" does not exist', span=span)
+        return schema.types[known.index(field)]
+    if type_.parts:
+        return replace(type_, parts=tuple(known_type(catalog, part, span) for part in type_.parts))
+    if type_.kind is not Kind.ENUM or type_.labels or type_.name.lower() in AS_THEY_ARE:
+        return replace(type_, name=type_.name.lower()) if type_.name.lower() in AS_THEY_ARE else type_
+    entry = catalog.find(type_.name) if type_.name.lower() not in catalog.types else None
+    if entry is not None:
+        return record(list(entry.schema.types), list(entry.schema.names))
+    return catalog.known_type(type_, span)
+
+
+def _found(engine: Engine, name: str, types: Sequence[Type] | None, span: Span) -> Routine | None:
+    """The function of a name, and of these types if they are told; None if there is none."""
+    schema, _, rest = name.lower().rpartition(".")
+    known = engine.catalog.find_routines(rest, schema)
+    if types is not None:
+        wanted = [known_type(engine.catalog, one, span) for one in types]
+        return next((one for one in known if one.same_arguments(wanted)), None)
+    if len(known) > 1:
+        message = f"there are several functions {name}"
+        raise ProgrammingError(message, span=span, hint="name the types of the arguments")
+    return known[0] if known else None
+
+
+def _drop(engine: Engine, statement: ast.DropFunction, name: str, types: Sequence[Type] | None) -> None:
+    routine = _found(engine, name, types, statement.span)
+    if routine is None:
+        if statement.if_exists:
+            return
+        raise ProgrammingError(f'function "{name}" does not exist', span=statement.span)
+    if statement.cascade:
+        from kpg.statements.statements import drop_relations
+
+        for user in reversed(engine.dependents(routine.key)):
+            if user in engine.catalog:
+                drop_relations(engine, statements.Drop("VIEW", (user,), True, True, statement.span))
+    _refuse_used(engine, routine, "dropped", statement.span)
+    if routine.result.name == "trigger":
+        _drop_triggers(engine, routine, statement)
+    _remove(engine.catalog, routine)
+
+
+def _drop_triggers(engine: Engine, routine: Routine, statement: ast.DropFunction) -> None:
+    """The triggers of a function go with it, with CASCADE."""
+    others = engine.catalog.others
+    name = routine.name.lower()
+    for key, one in list(others.items()):
+        if key[0] != "trigger" or one.function.lower().removeprefix("public.") != name:
+            continue
+        if not statement.cascade:
+            raise ProgrammingError(
+                f'function "{routine.name}" cannot be dropped: trigger "{one.name}" of {one.table} calls it',
+                span=statement.span,
+                hint="drop the trigger first, or use CASCADE",
+            )
+        del others[key]
+
+
+def _alter(engine: Engine, statement: ast.AlterFunction) -> None:
+    routine = _found(engine, statement.name, statement.types, statement.span)
+    if routine is None:
+        raise ProgrammingError(f'function "{statement.name}" does not exist', span=statement.span)
+    if not statement.rename and statement.strict is None and statement.definer is None:
+        return
+    _refuse_used(engine, routine, "altered", statement.span)
+    _remove(engine.catalog, routine)
+    schema = routine.name.rpartition(".")[0]
+    name = statement.rename.lower() or routine.name
+    name = f"{schema}.{name}" if schema and statement.rename else name
+    strict = routine.strict if statement.strict is None else statement.strict
+    definer = routine.definer if statement.definer is None else statement.definer
+    new = replace(routine, name=name, strict=strict, definer=definer)
+    engine.catalog.routines[name] = (*engine.catalog.routines.get(name, ()), new)
+
+
+def _remove(catalog: Catalog, old: Routine) -> None:
+    rest = tuple(one for one in catalog.routines[old.name] if one is not old)
+    if rest:
+        catalog.routines[old.name] = rest
+    else:
+        del catalog.routines[old.name]
+
+
+def _refuse_used(engine: Engine, routine: Routine, what: str, span: Span) -> None:
+    users = engine.users(routine.key)
+    if users:
+        raise ProgrammingError(
+            f'function {routine.name} cannot be {what}: view "{users[0]}" uses it',
+            span=span,
+            hint="drop the view first",
+        )
+
+
+def labelled(engine: Engine, label: str) -> Routine | None:
+    """The routine that plans name so: that of these arguments, or one of any that is called with these."""
+    name, _, rest = label.partition("(")
+    routines = engine.catalog.routines.get(name, ())
+    found = next((one for one in routines if one.label == label), None)
+    if found is not None or not rest or not any(one.runs for one in routines):
+        return found
+    from kpg.compiler.sql.parse import parse_query
+    from kpg.queries.planning import plan
+
+    parts = TYPES_APART.split(rest.removesuffix(")"))
+    query = parse_query(f"SELECT {', '.join(f'CAST(NULL AS {part})' for part in parts)}")
+    types = plan(query, engine.catalog, engine.statistics).schema.types
+    try:
+        return chosen(routines, types, [""] * len(types), spread=False).routine
+    except ProgrammingError:
+        return None

@@ -1,0 +1,127 @@
+"""CREATE VIEW: what is kept, and what is asked again each time."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+
+from kpg.compiler.algebra.rel import Get, Rel
+from kpg.compiler.algebra.traverse import walk
+from kpg.compiler.catalog import Catalog, ViewEntry
+from kpg.compiler.clock import CLOCK
+from kpg.compiler.rights import FIRST
+from kpg.compiler.sql import statements as ast
+from kpg.compiler.sql.parse import parse_query
+from kpg.compiler.sql.query import asks_system, lower_query, lower_view
+from kpg.compiler.sql.through import below_of, refuse_unchecked
+from kpg.compiler.sql.volatile import has_calls
+from kpg.engine.engine import Engine
+from kpg.queries.planning import Planned, plan_bound, plan_view, relations_of
+from kpg.runtime.errors import NotSupportedError
+from kpg.runtime.values.styles import PLAIN
+from kpg.view import Maintained
+
+
+def create_view(engine: Engine, statement: ast.CreateView) -> Maintained | None:
+    """Run the statement; the view, if it is kept from now on."""
+    name = engine.catalog.created(statement.name, temporary=statement.temporary, span=statement.span)
+    old = engine.catalog.find(name)
+    if statement.if_not_exists and isinstance(old, ViewEntry):
+        return engine.views.get(old.name)
+    of_system = asks_system(statement.query, engine.catalog)
+    _refuse(statement, of_system=of_system)
+    catalog = engine.reading_catalog
+    if catalog.is_limited and not statement.materialized:
+        # Whether its owner may read what it names is asked whenever somebody reads it.
+        catalog = catalog.copy()
+        catalog.asker = replace(catalog.asker, user=FIRST)
+    planned, anew = _planned(engine, statement, catalog)
+    of_system = of_system or anew
+    if any(isinstance(node, Get) and node.name == CLOCK for node in walk(planned.rel)):
+        engine.clock.keep()
+    # Hidden columns, which only sort, are not for others to read: then others expand the view.
+    entry = ViewEntry(
+        name,
+        planned.schema,
+        asked_again(engine, statement.query.text) if of_system else planned.rel,
+        statement.query.text,
+        statement.materialized and not planned.has_hidden_columns,
+        planned.order,
+        checked=bool(statement.check),
+        local=statement.check == "LOCAL",
+        defaults=old.defaults if isinstance(old, ViewEntry) and statement.or_replace else (),
+        below=below_of(statement, engine.catalog),
+        of_system=of_system,
+    )
+    refuse_unchecked(statement, entry)
+    uses = relations_of(planned.rel, statement.query, engine.catalog)
+    if engine.catalog.style is not PLAIN or (statement.materialized and _is_filtered(engine.catalog)):
+        engine.followed.add(name)  # its text alone does not say its time zone, or whose policies hold
+    if statement.materialized:
+        return _create_kept(engine, statement, entry, planned, uses)
+    _create_plain(engine, statement, entry, uses)
+    return None
+
+
+def _is_filtered(catalog: Catalog) -> bool:
+    """Whether policies may keep rows from who asks."""
+    if not catalog.is_limited or not catalog.others:
+        return False
+    from kpg.compiler.security import any_enabled
+
+    return any_enabled(catalog)
+
+
+def _planned(engine: Engine, statement: ast.CreateView, catalog: Catalog) -> tuple[Planned, bool]:
+    """The plan, and whether the view has to be planned anew each time that it is asked."""
+    try:
+        return plan_view(statement, catalog, engine.statistics), False
+    except NotSupportedError:
+        if statement.materialized:
+            raise
+    # What cannot be kept up to date, as the present time in a column, can still be asked each time.
+    return plan_bound(lower_view(statement, catalog, kept=False), catalog, engine.statistics), True
+
+
+def _create_kept(
+    engine: Engine, statement: ast.CreateView, entry: ViewEntry, planned: Planned, uses: frozenset[str]
+) -> Maintained | None:
+    """A view that is maintained; in a transaction it is computed now, and there once that ends."""
+    if engine.transactions.idle:
+        return engine.create_materialized_view(entry, planned, uses, replace_old=statement.or_replace)
+    engine.run(planned)
+    later = partial(plan_view, statement, engine.catalog, engine.statistics)
+    engine.create_later(entry, later, uses, replace_old=statement.or_replace)
+    return None
+
+
+def _create_plain(engine: Engine, statement: ast.CreateView, entry: ViewEntry, uses: frozenset[str]) -> None:
+    """A view that is expanded where it is used; those over one that it replaces are planned again."""
+    old = engine.catalog.find(entry.name)
+    if not statement.or_replace or not isinstance(old, ViewEntry) or old.name in engine.views:
+        engine.create_view(entry, uses, replace_old=statement.or_replace)
+        return
+    from kpg.ddl.replacing import check_columns, views_over
+
+    check_columns(old.schema, entry.schema, statement.span)
+    if engine.users(old.name):
+        engine.replace_view(entry, uses, views_over(engine, entry, uses, statement.span))
+    else:
+        engine.create_view(entry, uses, replace_old=True)
+
+
+def _refuse(statement: ast.CreateView, *, of_system: bool) -> None:
+    if of_system and statement.materialized:
+        raise NotSupportedError(
+            "a materialized view over what is computed each time it is asked for, as the system's relations "
+            "are, is not supported",
+            span=statement.span,
+            hint="it would not follow: write CREATE VIEW",
+        )
+    if has_calls(statement.query.query):
+        raise NotSupportedError("a number of a sequence in a view is not supported", span=statement.span)
+
+
+def asked_again(engine: Engine, text: str) -> Callable[[], Rel]:
+    """The definition of a view over relations of the system: another plan each time that it is asked."""
+    query = parse_query(text)
+    return lambda: lower_query(query, engine.reading_catalog).rel

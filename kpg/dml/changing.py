@@ -1,0 +1,346 @@
+"""INSERT, UPDATE, DELETE and MERGE: first what they are going to change, then the change.
+
+In between nothing has changed, so that the parts of a statement all see the tables as they were before it.
+"""
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, Any, assert_never
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kpg.compiler.catalog import Catalog, TableEntry
+from kpg.compiler.sql import statements as ast
+from kpg.compiler.sql.change import lower_returning, nothing
+from kpg.compiler.sql.given import given_insert, insert_places
+from kpg.constraints.numbering import numbered_insert, numbered_update, settling
+from kpg.dml.modify import checked, distinct
+from kpg.engine.engine import Engine
+from kpg.engine.table import Table
+from kpg.queries.planning import Planned, bind, constant_words, plan, plan_bound
+from kpg.queries.reading import Decoded, expand, permutation
+from kpg.result import Affected, Result
+from kpg.runtime.errors import DataError, IntegrityError, NotSupportedError, SerializationError
+from kpg.runtime.plan import Mfp
+from kpg.runtime.records import dataclass
+from kpg.runtime.types import Type
+
+if TYPE_CHECKING:
+    from kpg.blocks.actions import Actions
+
+Words = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class Returned:
+    """What RETURNING gives."""
+
+    names: tuple[str, ...]
+    types: tuple[Type, ...]
+    words: Words
+
+
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """Rows of a table to delete, to put in the place of others, and to insert."""
+
+    table: Table
+    deleted: Words | None = None
+    updated: tuple[Words, Words] | None = None
+    inserted: Words | None = None
+    returned: Returned | None = None
+    actions: Any = None
+    """What triggers and rules do beside them."""
+
+    @property
+    def count(self) -> int:
+        """How many rows change."""
+        deleted = 0 if self.deleted is None else self.deleted.shape[0]
+        updated = 0 if self.updated is None else self.updated[0].shape[0]
+        return int(deleted + updated + (0 if self.inserted is None else self.inserted.shape[1]))
+
+    def apply(self) -> None:
+        """Make the changes."""
+        if self.actions is not None:
+            self.actions.apply(self)
+            return
+        if self.deleted is not None:
+            self.table.delete(self.deleted)
+        if self.updated is not None:
+            self.table.update(*self.updated)
+        if self.inserted is not None:
+            self.table.insert(self.inserted)
+
+    def result(self) -> Result:
+        """What the statement gives: what it returns, or how many rows it changed."""
+        if self.returned is None:
+            return Affected(self.count)
+        names, types = self.returned.names, self.returned.types
+        result = Result(names, types, Decoded(names, types, self.returned.words, self.table.dictionary))
+        result.affected = self.count
+        return result
+
+
+def change(engine: Engine, statement: ast.Change) -> Result:
+    """Run a statement."""
+    changes = prepared(engine, statement)
+    check_there(engine, changes)
+    changes.apply()
+    return changes.result()
+
+
+def check_there(engine: Engine, changes: Changes) -> None:
+    """SerializationError if rows that were found in an older snapshot are no more."""
+    for rowids in (changes.deleted, None if changes.updated is None else changes.updated[0]):
+        if engine.seen is None or rowids is None:
+            continue
+        if engine.executor.live(changes.table.name, rowids).size < rowids.size:
+            what = f'a row of table "{changes.table.name}"'
+            raise SerializationError(f"could not serialize access due to concurrent update of {what}")
+
+
+def prepared(engine: Engine, statement: ast.Change) -> Changes:
+    """What a statement is going to change."""
+    if isinstance(statement, ast.Insert) and statement.alternative:
+        from kpg.compiler.sql.alternatives import with_conflict
+
+        statement = with_conflict(statement, engine.catalog)
+    if isinstance(statement, ast.Update | ast.Delete) and statement.cursor:
+        from kpg.statements.positioned import positioned
+
+        return positioned(engine, statement)
+    if engine.catalog.others:
+        from kpg.inheritance.beside import prepared_beside
+
+        return prepared_beside(engine, statement)
+    return prepared_alone(engine, statement)
+
+
+def into_table(engine: Engine, statement: ast.Change) -> ast.Change:
+    """The statement, of the table that a view which it names is of."""
+    if isinstance(engine.catalog.find(statement.table), TableEntry):
+        return statement
+    from kpg.compiler.sql.through import through_view
+
+    return through_view(statement, engine.catalog)
+
+
+def prepared_alone(engine: Engine, statement: ast.Change, actions: "Actions | None" = None) -> Changes:
+    """What a statement is going to change of one table."""
+    statement = into_table(engine, statement)
+    table = engine.table(statement.table)
+    match statement:
+        case ast.Insert():
+            return _insert(engine, table, statement, actions)
+        case ast.Delete():
+            return _delete(engine, table, statement, actions)
+        case ast.Update():
+            return _update(engine, table, statement, actions)
+        case ast.Merge():
+            from kpg.dml.merging import merge_changes
+
+            return merge_changes(engine, table, statement)
+        case _:
+            assert_never(statement)
+
+
+def _insert(engine: Engine, table: Table, statement: ast.Insert, actions: "Actions | None") -> Changes:
+    if actions is not None:
+        actions.before_statement("INSERT")
+        if statement.conflict is not None and statement.conflict.assignments:
+            actions.before_statement("UPDATE")
+    statement, words = given_words(engine, table, statement)
+    return insertion(engine, table, statement, words, actions)
+
+
+def given_words(engine: Engine, table: Table, statement: ast.Insert) -> tuple[ast.Insert, Words]:
+    """The rows that an INSERT gives, numbers of sequences still to be filled in, and the INSERT of these.
+
+    It names the columns that got their DEFAULT already.
+    """
+    catalog = engine.reading_catalog
+    numbered = numbered_insert(engine, given_insert(statement, catalog))
+    return numbered, settling(engine, lambda: _given_rows(engine, table, numbered, catalog))
+
+
+def _given_rows(engine: Engine, table: Table, statement: ast.Insert, catalog: Catalog) -> Words:
+    """The rows that an INSERT gives."""
+    bound = bind(statement, catalog)
+    words = constant_words(bound.rel, table.dictionary)
+    if words is not None:
+        return words
+    planned = plan_bound(bound, catalog, engine.statistics)
+    words = expand(*engine.run(planned))
+    if planned.order:
+        words = words[:, permutation(words, planned.order, planned.types, table.dictionary)]
+        words = words[: len(table.schema.columns)]
+    return words
+
+
+def found_rows(engine: Engine, statement: ast.Delete | ast.Update) -> tuple[Planned, Words]:
+    """What an UPDATE or a DELETE finds, with its plan."""
+
+    def found() -> tuple[Planned, Words]:
+        planned = plan(asked, engine.reading_catalog, engine.statistics)
+        return planned, engine.run(planned)[0]
+
+    asked = numbered_update(engine, statement) if isinstance(statement, ast.Update) else statement
+    return settling(engine, found)
+
+
+def _with_defaults(engine: Engine, statement: ast.Insert, entry: TableEntry, words: Words) -> Words:
+    """Rows with what their columns have that were not given."""
+    from kpg.constraints.filling import filled, numbered
+
+    given = set(insert_places(statement, entry.schema))
+    places = [place for place in range(len(entry.schema.columns)) if place not in given]
+    make = partial(numbered, entry, engine.reading_catalog, places)
+    found = engine.remembered.made(("numbered", *places), entry, engine.catalog, make)
+    return filled(engine.executor, engine.sequences, found, words)
+
+
+def insertion(
+    engine: Engine,
+    table: Table,
+    statement: ast.Insert,
+    words: Words,
+    actions: "Actions | None" = None,
+    *,
+    fitted: bool = True,
+) -> Changes:
+    """What inserting rows changes, numbers of sequences still to be filled in.
+
+    They are ``fitted`` if they are rows of this table, not of a partition of it.
+    """
+    catalog = engine.catalog
+    entry = catalog.table(statement.table, statement.span)
+    if catalog.is_limited:
+        from kpg.security.permitted import check_insertion
+
+        check_insertion(statement, entry, catalog)
+    if entry.constraints.rules and len(statement.columns):
+        words = _with_defaults(engine, statement, entry, words)
+    if actions is not None:
+        words = actions.before_insert(words)
+    if not fitted:
+        return Changes(table, inserted=words)
+    words = checked(words, table)
+    if table.guard is not None:
+        words = table.guard.fitting(words)
+    _check_shown(engine, statement, words, "INSERT")
+    updated: tuple[Words, Words] | None = None
+    if statement.conflict is not None:
+        from kpg.dml.conflicting import settled
+
+        words, updated = settled(engine, table, statement, words)
+        if updated is not None and actions is not None:
+            rowids, changed = actions.before_update(*updated)
+            updated = rowids, checked(changed, table)
+        if updated is not None:
+            if table.guard is not None:
+                updated = updated[0], table.guard.fitting(updated[1])
+            if catalog.others:
+                from kpg.security.securing import check_replaced
+
+                check_replaced(engine, table, statement, updated[0])
+            _check_shown(engine, statement, updated[1], "UPDATE")
+    changes = Changes(table, updated=updated, inserted=words)
+    if not statement.returning:
+        return changes
+    rows = words if updated is None else np.concatenate((updated[1], words), axis=1)
+    return replace(changes, returned=_returned(engine, table, statement, np.ascontiguousarray(rows)))
+
+
+def _check_shown(engine: Engine, statement: ast.Insert | ast.Update, words: Words, command: str) -> None:
+    """IntegrityError if a view WITH CHECK OPTION would not show a row that is written through it.
+
+    PrivilegeError if policies do not let it be written.
+    """
+    if engine.catalog.others:
+        from kpg.security.securing import check_written
+
+        check_written(engine, statement, words, command)
+    if statement.through is None or not words.shape[1]:
+        return
+    for view, predicates in statement.through.checked:
+        results, _ = engine.executor.evaluate(Mfp((), predicates), np.ascontiguousarray(words))
+        if predicates and (results != 1).any():
+            raise IntegrityError(
+                f'a new row fails the CHECK OPTION of view "{view}"',
+                span=statement.span,
+                hint="the view would not show it; nothing was changed",
+            )
+
+
+def _returned(engine: Engine, table: Table, statement: ast.Insert, rows: Words) -> Returned:
+    what = ("returning", engine.executor.has_pending)
+    mfp, names, types = engine.remembered.made(
+        what, statement, engine.catalog, lambda: lower_returning(statement, engine.reading_catalog)
+    )
+    if not rows.shape[1]:
+        return Returned(names, types, np.empty((len(names), 0), np.int64))
+    if mfp is not None:
+        words, _ = engine.executor.evaluate(mfp, rows)
+        return Returned(names, types, words)
+    if statement.through is not None:
+        raise NotSupportedError(
+            "a subquery in RETURNING of an INSERT into a view is not supported", span=statement.span
+        )
+    from kpg.dml.modifying import returned_by_query
+
+    return returned_by_query(engine, table, statement, rows)
+
+
+def _delete(engine: Engine, table: Table, statement: ast.Delete, actions: "Actions | None") -> Changes:
+    if actions is not None:
+        actions.before_statement("DELETE")
+    planned, data = found_rows(engine, statement)
+    return deletion(table, statement, planned, data)
+
+
+def deletion(table: Table, statement: ast.Delete, planned: Planned, data: Words) -> Changes:
+    """What deleting changes, given the rows of its plan."""
+    if not statement.returning:
+        return Changes(table, deleted=data[0])
+    rowids, first = np.unique(data[0], return_index=True)
+    names, types = planned.schema.names[1:], planned.schema.types[1:]
+    return Changes(table, deleted=rowids, returned=Returned(names, types, data[1:, first]))
+
+
+def _update(engine: Engine, table: Table, statement: ast.Update, actions: "Actions | None") -> Changes:
+    if actions is not None:
+        actions.before_statement("UPDATE")
+    planned, data = found_rows(engine, statement)
+    return updating(engine, table, statement, planned, data)
+
+
+def shown_again(engine: Engine, table: Table, statement: ast.Update) -> "Callable[[Words], Returned] | None":
+    """What RETURNING of an UPDATE gives for rows that have become others; None if they do not say all."""
+    if not statement.returning or statement.sources:
+        return None
+    given = ast.Select(nothing(), statement.span)
+    returning = statement.returning
+    shown = ast.Insert(statement.table, statement.alias, (), given, None, statement.span, returning=returning)
+    return lambda words: _returned(engine, table, shown, words)
+
+
+def updating(engine: Engine, table: Table, statement: ast.Update, planned: Planned, data: Words) -> Changes:
+    """What updating changes, given rowids, all columns of the new rows, and then what is returned."""
+    width = 1 + len(table.schema.columns)
+    returned: Returned | None = None
+    if statement.returning:
+        _, first = np.unique(data[:width], axis=1, return_index=True)
+        data = data[:, first]
+        names, types = planned.schema.names[width:], planned.schema.types[width:]
+        returned = Returned(names, types, np.ascontiguousarray(data[width:]))
+    if distinct(data[0]).shape[0] < data.shape[1]:
+        raise DataError(
+            f"UPDATE would change a row of table {table.name} twice, to different values",
+            span=statement.span,
+            hint="each row must meet one row of FROM, or rows that give the same values",
+        )
+    words = checked(np.ascontiguousarray(data[1:width]), table)
+    _check_shown(engine, statement, words, "UPDATE")
+    return Changes(table, updated=(np.ascontiguousarray(data[0]), words), returned=returned)

@@ -1,0 +1,131 @@
+"""Bulk loads: files through Spark or pyarrow, data in memory through Arrow.
+
+A load only appends to the table; its caller commits it, or rolls all of it back.
+"""
+
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kpg.engine.table import Table
+from kpg.runtime.convert import files
+from kpg.runtime.convert.arrow import encode, from_any
+from kpg.runtime.errors import InterfaceError, OperationalError
+from kpg.runtime.spark import load as load_spark
+from kpg.runtime.spark.session import unavailable
+
+Words = NDArray[np.int64]
+Progress = Callable[[str, int], object]
+"""Told of a table and the number of its rows that are loaded so far; 0 while Spark is at work on it."""
+
+MODES: Final = ("spark", "arrow")
+FORMATS: Final = {".parquet": "parquet", ".csv": "csv"}
+SPARK_FROM: Final = 1 << 28
+"""Bytes from which a local file is loaded through Spark unless ``mode`` says otherwise."""
+log = logging.getLogger("kpg")
+
+
+def load(table: Table, source: Any, mode: str | None, progress: Progress | None) -> int:
+    """Append a source's rows to a table; how many. As :func:`load_all`."""
+    return load_all([(table, source)], mode, progress)[table.name]
+
+
+def load_all(
+    sources: Sequence[tuple[Table, Any]], mode: str | None, progress: Progress | None
+) -> dict[str, int]:
+    """Append each source's rows to its table; how many, by table. Nothing is committed.
+
+    Spark data frames go through Spark; so do files, unless ``mode`` is ``"arrow"``, or there is no mode
+    and the file is local and small, or Spark cannot run here, which is logged. What is in memory goes
+    through Arrow.
+    """
+    if mode is not None and mode not in MODES:
+        raise InterfaceError(f"unknown load mode {mode!r}", hint="the modes are 'spark' and 'arrow'")
+    through_spark = [(table, source) for table, source in sources if _goes_through_spark(source, mode)]
+    counts = _load_spark(through_spark, progress) if through_spark else {}
+    for table, source in sources:
+        if table.name not in counts:
+            counts[table.name] = _append(table, _chunks(table, source), progress)
+    return counts
+
+
+def _goes_through_spark(source: Any, mode: str | None) -> bool:
+    if load_spark.is_frame(source):
+        if mode == "arrow":
+            raise InterfaceError("a Spark data frame cannot be loaded without Spark", hint="leave mode out")
+        return True
+    if not isinstance(source, str | Path):
+        if mode == "spark":
+            raise InterfaceError(
+                f"Spark cannot load a {type(source).__name__}", hint="give a Spark data frame or a path"
+            )
+        return False
+    if mode == "arrow" or (mode is None and _is_small_file(source)):
+        return False
+    problem = unavailable()
+    if problem is not None and mode == "spark":
+        raise problem
+    if problem is not None:
+        log.warning("loading %s through pyarrow: %s", source, problem.message)
+    return problem is None
+
+
+def _is_small_file(source: str | Path) -> bool:
+    """Whether a local file is read sooner than Spark starts."""
+    path = Path(source)
+    return path.suffix.lower() in FORMATS and path.is_file() and path.stat().st_size < SPARK_FROM
+
+
+def _load_spark(sources: Sequence[tuple[Table, Any]], progress: Progress | None) -> dict[str, int]:
+    tables = {table.name: table for table, _ in sources}
+    wanted = [load_spark.Source(table.name, source, table.schema) for table, source in sources]
+    counts = dict.fromkeys(tables, 0)
+
+    def written(stage: load_spark.Progress) -> None:
+        if progress is not None and stage.stage == "writing":
+            progress(stage.table, 0)
+
+    with closing(load_spark.load_tables(wanted, progress=written)) as chunks:
+        for chunk in chunks:
+            table = tables[chunk.table]
+            table.insert(encode(chunk.rows, table.schema, table.dictionary, chunk.origin))
+            counts[table.name] += chunk.rows.num_rows
+            if progress is not None:
+                progress(table.name, counts[table.name])
+    return counts
+
+
+def _chunks(table: Table, source: Any) -> Iterator[Words]:
+    if not isinstance(source, str | Path):
+        return iter([from_any(source, table.schema, table.dictionary)])
+    read = files.read_parquet if format_of(source) == "parquet" else files.read_csv
+    return read(source, table.schema, table.dictionary)
+
+
+def format_of(source: str | Path) -> str:
+    """``parquet`` or ``csv``, by the ends of the names; OperationalError if they do not tell."""
+    path = Path(source)
+    found = {path.suffix.lower()}
+    if path.is_dir():
+        found = {file.suffix.lower() for file in path.rglob("*")}
+    known = {FORMATS[suffix] for suffix in found if suffix in FORMATS}
+    if len(known) == 1:
+        return known.pop()
+    raise OperationalError(
+        f"cannot tell the format of {source}", hint="name it .parquet or .csv, or load a data frame"
+    )
+
+
+def _append(table: Table, chunks: Iterator[Words], progress: Progress | None) -> int:
+    rows = 0
+    for words in chunks:
+        table.insert(words)
+        rows += words.shape[1]
+        if progress is not None:
+            progress(table.name, rows)
+    return rows

@@ -1,0 +1,92 @@
+"""WITH queries that change tables, and RETURNING that asks a query: their rows become relations."""
+
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kpg.compiler.sql import statements as ast
+from kpg.compiler.sql.conflict import OverPairs
+from kpg.compiler.sql.related import named_rows, returning_query, with_rows
+from kpg.dml.changing import Changes, Returned, check_there, prepared
+from kpg.engine.engine import Engine
+from kpg.engine.table import Table
+from kpg.queries.planning import plan, plan_bound
+from kpg.queries.reading import expand
+from kpg.result import Result
+from kpg.runtime.errors import ProgrammingError
+from kpg.runtime.types import BIGINT, ColumnDef, Schema
+
+Words = NDArray[np.int64]
+
+
+def run_modifying(engine: Engine, statement: ast.Modifying) -> Result:
+    """Run all parts over the tables as they are; only then let the changes be made."""
+    try:
+        return _run(engine, statement)
+    finally:
+        engine.release_attached()
+
+
+def _run(engine: Engine, statement: ast.Modifying) -> Result:
+    changes: list[Changes] = []
+    known: dict[str, str] = {}
+    for name, columns, part in statement.parts:
+        reading = with_rows(part, known)
+        assert not isinstance(reading, ast.Select)
+        found = prepared(engine, reading)
+        changes.append(found)
+        if found.returned is not None:
+            known[name] = _attached(engine, name, columns, found.returned)
+    main = with_rows(statement.main, known)
+    if isinstance(main, ast.Select):
+        planned = plan(main, engine.reading_catalog, engine.statistics)
+        result = engine.select(planned)
+    else:
+        changes.append(prepared(engine, main))
+        result = changes[-1].result()
+    # Rows that were attached are no change of the statement's.
+    for one in changes:
+        check_there(engine, one)
+        one.apply()
+    return result
+
+
+def _attached(engine: Engine, name: str, columns: tuple[str, ...], returned: Returned) -> str:
+    names = (*columns, *returned.names[len(columns) :])
+    if len({one.lower() for one in names}) < len(names):
+        raise ProgrammingError(f'WITH query "{name}" has two columns of one name', hint="name its columns")
+    schema = Schema(tuple(ColumnDef(one, type_) for one, type_ in zip(names, returned.types, strict=True)))
+    attached = engine.attach_table(named_rows(name), schema)
+    engine.table(attached).insert(np.ascontiguousarray(returned.words))
+    return attached
+
+
+def returned_by_query(engine: Engine, table: Table, statement: ast.Insert, rows: Words) -> Returned:
+    """What RETURNING gives if it asks a query."""
+    schema = Schema(tuple(replace(column, nullable=True) for column in table.schema.columns))
+    attached = engine.attach_table(named_rows("inserted"), schema)
+    engine.table(attached).insert(np.ascontiguousarray(rows))
+    query = returning_query(statement, attached)
+    planned = plan(query, engine.reading_catalog, engine.statistics)
+    words = expand(*engine.run(planned))[: len(planned.schema.columns)]
+    return Returned(planned.schema.names, planned.schema.types, words)
+
+
+def updated_by_query(
+    engine: Engine, table: Table, over_pairs: OverPairs, pairs: Words
+) -> tuple[Words, Words]:
+    """The rows that ON CONFLICT puts in the place of others, and of which pairs they are."""
+    count = pairs.shape[1]
+    columns = [
+        ColumnDef(f"{side} {place}", column.type)
+        for side in ("old", "new")
+        for place, column in enumerate(table.schema.columns)
+    ]
+    attached = engine.attach_table(named_rows("conflicts"), Schema((*columns, ColumnDef("number", BIGINT))))
+    numbered = np.concatenate((pairs, np.arange(count, dtype=np.int64)[None, :]))
+    engine.table(attached).insert(np.ascontiguousarray(numbered))
+    planned = plan_bound(over_pairs(attached), engine.reading_catalog, engine.statistics)
+    words = expand(*engine.run(planned))
+    words = words[:, np.argsort(words[0], kind="stable")]
+    return np.ascontiguousarray(words[1:]), np.ascontiguousarray(words[0])

@@ -1,0 +1,32 @@
+"""What the engine knows of a dataflow: a Datalog program, a dataflow of collections."""
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any, Protocol
+
+from kpg.listeners.notifications import Notification
+from kpg.runtime.errors import DataError
+
+if TYPE_CHECKING:
+    from kpg.proof import Proof
+
+
+class Client(Protocol):
+    """A dataflow, as the engine sees it."""
+
+    def pull(self) -> None:
+        """Bring what is new into the inputs, before a step."""
+
+    def notifications(self) -> Iterator[Notification]:
+        """Whom to tell of a commit."""
+
+    def retire(self) -> None:
+        """Give up what can never change again, of which everybody has been told."""
+
+    def drop(self) -> None:
+        """Give everything up."""
+
+    def place(self, error: DataError) -> None:
+        """Give an error that has no place in a text its place, if it is here that it came from."""
+
+    def prover(self, name: str) -> "Callable[[Any], Proof] | None":
+        """What proves rows of a relation; None for one that it does not derive by rules."""

@@ -1,0 +1,234 @@
+"""The engine's part that has views and indexes follow when a table gets other columns, or another name."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+
+from kpg.compiler.algebra.rel import Get, Project, Rel
+from kpg.compiler.algebra.traverse import transform_up
+from kpg.compiler.catalog import TableEntry, ViewEntry, get_of
+from kpg.engine.schemas import Schemas
+from kpg.engine.table import Table
+from kpg.queries.planning import plan_view_entry
+from kpg.runtime.errors import NotSupportedError
+from kpg.runtime.handles import Installation
+from kpg.runtime.plan import Plan
+from kpg.runtime.types import Schema
+
+
+class Following(Schemas):
+    """See the module. ``followed`` are views whose text says no more what they are."""
+
+    followed: set[str]
+    _indexes: dict[str, Installation]
+
+    # Indexes
+
+    def keep_index(self, name: str, plan: Plan) -> None:
+        """Install an index."""
+        with self._interrupt:
+            label = f"index {name}"
+            self._indexes[name] = self.executor.install(label, plan)
+            self._plans[label] = plan
+
+    def forget_index(self, name: str) -> None:
+        """Give up an index that may be installed."""
+        installed = self._indexes.pop(name, None)
+        if installed is not None:
+            del self._plans[f"index {name}"]
+            self.executor.uninstall(installed)
+
+    # Tables with other columns
+
+    def follow(
+        self, old: TableEntry, new: TableEntry, kept: tuple[int, ...], views: Sequence[ViewEntry]
+    ) -> None:
+        """Have views read a table that was made anew; of its old columns those of ``kept`` are the first."""
+        width, rowid = len(new.schema.columns), len(old.schema.columns)
+        places = [kept.index(place) if place in kept else 0 for place in range(rowid)]
+        columns = (*places, width)
+        get = get_of(new)
+
+        def moved(node: Rel) -> Rel:
+            if isinstance(node, Get) and node.is_table and node.name == old.name:
+                return Project(get, columns)
+            return node
+
+        for view in views:
+            assert view.rel is not None
+            self._move(replace(view, definition=transform_up(view.rel, moved)))
+
+    def replace_view(self, entry: ViewEntry, uses: frozenset[str], over: Sequence[ViewEntry]) -> None:
+        """A view that is not kept takes the place of another, and ``over``, who use it, have new plans."""
+        self.check_defining("CREATE VIEW")
+        kept = [view.name for view in over if view.name in self.views]
+        if kept and self.executor.has_pending:
+            raise NotSupportedError(
+                f'replacing view "{entry.name}" in a transaction that has changed rows is not supported '
+                f"while {kept[0]} uses it"
+            )
+        with self._interrupt:
+            for view in (entry, *over):  # those that others use stand first
+                self.catalog.replace(view)
+                self._uses[view.name] = self._uses.pop(view.name)
+            self._uses[entry.name] = uses
+        for name in kept:
+            self.keep_later(name)
+
+    def plan_again(self, views: Sequence[tuple[ViewEntry, frozenset[str]]]) -> None:
+        """Views have other plans, which use what stands beside them."""
+        kept = [view.name for view, _ in views if view.name in self.views]
+        if kept and self.executor.has_pending:
+            raise NotSupportedError(
+                "replacing a function in a transaction that has changed rows is not supported "
+                f"while {kept[0]} uses it"
+            )
+        with self._interrupt:
+            for view, uses in views:
+                self.catalog.replace(view)
+                self._uses[view.name] = uses
+        for name in kept:
+            self.keep_later(name)
+
+    def _move(self, entry: ViewEntry) -> None:
+        self.catalog.replace(entry)
+        self._leave_text(entry.name)
+        if entry.name in self.views:
+            self.keep_later(entry.name)
+
+    def _leave_text(self, name: str) -> None:
+        """A view's text does not say any more what it is."""
+        if name not in self.followed:
+            self.followed.add(name)
+            self.journal.note(undo=partial(self.followed.discard, name))
+
+    def _forget(self, entry: ViewEntry) -> None:
+        if entry.name in self.followed:
+            self.followed.discard(entry.name)
+            self.journal.note(undo=partial(self.followed.add, entry.name))
+        super()._forget(entry)
+
+    def keep_later(self, name: str) -> None:
+        """Have the commit install a kept view by its present definition: until then it has an old plan."""
+        self.keeping.add(name)
+        self.journal.note(done=partial(self._keep_anew, name))
+
+    def _keep_anew(self, name: str) -> None:
+        """Install a kept view by its present definition."""
+        entry = self.catalog.find(name)
+        if not isinstance(entry, ViewEntry) or name not in self.views:
+            return
+        with self._interrupt:
+            maintained = self.views.pop(name)
+            maintained.live = False
+            self.executor.uninstall(maintained.installed)
+            planned = plan_view_entry(entry, maintained.reader, self.catalog, self.statistics)
+            self._keep(entry, planned, self._uses[name], self.executor.install(name, planned.plan))
+
+    # Other names
+
+    def rename_column(self, name: str, schema: Schema) -> None:
+        """A table's columns have other names, or may be NULL or not."""
+        before = self._tables[name]
+        self._tables[name] = Table(self.executor, name, schema)
+        old = self.executor.set_schema(name, schema)
+
+        def undo() -> None:
+            self._tables[name] = before
+            self.executor.set_schema(name, old)
+
+        self.journal.note(undo)
+        for user in self.dependents(name):
+            self._leave_text(user)
+
+    def rename_table(self, old: TableEntry, name: str) -> None:
+        """A table has another name; whatever refers to it follows."""
+        was = old.name
+        self.executor.rename_table(was, name)
+        before = self._tables.pop(was)
+        self._tables[name] = Table(self.executor, name, old.schema)
+
+        def undo() -> None:
+            self.executor.rename_table(name, was)
+            del self._tables[name]
+            self._tables[was] = before
+
+        self.journal.note(undo)
+        self.catalog.remove(was)
+        self.catalog.add(replace(old, name=name))
+        self._rename_in_catalog(was, name)
+
+        def renamed(node: Rel) -> Rel:
+            return replace(node, name=name) if isinstance(node, Get) and node.name == was else node
+
+        for user in self.dependents(was):
+            view = self.catalog.find(user)
+            if isinstance(view, ViewEntry) and view.rel is not None:
+                self._move(replace(view, definition=transform_up(view.rel, renamed)))
+        for user, used in list(self._uses.items()):
+            if was in used:
+                self._uses[user] = used - {was} | {name}
+
+    def _rename_in_catalog(self, was: str, name: str) -> None:
+        catalog = self.catalog
+        for entry in list(catalog):
+            if isinstance(entry, TableEntry) and any(
+                key.target == was for key in entry.constraints.foreign_keys
+            ):
+                keys = tuple(
+                    replace(key, target=name) if key.target == was else key
+                    for key in entry.constraints.foreign_keys
+                )
+                catalog.replace(replace(entry, constraints=replace(entry.constraints, foreign_keys=keys)))
+        for sequence in list(catalog.sequences.values()):
+            if sequence.owner is not None and sequence.owner[0] == was:
+                owner = (name, sequence.owner[1])
+                catalog.sequences[sequence.name.lower()] = replace(sequence, owner=owner)
+        for index in list(catalog.indexes.values()):
+            if index.table == was:
+                catalog.indexes[index.name.lower()] = replace(index, table=name)
+        for key, text in list(catalog.comments.items()):
+            if len(key) > 1 and key[1] == was.lower():
+                del catalog.comments[key]
+                catalog.comments[(key[0], name.lower(), *key[2:])] = text
+
+        for key, one in list(catalog.others.items()):
+            if was.lower() in key[1:] and key[0] != "aggregate":
+                del catalog.others[key]
+                fields = {
+                    part: name for part in ("table", "parent", "child") if getattr(one, part, "") == was
+                }
+                moved = (key[0], *(name.lower() if part == was.lower() else part for part in key[1:]))
+                catalog.others[moved] = replace(one, **fields)
+        catalog.rights.rename(("RELATION", was.lower()), ("RELATION", name.lower()))
+
+    def rename_view(self, entry: ViewEntry, name: str) -> None:
+        """A view that nothing uses has another name."""
+        if self.executor.has_pending and entry.name in self.views:
+            raise NotSupportedError(
+                "renaming a materialized view in a transaction that has changed rows is not supported"
+            )
+        maintained = self.views.get(entry.name)
+        new = replace(entry, name=name)
+        uses = self._uses[entry.name]
+        self.catalog.remove(entry.name)
+        self.catalog.rights.rename(("RELATION", entry.name.lower()), ("RELATION", name.lower()))
+        self._forget(entry)
+        if maintained is None:
+            self.create_view(new, uses, replace_old=False)
+        else:
+            planned = plan_view_entry(new, maintained.reader, self.catalog, self.statistics)
+            if self.transactions.idle:
+                self.create_materialized_view(new, planned, uses, replace_old=False)
+            else:
+                later = partial(plan_view_entry, new, maintained.reader, self.catalog, self.statistics)
+                self.create_later(new, later, uses, replace_old=False)
+
+    def rename_view_column(self, name: str, place: int, new: str) -> None:
+        """Readers of a kept view see another name."""
+        maintained = self.views[name]
+        before = maintained.reader
+        names = list(before.names)
+        names[place] = new
+        maintained.reader = replace(before, names=tuple(names))
+        self.journal.note(undo=partial(setattr, maintained, "reader", before))

@@ -1,0 +1,396 @@
+"""The engine's part that defines and drops tables and views."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import cached_property, partial
+from itertools import count
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kpg.compiler.catalog import NO_CONSTRAINTS, Catalog, TableEntry, ViewEntry
+from kpg.compiler.constraints import Constraints
+from kpg.compiler.constraints import Sequence as Numbers
+from kpg.compiler.rights import FIRST
+from kpg.engine.journal import Journal
+from kpg.engine.table import Table
+from kpg.engine.transaction import Transactions
+from kpg.listeners.feed import Feed
+from kpg.queries.planning import LiveStatistics, Planned
+from kpg.runtime.errors import NotSupportedError, ProgrammingError
+from kpg.runtime.executor import Executor
+from kpg.runtime.handles import Installation
+from kpg.runtime.interrupts import DeferredInterrupt
+from kpg.runtime.plan import Plan
+from kpg.runtime.types import Schema
+from kpg.view import Maintained
+
+if TYPE_CHECKING:
+    from kpg.blocks.procedures import Procedures
+    from kpg.constraints.references import References, Rows
+    from kpg.constraints.sequences import Sequences
+    from kpg.engine.past import Past
+
+Words = NDArray[np.int64]
+T = TypeVar("T")
+
+
+class Schemas:
+    """What there is by name. Invariant: the catalog's tables are among the executor's."""
+
+    executor: Executor
+    catalog: Catalog
+    views: dict[str, Maintained]
+    transactions: Transactions
+    journal: Journal
+    attached: set[str]
+    waiting_goals: dict[str, Any]
+    closed: bool
+    past: "Past | None"
+    _interrupt: DeferredInterrupt
+    _plans: dict[str, Plan]
+    _tables: dict[str, Table]
+    _uses: dict[str, frozenset[str]]
+    statistics: LiveStatistics
+    followed: set[str]
+    """Views whose texts alone do not say what they are: tables have changed below, or a style was set."""
+    functions_given: dict[str, Any]
+    """What users' functions are made of, by their names in lower case."""
+    keeping: set[str]
+    """Views that the open transaction has made, to be kept once it is over."""
+    _aside: "count[int]"
+
+    @property
+    def settings(self) -> dict[str, str]:
+        """What the session has set."""
+        return self.catalog.settings
+
+    @settings.setter
+    def settings(self, settings: dict[str, str]) -> None:
+        self.catalog.settings = settings
+
+    @cached_property
+    def references(self) -> "References":
+        """Foreign keys."""
+        from kpg.constraints.references import References
+
+        return References(self.executor, self._table_of)
+
+    @cached_property
+    def sequences(self) -> "Sequences":
+        """Where sequences stand."""
+        from kpg.constraints.sequences import Sequences
+
+        return Sequences(lambda: self.catalog)
+
+    @cached_property
+    def procedures(self) -> "Procedures":
+        """Functions whose bodies are run."""
+        from kpg.blocks.procedures import Procedures
+
+        return Procedures(self)  # type: ignore[arg-type]
+
+    def computed(self, run: Callable[[], T]) -> T:
+        """What something gives that may call functions whose bodies are run."""
+        return self.procedures.computed(run) if self.catalog.routines else run()
+
+    def _table_of(self, name: str) -> "Rows":
+        from kpg.blocks.rowwise import acted
+
+        return acted(self, self._tables[name]) if self.catalog.others else self._tables[name]  # type: ignore[arg-type]
+
+    def refuse_in_transaction(self, what: str) -> None:
+        """Raise unless what cannot be undone may change now."""
+        self.transactions.check()
+        if not self.transactions.idle:
+            raise NotSupportedError(
+                f"{what} inside a transaction is not supported", hint="run it before or after the transaction"
+            )
+
+    def check_defining(self, what: str) -> None:
+        """Raise unless the catalog may change now."""
+        self.transactions.check()
+        if self.transactions.in_batch or (not self.transactions.idle and not self.journal.writing_now):
+            raise NotSupportedError(
+                f"{what} inside a batch is not supported"
+                if self.transactions.in_batch
+                else f"{what} inside a transaction is not supported",
+                hint="run it before or after",
+            )
+
+    # Tables
+
+    def create_table(
+        self,
+        name: str,
+        schema: Schema,
+        constraints: Constraints = NO_CONSTRAINTS,
+        sequences: Sequence[Numbers] = (),
+    ) -> None:
+        """Add an empty table, with its sequences."""
+        self.check_defining("CREATE TABLE")
+        with self._interrupt:
+            self.catalog.add(TableEntry(name, schema, constraints))
+            try:
+                self.executor.create_table(name, schema)
+                self._add_keys(name, schema, constraints)
+                self.catalog.sequences.update((one.name.lower(), one) for one in sequences)
+                self._tables[name] = Table(self.executor, name, schema)
+                self.journal.note(undo=partial(self._discard, name))
+                if constraints.guarded:
+                    self.refresh_rules()
+            except BaseException:
+                if name in self.catalog:
+                    self.catalog.remove(name)
+                raise
+
+    def _add_keys(self, name: str, schema: Schema, constraints: Constraints) -> None:
+        for key in constraints.uniques:
+            if not key.primary:
+                places = tuple(schema.names.index(one) for one in key.columns)
+                self.executor.add_unique(name, key.name, places, nulls_distinct=key.nulls_distinct)
+
+    def _discard(self, name: str) -> None:
+        self.executor.drop_table(name)
+        self._tables.pop(name, None)
+
+    def drop_table(self, entry: TableEntry) -> None:
+        """Forget a table that nothing uses, with its sequences."""
+        name = entry.name
+        self.catalog.remove(name)
+        self._forget_others(name)
+        self.attached.discard(name)
+        for index in [one for one in self.catalog.indexes.values() if one.table == name]:
+            del self.catalog.indexes[index.name.lower()]
+            self.journal.note(done=partial(self.forget_index, index.name))
+        for sequence in list(self.catalog.sequences.values()):
+            if sequence.owner is not None and sequence.owner[0] == name:
+                del self.catalog.sequences[sequence.name.lower()]
+                self.journal.note(done=partial(self.sequences.forget, sequence.name))
+        self.set_aside(name)
+        if entry.constraints.guarded or ("references" in self.__dict__ and self.references.concerns(name)):
+            self.refresh_rules()
+
+    def _forget_others(self, name: str) -> None:
+        """The triggers and rules of a relation go with it."""
+        others, lower = self.catalog.others, name.lower()
+        kept = [one.kept for key, one in others.items() if key[:2] == ("exclusion", lower)]
+        for key in [one for one in others if one[1] == lower or (one[0] == "inherits" and one[2] == lower)]:
+            del others[key]
+            if key[1] != lower:  # what that was when it had this heir, nobody knows
+                parent, executor = self.catalog.get(key[1]).name, self.executor
+                executor.known_from(parent, executor.epoch + executor.has_pending)
+        for one in kept:
+            self.drop_table(self.catalog.table(one))
+
+    def set_aside(self, name: str) -> None:
+        """Take a table's rows out of the way, to be given up when the transaction is over."""
+        if not self.journal.writing_now:
+            self._discard(name)
+            return
+        table, aside = self._tables.pop(name), f"{name} (dropped {next(self._aside)})"
+        self.executor.rename_table(name, aside)
+
+        def undo() -> None:
+            self.executor.rename_table(aside, name)
+            self._tables[name] = table
+
+        self.journal.note(undo, partial(self.executor.drop_table, aside))
+
+    def refresh_rules(self) -> None:
+        """Have tables follow the rules that the catalog has for them now."""
+        from kpg.constraints.guard import guards
+
+        self.references.refresh(self.catalog, self._default_words)
+        for name, guard in guards(self.executor, self.catalog, self.references).items():
+            if name in self._tables:
+                self._tables[name].guard = guard
+
+    def _default_words(self, table: str, places: tuple[int, ...], rows: int) -> Words:
+        from kpg.constraints.filling import default_words
+
+        entry = self.catalog.table(table)
+        return default_words(self.executor, self.sequences, entry, self.catalog, places, rows)
+
+    def attach_table(self, name: str, schema: Schema) -> str:
+        """Add an empty table for rows from outside, in a transaction too; the name that it gets.
+
+        It lives until :meth:`release_attached` finds that nothing uses it.
+        """
+        taken = (f"{name} ({number})" if number else name for number in count())
+        name = next(free for free in taken if free not in self.catalog)
+        with self._interrupt:
+            self.attached.add(name)
+            self.catalog.add(TableEntry(name, schema))
+            self.executor.create_table(name, schema)
+            self._tables[name] = Table(self.executor, name, schema)
+            if self.catalog.asker.user != FIRST:  # who owns what nobody is said to own
+                self.catalog.rights.owners["RELATION", name.lower()] = self.catalog.asker.user
+        return name
+
+    def release_attached(self) -> None:
+        """Drop the tables of rows from outside that no view uses."""
+        if self.attached and not self.closed:
+            for name in self.attached.difference(*self._uses.values()):
+                self.catalog.rights.owners.pop(("RELATION", name.lower()), None)
+                if name in self.catalog:
+                    self.drop(name)
+                else:  # a rollback has taken it out of the catalog
+                    self.attached.discard(name)
+                    self._discard(name)
+
+    def drop(self, name: str) -> None:
+        """Forget a relation that nothing uses, and of a view the rows from outside that only it used."""
+        with self._interrupt:
+            entry = self.catalog.get(name)
+            if isinstance(entry, TableEntry):
+                self.drop_table(entry)
+            else:
+                self.catalog.remove(name)
+                self._forget(entry)
+        if self.attached and isinstance(entry, ViewEntry):
+            self.release_attached()
+
+    def forget_index(self, name: str) -> None:
+        """Give up an index that may be installed."""
+        raise NotImplementedError
+
+    # Views
+
+    def create_view(self, entry: ViewEntry, uses: frozenset[str], *, replace_old: bool) -> None:
+        """Add a view that is not kept, but expanded where it is used."""
+        self.check_defining("CREATE VIEW")
+        old = self._replaced(entry.name, uses, replace_old)
+        with self._interrupt:
+            self.catalog.add(entry, replace=replace_old)
+            if old is not None:
+                self._forget(old)
+            self._uses[entry.name] = uses
+
+    def create_materialized_view(
+        self, entry: ViewEntry, planned: Planned, uses: frozenset[str], *, replace_old: bool
+    ) -> Maintained:
+        """Install a view and keep it up to date from now on; if that fails, nothing has changed."""
+        self.refuse_in_transaction("CREATE MATERIALIZED VIEW")
+        old = self._replaced(entry.name, uses, replace_old)
+        if old is None and entry.name in self.catalog:
+            self.catalog.add(entry)
+        with self._interrupt:
+            installed = self._install(entry.name, planned, old)
+            return self._keep(entry, planned, uses, installed)
+
+    def create_later(
+        self, entry: ViewEntry, plan: Callable[[], Planned], uses: frozenset[str], *, replace_old: bool
+    ) -> None:
+        """In a transaction: a view that is expanded where it is used, until the commit has it kept."""
+        self.create_view(replace(entry, materialized=False), uses, replace_old=replace_old)
+        self.keeping.add(entry.name)
+
+        def keep() -> None:
+            if entry.name in self.catalog and self.catalog.get(entry.name).name == entry.name:
+                self.materialize(entry, plan(), uses)
+
+        self.journal.note(done=keep)
+
+    def materialize(self, entry: ViewEntry, planned: Planned, uses: frozenset[str]) -> Maintained:
+        """Keep a view up to date that was expanded where it is used; those who use it stay as they are."""
+        with self._interrupt:
+            return self._keep(entry, planned, uses, self.executor.install(entry.name, planned.plan))
+
+    def _keep(
+        self, entry: ViewEntry, planned: Planned, uses: frozenset[str], installed: Installation
+    ) -> Maintained:
+        self.catalog.add(entry, replace=True)
+        self._uses[entry.name] = uses
+        self._plans[entry.name] = planned.plan
+        reader = planned.reader(self.executor.dictionary)
+        feed = Feed(self.executor, installed, reader, self.past)
+        if self.past is not None:
+            self.past.remember(installed)
+        maintained = Maintained(entry.name, entry.sql, installed, reader, feed)
+        self.views[entry.name] = maintained
+        self.journal.note(undo=partial(self._keep_no_more, maintained))
+        return maintained
+
+    def _keep_no_more(self, maintained: Maintained) -> None:
+        if self.views.get(maintained.name) is maintained:
+            del self.views[maintained.name]
+            self._plans.pop(maintained.name, None)
+        maintained.live = False
+        self.executor.uninstall(maintained.installed)
+
+    def dependents(self, name: str) -> list[str]:
+        """The views that use a relation, directly or through others, those that others use first."""
+        found: set[str] = set()
+        pending = [name]
+        while pending:
+            one = pending.pop()
+            users = [view for view, used in self._uses.items() if one in used and view not in found]
+            found.update(users)
+            pending += users
+        return [view for view in self._uses if view in found]
+
+    def users(self, name: str) -> list[str]:
+        """As :meth:`dependents`, without goals of earlier lives that nobody prepared: they are given up."""
+        found = self.dependents(name)
+        for text, goal in list(self.waiting_goals.items()):
+            if goal.label in found:
+                del self.waiting_goals[text]
+                goal.drop()
+                found = self.dependents(name)
+        return found
+
+    def _replaced(self, name: str, uses: frozenset[str], replace_old: bool) -> ViewEntry | None:
+        """The view that a new one of this name takes the place of; nobody may use it."""
+        old = self.catalog.find(name)
+        if not replace_old or not isinstance(old, ViewEntry):
+            return None
+        if old.name in uses:
+            raise ProgrammingError(f'view "{old.name}" cannot be replaced by a query over itself')
+        users = self.users(old.name)
+        if users:
+            raise ProgrammingError(
+                f'view "{old.name}" cannot be replaced: "{users[0]}" uses it', hint=f'drop "{users[0]}" first'
+            )
+        return old
+
+    def _install(self, name: str, planned: Planned, old: ViewEntry | None) -> Installation:
+        if old is None:
+            return self.executor.install(name, planned.plan)
+        # First under another name: if it fails the old view is still there, and if not, it is shared.
+        stand_in = self.executor.install(f"{name} (new)", planned.plan)
+        self._forget(old)
+        installed = self.executor.install(name, planned.plan)
+        self.executor.uninstall(stand_in)
+        return installed
+
+    def _forget(self, entry: ViewEntry) -> None:
+        name = entry.name
+        self._uses.pop(name, None)
+        for index in [one for one in self.catalog.indexes.values() if one.table == name]:
+            del self.catalog.indexes[index.name.lower()]
+        plan = self._plans.pop(name, None)
+        maintained = self.views.pop(name, None)
+        if maintained is None:
+            return
+        maintained.live = False
+
+        def undo() -> None:
+            maintained.live = True
+            self.views[name] = maintained
+            if plan is not None:
+                self._plans[name] = plan
+
+        def undo_idle() -> None:
+            undo()
+            assert plan is not None
+            maintained.installed = self.executor.install(name, plan)
+            maintained.feed = Feed(self.executor, maintained.installed, maintained.reader, self.past)
+
+        if self.transactions.idle:
+            self.executor.uninstall(maintained.installed)
+            if plan is not None:
+                self.journal.note(undo_idle)
+        else:
+            self.journal.note(undo, partial(self.executor.uninstall, maintained.installed))

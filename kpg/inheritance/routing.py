@@ -1,0 +1,186 @@
+"""Rows of partitioned tables: which partition takes each, and where those go that change."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kpg.compiler.catalog import TableEntry
+from kpg.compiler.constraints import Check, Constraints
+from kpg.compiler.sql import statements as ast
+from kpg.compiler.sql.change import nothing
+from kpg.compiler.sql.rules import checks
+from kpg.compiler.triggers import Heir
+from kpg.dml.changing import Changes, given_words, insertion
+from kpg.engine.engine import Engine
+from kpg.inheritance.inheriting import Several, parts_of
+from kpg.runtime.errors import IntegrityError, Span
+
+Words = NDArray[np.int64]
+Mask = NDArray[np.bool_]
+
+
+def is_partitioned(engine: Engine, name: str) -> bool:
+    """Whether a table has its rows in partitions."""
+    return ("partitioned", name.lower(), "") in engine.catalog.others
+
+
+def routed(engine: Engine, statement: ast.Insert) -> Several | None:
+    """What an INSERT into a partitioned table changes; None if the table is none."""
+    from kpg.blocks.triggers import actions_of
+
+    entry = engine.catalog.find(statement.table)
+    if not isinstance(entry, TableEntry) or not is_partitioned(engine, entry.name):
+        return None
+    around = actions_of(engine, statement)
+    if around is not None:
+        around.before_statement("INSERT")
+    table = engine.table(entry.name)
+    statement, words = given_words(engine, table, statement)
+    whole = replace(statement, conflict=None, returning=())
+    inserted = insertion(engine, table, whole, words, None, fitted=False).inserted
+    assert inserted is not None
+    with parts_of(engine, entry):
+        return Several(_parts(engine, entry, statement, inserted), around, "INSERT")
+
+
+def inserted_beside(engine: Engine, name: str, words: Words) -> Several:
+    """What inserting rows that are whole changes, with triggers, rules and partitions."""
+    from kpg.blocks.actions import Actions
+
+    around = Actions(engine, engine.catalog.table(name), None)
+    around.before_statement("INSERT")
+    if is_partitioned(engine, engine.catalog.table(name).name):
+        return Several(route_words(engine, name, words).parts, around, "INSERT")
+    span = Span("", 0, 0)
+    entry = engine.catalog.table(name)
+    statement = ast.Insert(name, "", entry.schema.names, ast.Select(nothing(), span), None, span)
+    return Several([_part(engine, entry, statement, words)], around, "INSERT")
+
+
+def route_words(engine: Engine, name: str, words: Words) -> Several:
+    """What inserting rows into a partitioned table changes."""
+    span = Span("", 0, 0)
+    statement = ast.Insert(name, "", (), ast.Select(nothing(), span), None, span)
+    return Several(_parts(engine, engine.catalog.table(name), statement, words))
+
+
+def _parts(engine: Engine, entry: TableEntry, statement: ast.Insert, words: Words) -> list[Changes]:
+    """The changes of the partitions that take rows; IntegrityError if none takes one."""
+    if words.shape[1] > 1 and _is_rowwise(engine, entry):
+        parts: list[Changes] = []
+        for place in range(words.shape[1]):
+            row = np.ascontiguousarray(words[:, place : place + 1])
+            parts += _parts(engine, entry, statement, row)
+        return parts
+    return [_part(engine, leaf, statement, rows) for leaf, rows in _leaves(engine, entry, words)]
+
+
+def _part(engine: Engine, leaf: TableEntry, statement: ast.Insert, rows: Words) -> Changes:
+    from kpg.blocks.triggers import actions_of
+
+    one = replace(statement, table=leaf.name, columns=leaf.schema.names)
+    actions = actions_of(engine, one, whole=False)
+    table = engine.table(leaf.name)
+    if actions is not None and actions.is_rowwise(("INSERT", "UPDATE")):
+        from kpg.blocks.rowwise import inserted_rows
+
+        return inserted_rows(engine, table, one, rows, actions)  # type: ignore[return-value]
+    return replace(insertion(engine, table, one, rows), actions=actions)
+
+
+def _is_rowwise(engine: Engine, entry: TableEntry) -> bool:
+    """Whether something is done before rows of a partition."""
+    from kpg.blocks.actions import Actions
+    from kpg.compiler.triggers import heirs
+
+    names = (entry.name, *heirs(engine.catalog.others, entry.name))
+    every = (Actions(engine, engine.catalog.get(name), None) for name in names)
+    return any(one.is_rowwise(("INSERT", "UPDATE")) for one in every)
+
+
+def partitions_of(engine: Engine, name: str) -> list[Heir]:
+    """The partitions of a table, the DEFAULT one last."""
+    others = engine.catalog.others
+    mine = [one for key, one in others.items() if key[0] == "inherits" and key[1] == name.lower()]
+    return sorted(mine, key=lambda one: one.default)
+
+
+def _leaves(engine: Engine, entry: TableEntry, words: Words) -> list[tuple[TableEntry, Words]]:
+    """The tables that take rows, with the rows in their own columns' order."""
+    if not is_partitioned(engine, entry.name):
+        return [(entry, words)]
+    left: Mask = np.ones(words.shape[1], np.bool_)
+    found: list[tuple[TableEntry, Words]] = []
+    for heir in partitions_of(engine, entry.name):
+        taken = left if heir.default else left & fits(engine, entry, heir.bound, words)
+        if taken.any() or not found:
+            child = engine.catalog.table(heir.child)
+            chosen = np.ascontiguousarray(words[order_of(entry, child)][:, taken])
+            found += _leaves(engine, child, chosen)
+        left = left & ~taken
+    if left.any() or not found:
+        error = IntegrityError(
+            f'no partition of relation "{entry.name}" found for row',
+            hint="make one, or one that is the DEFAULT",
+        )
+        error.sqlstate = "23514"
+        raise error
+    return found
+
+
+def order_of(whole: TableEntry, part: TableEntry) -> list[int]:
+    """Where the columns of a partition are in the whole table."""
+    names = [name.lower() for name in whole.schema.names]
+    return [names.index(name.lower()) for name in part.schema.names]
+
+
+def fits(engine: Engine, entry: TableEntry, bound: str, words: Words) -> Mask:
+    """Which rows of a table keep a bound."""
+    if not bound:
+        return np.ones(words.shape[1], np.bool_)
+    tested = replace(entry, constraints=Constraints(checks=(Check("bound", bound),)))
+    mfp = checks(tested, engine.catalog)
+    assert mfp is not None
+    results, _ = engine.executor.evaluate(mfp, np.ascontiguousarray(words))
+    verdict: Mask = results[0] == 1
+    return verdict
+
+
+def stays(engine: Engine, whole: str, name: str, words: Words) -> Mask:
+    """Which new rows of a partition are still of it, up to the table that was named."""
+    entry = engine.catalog.table(name)
+    verdict: Mask = np.ones(words.shape[1], np.bool_)
+    while name.lower() != whole.lower():
+        heir = next(
+            one
+            for key, one in engine.catalog.others.items()
+            if key[0] == "inherits" and key[2] == name.lower()
+        )
+        siblings: Sequence[Heir] = partitions_of(engine, heir.parent) if heir.default else ()
+        verdict = verdict & fits(engine, entry, heir.bound, words)
+        for other in siblings:
+            if not other.default:
+                verdict = verdict & ~fits(engine, entry, other.bound, words)
+        name = heir.parent
+    return verdict
+
+
+def moved(engine: Engine, whole: str, changes: Changes) -> tuple[list[Changes], int]:
+    """The changes of a partition, and those of others to which rows go that become theirs; how many do."""
+    if changes.updated is None or not changes.updated[0].size:
+        return [changes], 0
+    rowids, words = changes.updated
+    verdict = stays(engine, whole, changes.table.name, words)
+    if verdict.all():
+        return [changes], 0
+    ids, rows = rowids[~verdict], np.ascontiguousarray(words[:, ~verdict])
+    if "references" in vars(engine):
+        engine.references.moves(changes.table.name, rows)
+    kept = np.ascontiguousarray(rowids[verdict]), np.ascontiguousarray(words[:, verdict])
+    parent, child = engine.catalog.table(whole), engine.catalog.table(changes.table.name)
+    names = [name.lower() for name in child.schema.names]
+    rows = rows[[names.index(name.lower()) for name in parent.schema.names]]
+    taken = [replace(part, returned=None) for part in route_words(engine, whole, rows).parts]
+    return [replace(changes, updated=kept, deleted=np.ascontiguousarray(ids)), *taken], int(ids.size)

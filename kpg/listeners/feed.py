@@ -1,0 +1,155 @@
+"""The changes of one maintained view, handed to everybody who listens.
+
+A feed captures while somebody listens, and not longer. Listeners are told after a commit, so what they
+hear of has happened.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import field
+from typing import TYPE_CHECKING
+from weakref import WeakSet
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kpg.queries.reading import Reader
+from kpg.result import Result, Row
+from kpg.runtime.executor import Executor
+from kpg.runtime.handles import Installation
+from kpg.runtime.records import dataclass
+from kpg.runtime.trace.updates import Updates
+
+if TYPE_CHECKING:
+    from kpg.engine.past import Epoch, Past
+
+Words = NDArray[np.int64]
+Change = tuple[Row, int, int]
+"""A row, the epoch of its change, and how often it appeared (or, negative, went)."""
+Callback = Callable[[list[Change]], object]
+
+
+@dataclass(eq=False)
+class Mailbox:
+    """What one reader of changes has not read yet."""
+
+    waiting: list[Updates] = field(default_factory=list)
+
+
+class Subscription:
+    """A callback that is told of every commit that changes the view, until it is closed."""
+
+    def __init__(self, feed: "Feed", callback: Callback, readers: Words | None = None) -> None:
+        """Of an ego view, ``readers`` are the words of those that it is told of, in order; None: all."""
+        self._feed = feed
+        self._callback = callback
+        self.readers = readers
+
+    def close(self) -> None:
+        """Tell it nothing more; closing twice is allowed."""
+        self._feed.leave(self)
+
+    def __enter__(self) -> "Subscription":
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    def tell(self, changes: list[Change]) -> None:
+        """Call the callback."""
+        self._callback(changes)
+
+
+class Feed:
+    """Who listens to one installed view. Mailboxes end with their readers, subscriptions when closed."""
+
+    def __init__(
+        self, executor: Executor, installed: Installation, reader: Reader, past: "Past | None" = None
+    ) -> None:
+        self._past = past
+        self._executor = executor
+        self._installed = installed
+        self._reader = reader
+        self._mailboxes: WeakSet[Mailbox] = WeakSet()
+        self._subscriptions: list[Subscription] = []
+        self._chosen: Words | None = None
+
+    def mailbox(self) -> Mailbox:
+        """A new mailbox, which collects changes from now on for as long as somebody holds it."""
+        box = Mailbox()
+        self._listen()
+        self._mailboxes.add(box)
+        self._choose()
+        return box
+
+    def subscribe(self, callback: Callback, readers: Words | None = None) -> Subscription:
+        """Call ``callback`` with the changes of every commit from now on, at least those of ``readers``."""
+        subscription = Subscription(self, callback, readers)
+        self._listen()
+        self._subscriptions.append(subscription)
+        self._choose()
+        return subscription
+
+    def leave(self, subscription: Subscription) -> None:
+        """Forget a subscription."""
+        if subscription in self._subscriptions:
+            self._subscriptions.remove(subscription)
+            self._choose()
+
+    def changes(self, updates: Sequence[Updates]) -> list[Change]:
+        """Updates as Python rows with epoch and count, in order of time."""
+        return self._reader.changes(updates)
+
+    def snapshot(self) -> list[Change]:
+        """The present contents as changes at the present epoch."""
+        return self._reader.snapshot(*self._installed.rows(), self._executor.epoch)
+
+    def since(self, name: str, epoch: "Epoch") -> list[Change]:
+        """The changes of the view of that name after an epoch or a moment, if they are kept."""
+        return self.changes(self._kept().changes(name, self._installed, epoch))
+
+    def then(self, name: str, epoch: "Epoch") -> Result:
+        """The contents as of an epoch or a moment, if they are kept."""
+        return self._reader.result(*self._kept().contents(name, self._installed, epoch))
+
+    def _kept(self) -> "Past":
+        if self._past is None:
+            from kpg.engine.past import nothing_kept
+
+            raise nothing_kept()
+        return self._past
+
+    @property
+    def listeners(self) -> int:
+        """How many subscriptions there are."""
+        return len(self._subscriptions)
+
+    def is_heard(self) -> bool:
+        """Whether somebody listens; if not, changes are captured no more."""
+        if self._mailboxes or self._subscriptions:
+            return True
+        if self._installed.watched:
+            self._executor.unwatch(self._installed)
+        return False
+
+    def distribute(self) -> Iterator[tuple[Subscription, list[Change]]]:
+        """Put the last commit's changes into the mailboxes; what subscriptions are to be told is yielded."""
+        updates = self._installed.drain()
+        for box in self._mailboxes:
+            box.waiting.extend(updates)
+        changes = self.changes(updates) if self._subscriptions else []
+        for subscription in list(self._subscriptions) if changes else ():
+            yield subscription, changes
+
+    def _listen(self) -> None:
+        if not self._installed.watched:
+            self._executor.watch(self._installed)
+            self._chosen = None
+
+    def _choose(self) -> None:
+        """Have only those changes be captured that somebody is to be told."""
+        told = [one.readers for one in self._subscriptions if one.readers is not None]
+        every = bool(self._mailboxes) or len(told) < len(self._subscriptions)
+        chosen = None if every else np.unique(np.concatenate((np.empty(0, np.int64), *told)))
+        if self._installed.watched and not (chosen is None and self._chosen is None):
+            self._installed.choose(chosen)
+            self._chosen = chosen

@@ -1,0 +1,39 @@
+"""What statements have to say beside their results: clients of the wire protocol are told."""
+
+from typing import TYPE_CHECKING, Final
+
+from kpg.runtime.records import dataclass
+
+if TYPE_CHECKING:
+    from kpg.engine.engine import Engine
+
+RANKS: Final = (*(f"DEBUG{n}" for n in range(5, 0, -1)), "DEBUG", "LOG", "NOTICE", "WARNING", "ERROR")
+MOST: Final = 1_000
+"""So many are kept that nobody has asked for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Notice:
+    """A message. ``severity`` is DEBUG, LOG, INFO, NOTICE or WARNING; ``state`` its SQLSTATE."""
+
+    severity: str
+    message: str
+    state: str = "00000"
+    detail: str | None = None
+    hint: str | None = None
+
+
+def rank(severity: str) -> int:
+    """How grave messages of a severity are."""
+    return RANKS.index(severity) if severity in RANKS else len(RANKS)
+
+
+def say(engine: "Engine", notice: Notice) -> None:
+    """Have whoever runs the statement be told."""
+    engine.notices.append(notice)
+    del engine.notices[:-MOST]
+
+
+def warn(engine: "Engine", message: str, state: str = "01000") -> None:
+    """Say a WARNING."""
+    say(engine, Notice("WARNING", message, state))

@@ -1,0 +1,384 @@
+"""GRANT and REVOKE, default privileges, and who owns what."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from typing import assert_never
+
+from kpg.compiler.catalog import Catalog, Entry
+from kpg.compiler.permitted import denied, key_of, need_owner, plain, schema_of
+from kpg.compiler.rights import ALL, DATABASE, LETTERS, PUBLIC, Item, Items, Key, kind_of, merged, ordered
+from kpg.compiler.sql import roles as ast
+from kpg.engine.engine import Engine
+from kpg.listeners.notices import warn
+from kpg.runtime.errors import PrivilegeError, ProgrammingError, Span
+from kpg.security.roles import known
+
+
+def run_granting(
+    engine: Engine, statement: ast.Grant | ast.AlterDefaults | ast.AlterOwner | ast.Reassign
+) -> None:
+    """Run one statement."""
+    match statement:
+        case ast.Grant():
+            roles = [known(engine, one, statement.span) if one else PUBLIC for one in statement.roles]
+            for key in list(_keys(engine, statement)):
+                _change(engine, key, statement, roles)
+        case ast.AlterDefaults():
+            _defaults(engine, statement)
+        case ast.AlterOwner():
+            for key in _named(
+                engine.catalog, statement.kind, statement.name, statement.span, statement.if_exists
+            ):
+                give(engine, key, known(engine, statement.owner, statement.span), statement.span)
+        case ast.Reassign():
+            _reassign(engine, statement)
+        case _:
+            assert_never(statement)
+
+
+# What is meant
+
+
+def things(catalog: Catalog) -> Iterator[Key]:
+    """Everything that has an owner."""
+    yield from (("RELATION", name) for name in catalog.entries)
+    yield from (("SEQUENCE", name) for name in catalog.sequences)
+    yield from (("SCHEMA", name) for name in catalog.schemas)
+    yield from (("TYPE", name) for name in catalog.types)
+    yield from (("FUNCTION", name) for name in catalog.routines)
+    yield ("DATABASE", DATABASE)
+
+
+def _keys(engine: Engine, statement: ast.Grant) -> Iterator[Key]:
+    catalog = engine.catalog
+    if not statement.within:
+        for name in statement.names:
+            yield from _named(catalog, statement.kind, name, statement.span)
+        return
+    for schema in statement.names:
+        _schema(catalog, schema, statement.span)
+        wanted = "RELATION" if statement.kind == "TABLE" else statement.kind
+        for key in things(catalog):
+            if key[0] == wanted and schema_of(catalog, key[1]) == schema.lower():
+                yield key
+
+
+def _schema(catalog: Catalog, name: str, span: Span) -> Key:
+    if name.lower() not in catalog.schemas:
+        raise ProgrammingError(f'schema "{name}" does not exist', span=span)
+    return ("SCHEMA", name.lower())
+
+
+def _named(catalog: Catalog, kind: str, name: str, span: Span, if_exists: bool = False) -> Iterator[Key]:
+    """What a name means, of a kind."""
+    found: Key | None = None
+    match kind:
+        case "SCHEMA":
+            found = _schema(catalog, name, span)
+        case "DATABASE":
+            if name != DATABASE:
+                raise ProgrammingError(f'database "{name}" does not exist', span=span)
+            found = ("DATABASE", DATABASE)
+        case "TYPE" | "DOMAIN":
+            lowered = name.lower().removeprefix("public.")
+            if lowered not in catalog.types:
+                raise ProgrammingError(f'type "{name}" does not exist', span=span)
+            found = ("TYPE", lowered)
+        case "FUNCTION" | "ROUTINE":
+            routines = catalog.find_routines(name.rpartition(".")[2], name.rpartition(".")[0])
+            if not routines:
+                return  # a function of the system's, which everybody may call
+            found = ("FUNCTION", routines[0].name.lower())
+        case "INDEX":
+            index = catalog.indexes.get(name.lower())
+            found = None if index is None else key_of(index.table)
+        case _:
+            found = _relation(catalog, kind, name, span, if_exists)
+    if found is not None:
+        yield found
+
+
+def _relation(catalog: Catalog, kind: str, name: str, span: Span, if_exists: bool) -> Key | None:
+    entry = catalog.find(name) if kind != "SEQUENCE" else None
+    if entry is not None:
+        return key_of(entry.name)
+    sequence = catalog.find_sequence(name)
+    if sequence is not None and kind in ("TABLE", "SEQUENCE"):
+        return ("SEQUENCE", sequence.name.lower())
+    if if_exists:
+        return None
+    if kind == "SEQUENCE":
+        catalog.sequence(name, span)
+    catalog.get(name, span)
+    return None
+
+
+# GRANT and REVOKE
+
+
+def _change(engine: Engine, key: Key, statement: ast.Grant, roles: list[str]) -> None:
+    """Grant or revoke privileges of one thing, and of its columns."""
+    whole = "".join(LETTERS[part.privilege] for part in statement.parts if not part.columns)
+    every = not statement.parts and not statement.columns
+    letters = ALL[kind_of(key)] if every else ordered(whole)
+    if letters:
+        if set(letters) - set(ALL[kind_of(key)]):
+            word = next(
+                part.privilege for part in statement.parts if LETTERS[part.privilege] not in ALL[kind_of(key)]
+            )
+            what = "table" if key[0] == "RELATION" else key[0].lower()
+            raise ProgrammingError(f"invalid privilege type {word} for {what}", span=statement.span)
+        _apply(engine, key, letters, statement, roles)
+        if not statement.grants and key[0] == "RELATION":
+            rights = engine.catalog.rights
+            for column in [one for one in rights.lists if one[0] == "COLUMN" and one[1] == key[1]]:
+                _apply(engine, column, ordered(set(letters) & set(ALL["COLUMN"])), statement, roles)
+    parts = [(LETTERS[part.privilege], part.columns) for part in statement.parts if part.columns]
+    if statement.columns:
+        parts = [(ALL["COLUMN"], statement.columns)]
+    for some, named in parts:
+        for one in named:
+            _apply(engine, _column(engine.catalog, key, one, statement.span), some, statement, roles)
+
+
+def _column(catalog: Catalog, key: Key, name: str, span: Span) -> Key:
+    entry: Entry | None = catalog.entries.get(key[1]) if key[0] == "RELATION" else None
+    if entry is None or name.lower() not in (one.lower() for one in entry.schema.names):
+        raise ProgrammingError(
+            f'column "{name}" of relation "{plain(catalog, key)}" does not exist', span=span
+        )
+    return ("COLUMN", key[1], name.lower())
+
+
+def _apply(engine: Engine, key: Key, letters: str, statement: ast.Grant, roles: list[str]) -> None:
+    catalog = engine.catalog
+    rights, asker = catalog.rights, catalog.asker
+    grantor = rights.owner(key) if rights.owns(asker.user, key) else asker.user
+    allowed = _grantable(engine, key, letters)
+    if grantor != rights.owner(key):
+        _check_grantable(engine, key, letters, allowed, statement)
+    items = list(rights.items(key))
+    for role in roles:
+        if statement.grants:
+            if role == PUBLIC and statement.passing:
+                raise ProgrammingError("grant options can only be granted to roles", span=statement.span)
+            options = allowed if statement.passing else ""
+            items = merged(items, Item(role, grantor, allowed, options))
+        else:
+            items = _revoked(items, role, grantor, allowed, statement)
+    kept = tuple(one for one in items if one.letters)
+    if kept or key[0] != "COLUMN":
+        rights.lists[key] = kept
+    else:
+        rights.lists.pop(key, None)
+
+
+def _grantable(engine: Engine, key: Key, letters: str) -> str:
+    """The privileges among some that who asks may pass on, of a column also those of its relation."""
+    rights, user = engine.catalog.rights, engine.catalog.asker.user
+    keys = [key, ("RELATION", key[1])] if key[0] == "COLUMN" else [key]
+    return ordered(one for one in letters if any(rights.may_pass_on(user, each, one) for each in keys))
+
+
+def _check_grantable(engine: Engine, key: Key, letters: str, allowed: str, statement: ast.Grant) -> None:
+    catalog = engine.catalog
+    name = key[2] if key[0] == "COLUMN" else plain(catalog, key)
+    done = "granted" if statement.grants else "revoked"
+    if not allowed:
+        if not catalog.rights.given(catalog.asker.user, key):
+            raise denied(catalog, key, statement.span)
+        warn(engine, f'no privileges were {done} for "{name}"', "01007" if statement.grants else "01006")
+    elif set(allowed) != set(letters):
+        text = f'not all privileges {"were" if statement.grants else "could be"} {done} for "{name}"'
+        warn(engine, text, "01007" if statement.grants else "01006")
+
+
+def _revoked(items: list[Item], role: str, grantor: str, letters: str, statement: ast.Grant) -> list[Item]:
+    """The list without privileges, or without leave to pass them on; with CASCADE what was passed on goes."""
+    result: list[Item] = []
+    lost = ""
+    for one in items:
+        if (one.grantee, one.grantor) != (role, grantor):
+            result.append(one)
+            continue
+        lost = ordered(set(one.options) & set(letters))
+        left = one.letters if statement.passing else ordered(set(one.letters) - set(letters))
+        result.append(replace(one, letters=left, options=ordered(set(one.options) - set(letters))))
+    if not lost:
+        return result
+    passed = [
+        one for one in result if one.grantor == role and set(one.letters) & set(lost) and one.grantee != role
+    ]
+    if passed and not statement.cascade:
+        raise ProgrammingError(
+            "dependent privileges exist", span=statement.span, hint="Use CASCADE to revoke them too."
+        )
+    for one in passed:
+        result = _revoked(result, one.grantee, role, lost, replace(statement, passing=False))
+    return result
+
+
+# What is to be granted of things that are made later
+
+
+def _defaults(engine: Engine, statement: ast.AlterDefaults) -> None:
+    catalog, grant = engine.catalog, statement.grant
+    owners = [known(engine, one, statement.span) for one in statement.owners] or [catalog.asker.user]
+    schemas = [_schema(catalog, one, statement.span)[1] for one in statement.schemas] or [""]
+    roles = [known(engine, one, statement.span) if one else PUBLIC for one in grant.roles]
+    letters = ordered(LETTERS[part.privilege] for part in grant.parts) or ALL[grant.kind]
+    for owner in owners:
+        if catalog.is_limited and owner not in catalog.rights.acts_as(catalog.asker.user):
+            raise PrivilegeError("permission denied to change default privileges", span=statement.span)
+        for schema in schemas:
+            _default(engine, (owner, schema, f"{grant.kind}S"), letters, roles, grant)
+
+
+def _default(
+    engine: Engine, key: tuple[str, str, str], letters: str, roles: list[str], grant: ast.Grant
+) -> None:
+    rights, owner = engine.catalog.rights, key[0]
+    natural = _natural(owner, grant.kind)
+    items = list(rights.defaults.get(key, () if key[1] else natural))
+    for role in roles:
+        if grant.grants:
+            items = merged(items, Item(role, owner, letters, letters if grant.passing else ""))
+        else:
+            items = _revoked(items, role, owner, letters, grant)
+    kept = tuple(one for one in items if one.letters)
+    if (key[1] and kept) or (not key[1] and set(kept) != set(natural)):
+        rights.defaults[key] = kept
+    else:
+        rights.defaults.pop(key, None)
+
+
+def _natural(owner: str, kind: str) -> Items:
+    from kpg.compiler.rights import EVERYBODY
+
+    own = Item(owner, owner, ALL[kind])
+    return (Item(PUBLIC, owner, EVERYBODY[kind]), own) if kind in EVERYBODY else (own,)
+
+
+# Who owns what
+
+
+def give(engine: Engine, key: Key, owner: str, span: Span | None) -> None:
+    """Let a role own something, and the sequences of its columns."""
+    catalog = engine.catalog
+    rights, asker = catalog.rights, catalog.asker
+    need_owner(catalog, key, span)
+    if catalog.is_limited:
+        if owner not in rights.acts_as(asker.user, by="sets"):
+            raise PrivilegeError(f'must be able to SET ROLE "{owner}"', span=span)
+        if key[0] in ("RELATION", "SEQUENCE"):
+            schema: Key = ("SCHEMA", schema_of(catalog, key[1]))
+            if not rights.has(owner, schema, "C"):
+                raise denied(catalog, schema, span)
+    for one in (key, *_owned_sequences(catalog, key)):
+        old = rights.owner(one)
+        columns = [
+            each
+            for each in rights.lists
+            if one[0] == "RELATION" and each[0] == "COLUMN" and each[1] == one[1]
+        ]
+        for each in (one, *columns):
+            if each in rights.lists:
+                rights.lists[each] = _moved(rights.lists[each], old, owner)
+        rights.owners[one] = owner
+
+
+def _owned_sequences(catalog: Catalog, key: Key) -> Iterator[Key]:
+    if key[0] == "RELATION":
+        for sequence in catalog.sequences.values():
+            if sequence.owner is not None and sequence.owner[0].lower() == key[1]:
+                yield ("SEQUENCE", sequence.name.lower())
+
+
+def _moved(items: Items, old: str, new: str) -> Items:
+    """A list in which the new owner stands for the old one."""
+    result: list[Item] = []
+    for one in items:
+        grantee = new if one.grantee == old else one.grantee
+        grantor = new if one.grantor == old else one.grantor
+        result = merged(result, replace(one, grantee=grantee, grantor=grantor))
+    return tuple(result)
+
+
+def _reassign(engine: Engine, statement: ast.Reassign) -> None:
+    catalog = engine.catalog
+    rights = catalog.rights
+    roles = [known(engine, one, statement.span) for one in statement.roles]
+    for role in roles:
+        if catalog.is_limited and role not in rights.acts_as(catalog.asker.user):
+            verb = "reassign" if statement.owner else "drop"
+            raise PrivilegeError(f"permission denied to {verb} objects", span=statement.span)
+    owned = [key for key, owner in rights.owners.items() if owner in roles]
+    if statement.owner:
+        owner = known(engine, statement.owner, statement.span)
+        for key in owned:
+            rights.lists.update(
+                {
+                    one: _moved(rights.lists[one], rights.owner(one), owner)
+                    for one in (key,)
+                    if one in rights.lists
+                }
+            )
+            rights.owners[key] = owner
+        return
+    _drop_owned(engine, owned, roles, statement)
+
+
+def _drop_owned(engine: Engine, owned: Iterable[Key], roles: list[str], statement: ast.Reassign) -> None:
+    """Drop what roles own, and take from them what they were given."""
+    from kpg.compiler.sql.definitions import DropOther
+    from kpg.compiler.sql.statements import Drop
+    from kpg.ddl.definitions import define
+    from kpg.statements.statements import drop_relations
+
+    catalog, span = engine.catalog, statement.span
+    rights = catalog.rights
+    relations = [key[1] for key in owned if key[0] == "RELATION"]
+    for name in relations:
+        if name in catalog.entries:
+            kind = "VIEW" if hasattr(catalog.entries[name], "materialized") else "TABLE"
+            drop_relations(engine, Drop(kind, (name,), True, statement.cascade, span))
+    for kind, *rest in owned:
+        if kind in ("SEQUENCE", "TYPE", "SCHEMA"):
+            define(engine, DropOther(kind, (rest[0],), True, statement.cascade, span))
+        if kind == "FUNCTION":
+            catalog.routines.pop(rest[0], None)
+    for key in owned:
+        rights.forget(key)
+    for key, items in list(rights.lists.items()):
+        rights.lists[key] = tuple(
+            one for one in items if one.grantee not in roles and one.grantor not in roles
+        )
+    for default, items in list(rights.defaults.items()):
+        left = tuple(one for one in items if one.grantee not in roles)
+        if default[0] in roles or not left:
+            del rights.defaults[default]
+        else:
+            rights.defaults[default] = left
+
+
+def settle(engine: Engine, before: frozenset[Key], owner: str | None, *, altered: Key | None) -> None:
+    """After a definition: what has been made is whose, and what is gone is nobody's.
+
+    ``altered``: what is new has been made for that, or is that, under another name.
+    """
+    catalog = engine.catalog
+    rights = catalog.rights
+    after = frozenset(things(catalog))
+    for key in before - after:
+        rights.forget(key)
+    for key in after - before:
+        if key in rights.owners or key in rights.lists:
+            continue
+        if altered is not None and key[0] != "SEQUENCE":
+            continue
+        whose = catalog.asker.user if owner is None else owner
+        rights.made(key, rights.owner(altered) if altered is not None else whose, schema_of(catalog, key[1]))
+    for key in [one for one in rights.lists if one[0] == "COLUMN"]:
+        entry = catalog.entries.get(key[1])
+        if entry is None or key[2] not in (name.lower() for name in entry.schema.names):
+            del rights.lists[key]

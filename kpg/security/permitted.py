@@ -1,0 +1,188 @@
+"""Whether who asks may run a statement that defines something, or reads and writes files of the server's."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final, assert_never
+
+from kpg.compiler.catalog import Catalog, TableEntry, ViewEntry
+from kpg.compiler.permitted import key_of, need, need_any, need_owner, need_schema
+from kpg.compiler.rights import DATABASE, Key
+from kpg.compiler.sql import definitions as ddl
+from kpg.compiler.sql import roles
+from kpg.compiler.sql import statements as ast
+from kpg.compiler.sql.changes_allowed import check_change
+from kpg.engine.engine import Engine
+from kpg.runtime.errors import PrivilegeError, Span
+from kpg.security.granting import settle, things
+
+Defining = ast.CreateTable | ast.CreateTableAs | ast.CreateView | ast.Drop | ddl.AnyDefinition
+FILES: Final = {"from": "pg_read_server_files", "to": "pg_write_server_files"}
+
+
+def check_insertion(statement: ast.Insert, entry: TableEntry, catalog: Catalog) -> None:
+    """PrivilegeError unless rows may be inserted, and the numbers of their DEFAULTs taken."""
+    check_change(statement, catalog)
+    given = {name.lower() for name in statement.columns or entry.schema.names}
+    if statement.returning:
+        from kpg.compiler.sql.change import lower_returning
+
+        lower_returning(statement, catalog)
+    if entry.name.lower() in catalog.parts:
+        return
+    for name, rule in zip(entry.schema.names, entry.constraints.rules, strict=False):
+        if rule.sequence and not rule.identity and name.lower() not in given:
+            need_any(catalog, ("SEQUENCE", rule.sequence.lower()), "Uw")
+
+
+def need_file(catalog: Catalog, direction: str, span: Span | None) -> None:
+    """PrivilegeError unless who asks may have the server read or write files."""
+    role = FILES[direction]
+    if catalog.is_limited and role not in catalog.rights.acts_as(catalog.asker.user):
+        raise PrivilegeError(
+            "permission denied to COPY to or from a file",
+            span=span,
+            detail=f'Only roles with privileges of the "{role}" role may COPY {direction} a file.',
+        )
+
+
+def check_definition(catalog: Catalog, statement: Defining) -> None:
+    """PrivilegeError unless who asks may run the statement."""
+    if isinstance(statement, roles.AnyRole):
+        return  # they look themselves
+    span = statement.span
+    match statement:
+        case ast.CreateTable() | ast.CreateTableAs() | ast.CreateView():
+            _check_new(catalog, statement.name, span, temporary=statement.temporary)
+            old = catalog.find(statement.name)
+            if old is not None and statement.or_replace:
+                need_owner(catalog, key_of(old.name), span)
+            if isinstance(statement, ast.CreateTable):
+                _check_references(catalog, statement)
+        case ast.Drop():
+            for name in statement.names:
+                _need_relation(catalog, name, span, dropping=True)
+        case ddl.CreateSequence():
+            _check_new(catalog, statement.name, span, temporary=statement.temporary)
+        case ddl.CreateType() | ddl.CreateFunction() | ddl.CreateEgoView():
+            _check_new(catalog, statement.name, span)
+        case ddl.CreateDomain():
+            _check_new(catalog, statement.domain.name, span)
+        case ddl.CreateSchema():
+            need(catalog, ("DATABASE", DATABASE), "C", span)
+        case ddl.CreateIndex():
+            _need_relation(catalog, statement.table, span)
+        case ddl.Truncate():
+            for name in statement.tables:
+                need(catalog, key_of(catalog.table(name, span).name), "D", span)
+        case ddl.CreateTrigger(made=made):
+            _need_relation(catalog, made.table, span)
+        case ddl.DropTrigger() | ddl.RenameTrigger() | ddl.DefinePolicy():
+            _need_relation(catalog, statement.table, span)
+        case ddl.Alter():
+            _need_relation(catalog, statement.name, span)
+            for action in statement.actions:
+                if isinstance(action, ddl.RenameTo):
+                    need_schema(catalog, statement.name, "C", span)
+        case ddl.Comment() | ddl.DropOther() | ddl.AlterSequence():
+            _check_other(catalog, statement)
+        case ddl.AlterDomain() | ddl.AlterUserType():
+            need_owner(catalog, ("TYPE", statement.name.lower()), span)
+        case ddl.AlterFunction():
+            need_owner(catalog, ("FUNCTION", statement.name.lower()), span)
+        case ddl.CreateAggregate():
+            _check_new(catalog, statement.name, span)
+        case ddl.DropFunction() | ddl.DropAggregate():
+            for name, _ in statement.names:
+                need_owner(catalog, ("FUNCTION", name.lower()), span)
+        case _:
+            assert_never(statement)
+
+
+def _check_new(catalog: Catalog, name: str, span: Span, *, temporary: bool = False) -> None:
+    if temporary:
+        if not catalog.rights.has(catalog.asker.user, ("DATABASE", DATABASE), "T"):
+            raise PrivilegeError(
+                f'permission denied to create temporary tables in database "{DATABASE}"', span=span
+            )
+        return
+    need_schema(catalog, catalog.created(name, span=span), "C", span)
+
+
+def _check_references(catalog: Catalog, statement: ast.CreateTable) -> None:
+    for key in statement.constraints.foreign_keys:
+        target = catalog.find(key.target)
+        if isinstance(target, TableEntry):
+            from kpg.compiler.permitted import need_columns
+
+            need_columns(catalog, target.name, "x", frozenset(key.target_columns), statement.span)
+    for like in statement.likes:
+        from kpg.compiler.sql.query import check_relation
+
+        if like.relation in catalog:
+            check_relation(catalog, like.relation)
+
+
+def _need_relation(catalog: Catalog, name: str, span: Span, *, dropping: bool = False) -> None:
+    """PrivilegeError unless who asks owns a relation, or, to drop it, its schema."""
+    from kpg.compiler.permitted import schema_of
+
+    entry = catalog.find(name)
+    if entry is None:
+        sequence = catalog.find_sequence(name)
+        if sequence is not None:
+            need_owner(catalog, ("SEQUENCE", sequence.name.lower()), span)
+        index = catalog.indexes.get(name.lower())
+        if index is not None:
+            need_owner(catalog, key_of(index.table), span)
+        return
+    schema: Key = ("SCHEMA", schema_of(catalog, entry.name))
+    if dropping and catalog.rights.owns(catalog.asker.user, schema):
+        return
+    need_owner(catalog, key_of(entry.name), span)
+
+
+def _check_other(catalog: Catalog, statement: ddl.Comment | ddl.DropOther | ddl.AlterSequence) -> None:
+    span = statement.span
+    kind = "SEQUENCE" if isinstance(statement, ddl.AlterSequence) else statement.kind
+    names = statement.names if isinstance(statement, ddl.DropOther) else (statement.name,)
+    for name in names:
+        match kind:
+            case "SEQUENCE" | "INDEX" | "TABLE" | "VIEW" | "MATERIALIZED VIEW" | "COLUMN" | "CONSTRAINT":
+                _need_relation(catalog, name, span)
+            case "TYPE" | "DOMAIN":
+                if name.lower() in catalog.types:
+                    need_owner(catalog, ("TYPE", name.lower()), span)
+            case "SCHEMA":
+                if name.lower() in catalog.schemas:
+                    need_owner(catalog, ("SCHEMA", name.lower()), span)
+            case "FUNCTION":
+                need_owner(catalog, ("FUNCTION", name.lower()), span)
+            case _:
+                need_owner(catalog, ("DATABASE", DATABASE), span)
+
+
+@contextmanager
+def settling(engine: Engine, statement: Defining) -> Iterator[None]:
+    """See :func:`kpg.security.owning.owning`."""
+    catalog = engine.catalog
+    if catalog.is_limited:
+        check_definition(catalog, statement)
+    before = frozenset(things(catalog))
+    yield
+    owner = None
+    if isinstance(statement, ddl.CreateSchema) and statement.owner:
+        from kpg.security.roles import known
+
+        owner = known(engine, statement.owner, statement.span)
+    altered: Key | None = None
+    if isinstance(statement, ddl.Alter | ddl.AlterSequence | ddl.AlterFunction):
+        entry = catalog.find(statement.name)
+        altered = key_of(statement.name if entry is None else entry.name)
+    settle(engine, before, owner, altered=altered)
+
+
+def refuse_refresh(catalog: Catalog, name: str, span: Span) -> None:
+    """PrivilegeError unless who asks owns a materialized view."""
+    entry = catalog.get(name, span)
+    if isinstance(entry, ViewEntry):
+        need_owner(catalog, key_of(entry.name), span)

@@ -1,0 +1,355 @@
+"""CREATE, ALTER and DROP ROLE, memberships, and which role a session acts as."""
+
+import base64
+import re
+from dataclasses import replace
+from typing import Final, assert_never
+
+from kpg.compiler.catalog import Asker
+from kpg.compiler.permitted import described
+from kpg.compiler.rights import DATABASE, FIRST, PREDEFINED, Attributes, Items, Key, Membership, Role
+from kpg.compiler.sql import roles as ast
+from kpg.compiler.sql.session import SetRole
+from kpg.engine.engine import Engine
+from kpg.listeners.notices import Notice, say
+from kpg.runtime.errors import InterfaceError, PrivilegeError, ProgrammingError, Span
+from kpg.settings.settings import settle
+
+SCRAM: Final = re.compile(r"SCRAM-SHA-256\$\d+:[A-Za-z0-9+/=]+\$[A-Za-z0-9+/=]+:[A-Za-z0-9+/=]+")
+SPECIAL: Final = {
+    "superuser": "SUPERUSER",
+    "replicates": "REPLICATION",
+    "bypasses": "BYPASSRLS",
+    "creates_databases": "CREATEDB",
+}
+"""Attributes that one may give only who has them, and their names."""
+
+
+def run_roles(engine: Engine, statement: ast.AnyRole) -> None:
+    """Run one statement."""
+    engine.catalog.version += 1
+    match statement:
+        case ast.CreateRole():
+            _create(engine, statement)
+        case ast.AlterRole():
+            _alter(engine, statement)
+        case ast.DropRole():
+            for name in statement.names:
+                _drop(engine, name, statement)
+        case ast.GrantRole():
+            for role in statement.roles:
+                for member in statement.members:
+                    _join(engine, known(engine, role), known(engine, member), statement)
+        case ast.Grant() | ast.AlterDefaults() | ast.AlterOwner() | ast.Reassign():
+            from kpg.security.granting import run_granting
+
+            run_granting(engine, statement)
+        case _:
+            assert_never(statement)
+
+
+def known(engine: Engine, name: str, span: Span | None = None) -> str:
+    """A role that there is, by its name or as CURRENT_USER and its like."""
+    asker = engine.catalog.asker
+    match name:
+        case "CURRENT_USER" | "CURRENT_ROLE":
+            return asker.user
+        case "SESSION_USER":
+            return asker.login
+    if engine.catalog.rights.find(name) is None:
+        if name == "postgres":
+            return FIRST  # what dumps of Postgres call the first role
+        raise ProgrammingError(f'role "{name}" does not exist', span=span)
+    return name
+
+
+def kept(password: str) -> str:
+    """What is kept of a password, as Postgres writes it; that of which such is given stays as it is."""
+    if not password or SCRAM.fullmatch(password):
+        return password
+    from kpg.security.passwords import verifier_of
+
+    made = verifier_of(password)
+    salt, stored, server = (base64.b64encode(one).decode() for one in (made.salt, made.stored, made.server))
+    return f"SCRAM-SHA-256${made.rounds}:{salt}${stored}:{server}"
+
+
+def _settled(given: Attributes) -> Attributes:
+    """The same, the password as it is kept."""
+    return given if given.password is None else replace(given, password=kept(given.password))
+
+
+def _create(engine: Engine, statement: ast.CreateRole) -> None:
+    rights, asker = engine.catalog.rights, engine.catalog.asker
+    name, own = statement.name, rights.find(asker.user)
+    attributes = _settled(statement.attributes)
+    _check_name(name, statement.span)
+    if engine.catalog.is_limited:
+        if own is None or not own.creates_roles:
+            raise PrivilegeError(
+                "permission denied to create role",
+                span=statement.span,
+                detail="Only roles with the CREATEROLE attribute may create roles.",
+            )
+        _check_attributes(own, attributes, "create")
+    if rights.find(name) is not None:
+        raise ProgrammingError(f'role "{name}" already exists', span=statement.span)
+    rights.roles[name] = attributes.of(Role(name))
+    for role in statement.into:
+        _add(engine, known(engine, role, statement.span), name)
+    for member, admin in [(one, False) for one in statement.members] + [
+        (one, True) for one in statement.admins
+    ]:
+        _add(engine, name, known(engine, member, statement.span), admin=admin)
+    if engine.catalog.is_limited:
+        # As in Postgres, who makes a role may administer it, but has not its privileges.
+        _add(engine, name, asker.user, admin=True, inherits=False, sets=False)
+
+
+def _check_name(name: str, span: Span) -> None:
+    if name.startswith("pg_"):
+        hint = 'names that begin with "pg_" are the system\'s'
+        raise ProgrammingError(f'role name "{name}" is reserved', span=span, hint=hint)
+
+
+def _check_attributes(own: Role, attributes: Attributes, verb: str) -> None:
+    for field, word in SPECIAL.items():
+        if getattr(attributes, field) and not getattr(own, field):
+            raise PrivilegeError(
+                f"permission denied to {verb} role",
+                detail=f"Only roles with the {word} attribute may {verb} roles with the {word} attribute.",
+            )
+
+
+def _add(
+    engine: Engine,
+    role: str,
+    member: str,
+    *,
+    admin: bool | None = None,
+    inherits: bool | None = None,
+    sets: bool | None = None,
+) -> None:
+    """Have a role be a member of another; options that are None stay, or are what they are by themselves."""
+    rights = engine.catalog.rights
+    if member in rights.acts_as(role, by="any"):
+        raise ProgrammingError(f'role "{role}" is a member of role "{member}"')
+    own = rights.find(member)
+    assert own is not None
+    old = next((one for one in own.member_of if one.role == role), None)
+    base = old or Membership(role, engine.catalog.asker.user, False, own.inherits, True)
+    new = replace(
+        base,
+        admin=base.admin if admin is None else admin,
+        inherits=base.inherits if inherits is None else inherits,
+        sets=base.sets if sets is None else sets,
+    )
+    others = tuple(one for one in own.member_of if one.role != role)
+    rights.roles[member] = replace(own, member_of=(*others, new))
+
+
+def _alter(engine: Engine, statement: ast.AlterRole) -> None:
+    rights, asker, span = engine.catalog.rights, engine.catalog.asker, statement.span
+    if statement.name == "ALL":
+        raise ProgrammingError("settings of all roles are not supported", span=span)
+    name = known(engine, statement.name, span)
+    role = rights.find(name)
+    assert role is not None
+    attributes = _settled(statement.attributes)
+    only_password = attributes == Attributes(password=attributes.password) != Attributes()
+    own_things = name == asker.user and (bool(statement.setting) or only_password)
+    if engine.catalog.is_limited and not own_things:
+        own = rights.find(asker.user)
+        if own is None or not own.creates_roles or not rights.administers(asker.user, name):
+            raise PrivilegeError(
+                "permission denied to alter role",
+                span=span,
+                detail="Only roles with the CREATEROLE attribute and the ADMIN option on role "
+                f'"{name}" may alter this role.',
+            )
+        if role.superuser:
+            raise PrivilegeError(
+                "permission denied to alter role",
+                span=span,
+                detail="Only roles with the SUPERUSER attribute may alter "
+                "roles with the SUPERUSER attribute.",
+            )
+        _check_attributes(own, attributes, "alter")
+    if name == FIRST and attributes.superuser is False:
+        raise ProgrammingError(f'role "{FIRST}" has to be a superuser', span=span)
+    for member in statement.joins:
+        _add(engine, name, known(engine, member, span))
+    for member in statement.leaves:
+        _leave(engine, name, known(engine, member, span))
+    if statement.rename:
+        _rename(engine, role, statement.rename, span)
+    elif statement.setting:
+        others = tuple(one for one in role.settings if statement.setting not in (one[0], "ALL"))
+        new = () if statement.value is None else ((statement.setting, statement.value),)
+        rights.roles[name] = replace(role, settings=others + new)
+    elif attributes != Attributes():
+        rights.roles[name] = attributes.of(role)
+
+
+def _rename(engine: Engine, role: Role, new: str, span: Span) -> None:
+    rights = engine.catalog.rights
+    _check_name(new, span)
+    if role.name in (FIRST, *PREDEFINED):
+        raise ProgrammingError(f'role "{role.name}" cannot be renamed', span=span)
+    if role.name in (engine.catalog.asker.login, engine.catalog.asker.user):
+        raise ProgrammingError("the role of this session cannot be renamed", span=span)
+    if rights.find(new) is not None:
+        raise ProgrammingError(f'role "{new}" already exists', span=span)
+
+    def named(name: str) -> str:
+        return new if name == role.name else name
+
+    del rights.roles[role.name]
+    rights.roles[new] = replace(role, name=new)
+    for one in list(rights.roles.values()):
+        moved = tuple(
+            replace(each, role=named(each.role), grantor=named(each.grantor)) for each in one.member_of
+        )
+        rights.roles[one.name] = replace(one, member_of=moved)
+    rights.owners.update({key: named(owner) for key, owner in rights.owners.items()})
+
+    def renamed(items: Items) -> Items:
+        return tuple(replace(one, grantee=named(one.grantee), grantor=named(one.grantor)) for one in items)
+
+    rights.lists.update({key: renamed(items) for key, items in rights.lists.items()})
+    rights.defaults.update({key: renamed(items) for key, items in rights.defaults.items()})
+    for default in [one for one in rights.defaults if one[0] == role.name]:
+        rights.defaults[new, default[1], default[2]] = rights.defaults.pop(default)
+
+
+def _drop(engine: Engine, name: str, statement: ast.DropRole) -> None:
+    rights, asker, span = engine.catalog.rights, engine.catalog.asker, statement.span
+    role = rights.find(name)
+    if role is None:
+        if not statement.if_exists:
+            raise ProgrammingError(f'role "{name}" does not exist', span=span)
+        say(engine, Notice("NOTICE", f'role "{name}" does not exist, skipping'))
+        return
+    if engine.catalog.is_limited:
+        own = rights.find(asker.user)
+        if own is None or not own.creates_roles or not rights.administers(asker.user, name) or role.superuser:
+            raise PrivilegeError(
+                "permission denied to drop role",
+                span=span,
+                detail="Only roles with the CREATEROLE attribute and the ADMIN option on the target roles "
+                "may drop roles.",
+            )
+    if name in (asker.user, asker.login):
+        raise InterfaceError("the role of this session cannot be dropped")
+    if name in (FIRST, *PREDEFINED):
+        raise ProgrammingError(
+            f'role "{name}" cannot be dropped because it is required by the database system', span=span
+        )
+    used = _uses(engine, name)
+    if used:
+        hint = "REASSIGN OWNED, and then DROP OWNED, frees it of them"
+        message = f'role "{name}" cannot be dropped because some objects depend on it'
+        raise ProgrammingError(message, hint=hint).with_detail("\n".join(used))
+    for one in list(rights.roles.values()):
+        members = tuple(each for each in one.member_of if each.role != name)
+        rights.roles[one.name] = replace(one, member_of=members)
+    del rights.roles[name]
+
+
+def _uses(engine: Engine, name: str) -> list[str]:
+    """What keeps a role from being dropped."""
+    catalog, rights = engine.catalog, engine.catalog.rights
+    found = [f"owner of {_what(engine, key)}" for key, owner in rights.owners.items() if owner == name]
+    for key, items in rights.lists.items():
+        if rights.owner(key) != name and any(name in (one.grantee, one.grantor) for one in items):
+            found.append(f"privileges for {described(catalog, key)}")
+    for owner, schema, kind in (
+        default
+        for default, items in rights.defaults.items()
+        if name == default[0] or any(name in (one.grantee, one.grantor) for one in items)
+    ):
+        where = f" in schema {schema}" if schema else ""
+        found.append(
+            f"privileges for default privileges on new {kind.lower()} belonging to role {owner}{where}"
+        )
+    return found
+
+
+def _what(engine: Engine, key: Key) -> str:
+    return f"database {DATABASE}" if key[0] == "DATABASE" else described(engine.catalog, key)
+
+
+def _join(engine: Engine, role: str, member: str, statement: ast.GrantRole) -> None:
+    rights, asker = engine.catalog.rights, engine.catalog.asker
+    if not rights.administers(asker.user, role) or (
+        rights.is_superuser(role) and not rights.is_superuser(asker.user)
+    ):
+        verb = "grant" if statement.grants else "revoke"
+        raise PrivilegeError(
+            f'permission denied to {verb} role "{role}"',
+            span=statement.span,
+            detail=f'Only roles with the ADMIN option on role "{role}" may {verb} this role.',
+        )
+    options = dict(statement.options)
+    if statement.grants:
+        own = rights.find(member)
+        there = own is not None and any(one.role == role for one in own.member_of)
+        if there and not options:
+            text = (
+                f'role "{member}" has already been granted membership in role "{role}" by role "{asker.user}"'
+            )
+            say(engine, Notice("NOTICE", text))
+    if not statement.grants and not options:
+        _leave(engine, role, member)
+        return
+    admin, inherits, sets = options.get("ADMIN"), options.get("INHERIT"), options.get("SET")
+    _add(engine, role, member, admin=admin, inherits=inherits, sets=sets)
+
+
+def _leave(engine: Engine, role: str, member: str) -> None:
+    rights = engine.catalog.rights
+    own = rights.find(member)
+    assert own is not None
+    left = tuple(one for one in own.member_of if one.role != role)
+    if len(left) == len(own.member_of):
+        user = engine.catalog.asker.user
+        text = f'role "{member}" has not been granted membership in role "{role}" by role "{user}"'
+        say(engine, Notice("WARNING", text, "01000"))
+        return
+    rights.roles[member] = replace(own, member_of=left)
+
+
+def _becoming(engine: Engine, statement: SetRole) -> str:
+    """The role that a statement names, if it names one."""
+    if not statement.name:
+        return ""
+    try:
+        return known(engine, statement.name, statement.span)
+    except ProgrammingError as error:
+        error.sqlstate = "22023"
+        raise
+
+
+def set_role(engine: Engine, statement: SetRole) -> None:
+    """Have the session act as another role."""
+    catalog = engine.catalog
+    asker, rights = catalog.asker, catalog.rights
+    if statement.whole:
+        name = _becoming(engine, statement) or asker.came_as
+        if name != asker.came_as and not rights.is_superuser(asker.came_as):
+            raise PrivilegeError(
+                f'permission denied to set session authorization "{name}"', span=statement.span
+            )
+        new = replace(asker, user=name, login=name)
+    else:
+        name = _becoming(engine, statement) or asker.login
+        may = rights.is_superuser(asker.login) or name in rights.acts_as(asker.login, by="sets")
+        if not may:
+            raise PrivilegeError(f'permission denied to set role "{name}"', span=statement.span)
+        new = replace(asker, user=name)
+
+    def become(one: Asker) -> None:
+        catalog.asker = one
+
+    become(new)
+    settle(engine, lambda: become(asker), "SET LOCAL" if statement.local else "")

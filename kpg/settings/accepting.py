@@ -1,0 +1,68 @@
+"""VACUUM, LOCK, DISCARD and their like: little to do here, and what Postgres refuses of them is refused."""
+
+from kpg.compiler.sql import session as ast
+from kpg.engine.engine import Engine
+from kpg.engine.transaction import State
+from kpg.runtime.errors import InterfaceError, ProgrammingError, Span
+
+
+def accept(engine: Engine, statement: ast.Accepted) -> None:
+    """Run one statement."""
+    what = statement.what
+    transactions = engine.transactions
+    inside = transactions.state is not State.NONE and not transactions.implicit
+    if what == "LOCK" and transactions.state is State.NONE:
+        _refuse("LOCK TABLE can only be used in transaction blocks", "25P01")
+    if inside and (what == "VACUUM" or (what == "DISCARD" and statement.part == "ALL")):
+        name = "DISCARD ALL" if what == "DISCARD" else what
+        _refuse(f"{name} cannot run inside a transaction block", "25001")
+    for relation in statement.relations:
+        if what == "REINDEX" and statement.part != "TABLE":
+            if statement.part == "INDEX":
+                _check_index(engine, relation, statement)
+            continue
+        engine.catalog.get(relation, statement.span)
+        if what == "REFRESH" and engine.catalog.is_limited:
+            from kpg.security.permitted import refuse_refresh
+
+            refuse_refresh(engine.catalog, relation, statement.span)
+    if what == "CHECKPOINT" and engine.keeper is not None:
+        engine.refuse_in_transaction("CHECKPOINT")
+        engine.keeper.checkpoint()
+    if what == "DISCARD":
+        _discard(engine, statement.part)
+
+
+def _refuse(message: str, state: str) -> None:
+    error = InterfaceError(message)
+    error.sqlstate = state
+    raise error
+
+
+def _check_index(engine: Engine, name: str, statement: ast.Accepted) -> None:
+    """ProgrammingError if there is no index of a name."""
+    from kpg.compiler.system.objects import indexes
+
+    plain = name.rpartition(".")[2].lower()
+    if not any(known.rpartition(".")[2].lower() == plain for known, *_ in indexes(engine.catalog)):
+        raise ProgrammingError(f'relation "{name}" does not exist', span=statement.span)
+
+
+def _discard(engine: Engine, part: str) -> None:
+    """Forget what the session has, or a part of it."""
+    from kpg.ddl.temporary import end
+    from kpg.settings.settings import run_session
+    from kpg.statements.cursors import forget
+    from kpg.statements.statements import execute
+
+    if part in ("ALL", "SEQUENCES") and "sequences" in vars(engine):
+        engine.sequences.unask()
+    if part in ("ALL", "TEMP"):
+        end(engine)
+    if part != "ALL":
+        return
+    forget(engine, engine.catalog.asker.number)
+    engine.prepared.clear()
+    place = Span("", 0, 0)
+    for one in (ast.Set("", (), place), ast.SetRole("", True, False, place), ast.Listen("", False, place)):
+        run_session(engine, one, execute)

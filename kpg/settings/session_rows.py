@@ -1,0 +1,34 @@
+"""What a session has, as relations of the system show it: cursors, prepared statements, settings."""
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from kpg.engine.engine import Engine
+
+Row = tuple[int | str | None, ...]
+
+
+def session_rows(engine: "Engine", what: str) -> Iterable[Row]:
+    """The rows of a kind."""
+    match what:
+        case "cursors":
+            from kpg.statements.cursors import listed
+
+            return listed(engine)
+        case "prepared":
+            return _prepared(engine)
+        case _:
+            from kpg.settings.settings import SETTINGS, shown
+
+            return [(name, shown(engine, name)) for name in sorted({*SETTINGS, *engine.settings})]
+
+
+def _prepared(engine: "Engine") -> Iterable[Row]:
+    from kpg.compiler.sql.session import Prepare
+
+    for one in engine.prepared.values():
+        if isinstance(one, Prepare):
+            place = one.span
+            types = "{" + ",".join(one.types) + "}"
+            yield one.name, place.source[place.start : place.end], types, 1

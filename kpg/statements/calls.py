@@ -1,0 +1,121 @@
+"""Functions that do something, for each row of a query that is asked once: ``pg_notify`` and its like."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Final
+
+from kpg.compiler.permitted import need_any
+from kpg.compiler.sql import acting
+from kpg.compiler.sql import statements as ast
+from kpg.compiler.sql.volatile import NEEDED
+from kpg.engine.engine import Engine
+from kpg.result import Result
+from kpg.result import listing as listed
+from kpg.runtime.errors import PrivilegeError
+from kpg.runtime.types import BIGINT, BOOLEAN, TEXT, Type
+
+Act = Callable[[Engine, Sequence[Any]], Any]
+
+
+def _notify(engine: Engine, args: Sequence[Any]) -> str:
+    channel, payload = args
+    box = engine.transactions.box(engine.channels)
+    box.notify(channel or "", payload or "", engine.transactions.depth)
+    return ""
+
+
+SIGNALS: Final = "pg_signal_backend"
+
+
+def _cancel(engine: Engine, args: Sequence[Any]) -> bool:
+    return _end(engine, args[0], wholly=False)
+
+
+def _terminate(engine: Engine, args: Sequence[Any]) -> bool:
+    return _end(engine, args[0], wholly=True)
+
+
+def _end(engine: Engine, number: int | None, *, wholly: bool) -> bool:
+    if engine.ends is None or number is None:
+        return False
+    if engine.catalog.is_limited:
+        _need_to_end(engine, number, wholly=wholly)
+    return engine.ends(number, wholly)
+
+
+def _need_to_end(engine: Engine, number: int, *, wholly: bool) -> None:
+    """PrivilegeError if who asks may not end what a session does, or the session."""
+    catalog = engine.catalog
+    role = next((str(one[1]) for one in catalog.activity() if one[0] == number), None)
+    if role is None:
+        return
+    does, doing, done = (
+        ("terminate process", "process is being terminated", "terminate this process")
+        if wholly
+        else ("cancel query", "query is being canceled", "cancel this query")
+    )
+    mine = catalog.rights.acts_as(catalog.asker.user)
+    if catalog.rights.find(role) is None or catalog.rights.is_superuser(role):
+        many = "terminate processes" if wholly else "cancel queries"
+        detail = f"Only roles with the SUPERUSER attribute may {many} of roles with the SUPERUSER attribute."
+    elif role in mine or SIGNALS in mine:
+        return
+    else:
+        detail = (
+            f"Only roles with privileges of the role whose {doing} or with privileges of the "
+            f'"{SIGNALS}" role may {done}.'
+        )
+    raise PrivilegeError(f"permission denied to {does}", detail=detail)
+
+
+def _setval(engine: Engine, args: Sequence[Any]) -> int | None:
+    if any(arg is None for arg in args):
+        return None
+    name = engine.catalog.sequence(str(args[0]).strip('"')).name
+    if engine.catalog.is_limited:
+        need_any(engine.catalog, ("SEQUENCE", name.lower()), NEEDED["setval"])
+    found = engine.sequences.call("setval", (name, *map(str, args[1:])))
+    engine.keep()
+    return found
+
+
+ACTS: Final[Mapping[str, tuple[Type, Act]]] = {
+    "pg_notify": (TEXT, _notify),
+    "pg_cancel_backend": (BOOLEAN, _cancel),
+    "pg_terminate_backend": (BOOLEAN, _terminate),
+    "setval": (BIGINT, _setval),
+}
+"""By name: the type of what comes out, and what it does."""
+
+
+def acts(statement: ast.Select) -> bool:
+    """Whether columns of a query are to do something."""
+    return acting.acts(statement.query)
+
+
+def idle(statement: ast.Select) -> ast.Select:
+    """A query with the same columns that does nothing."""
+    return replace(statement, query=acting.idle(statement.query))
+
+
+def run(engine: Engine, statement: ast.Select, select: Callable[[Engine, ast.Select], Result]) -> Result:
+    """The query's rows; what it does is done for each of them, in their order."""
+    tree, parts = acting.with_arguments(statement.query, statement.span)
+    found = select(engine, replace(statement, query=tree))
+    rows = found.fetchall()
+    made: dict[str, tuple[Type, list[Any]]] = {}
+    place = 0
+    for name, label in parts:
+        key = label or found.columns[place]
+        while key in made:
+            key += " "
+        if name:
+            type_, act = ACTS[name]
+            count = len(acting.ACTS[name][1])
+            made[key] = (type_, [act(engine, row[place : place + count]) for row in rows])
+            place += count
+        else:
+            made[key] = (found.types[place], [row[place] for row in rows])
+            place += 1
+    engine.transactions.say()
+    return listed(made)

@@ -1,0 +1,223 @@
+"""Cursors: the rows of a query as they were when it was declared, and a place among them."""
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, assert_never
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kpg.compiler.catalog import TableEntry
+from kpg.compiler.sql import session as ast
+from kpg.compiler.sql.statements import Select
+from kpg.engine.engine import Engine
+from kpg.engine.transaction import State
+from kpg.queries.reading import Decoded
+from kpg.result import Affected, Result, Row
+from kpg.runtime.errors import Error, ProgrammingError
+from kpg.runtime.records import dataclass
+from kpg.runtime.types import Type
+
+if TYPE_CHECKING:
+    import pyarrow
+
+Words = NDArray[np.int64]
+
+
+@dataclass(slots=True)
+class Cursor:
+    """``place`` is 0 before the first row, 1 at it, and one more than there are rows behind the last."""
+
+    name: str
+    rows: Result
+    transaction: int | None
+    scrolls: bool
+    place: int = 0
+    whole: Words | None = None
+    """The rows of the one table that it selects from, by columns."""
+    table: str = ""
+    depth: int = 0
+    """How many savepoints there were."""
+    text: str = ""
+    moment: int = 0
+
+
+class Picked:
+    """Some rows of a result, by their numbers."""
+
+    def __init__(self, rows: Result, places: list[int]) -> None:
+        self._rows = rows
+        self._places = places
+
+    def __len__(self) -> int:
+        return len(self._places)
+
+    def arrow(self) -> "pyarrow.Table":
+        return self._rows.arrow().take(self._places)
+
+    def part(self, start: int, stop: int | None) -> list[Row]:
+        return [self._rows.part(place, place + 1)[0] for place in self._places[start:stop]]
+
+
+def run_cursor(engine: Engine, statement: ast.Declare | ast.Fetch | ast.Close) -> Result | None:
+    """Run one statement."""
+    match statement:
+        case ast.Declare():
+            _declare(engine, statement)
+        case ast.Fetch():
+            found = _fetch(_cursor(engine, statement), statement)
+            return Affected(len(found)) if statement.moves else found
+        case ast.Close(name=""):
+            forget(engine, engine.catalog.asker.number)
+        case ast.Close():
+            _cursor(engine, statement)
+            del engine.cursors[key_of(engine, statement.name)]
+        case _:
+            assert_never(statement)
+    return None
+
+
+def key_of(engine: Engine, name: str) -> tuple[int, str]:
+    """A cursor's name, and the session whose it is."""
+    return engine.catalog.asker.number, name.lower()
+
+
+def forget(engine: Engine, number: int) -> None:
+    """Close all cursors of a session."""
+    for key in [one for one in engine.cursors if one[0] == number]:
+        del engine.cursors[key]
+
+
+def shape_of(engine: Engine, name: str) -> tuple[tuple[str, ...], tuple[Type, ...]] | None:
+    """The columns of a session's cursor; None if there is none of that name."""
+    cursor = engine.cursors.get(key_of(engine, name))
+    if cursor is None or not is_open(engine, cursor):
+        return None
+    return tuple(cursor.rows.columns), tuple(cursor.rows.types)
+
+
+def _declare(engine: Engine, statement: ast.Declare) -> None:
+    if engine.transactions.state is State.NONE and not statement.holds:
+        raise ProgrammingError(
+            "DECLARE CURSOR can only be used in transaction blocks",
+            span=statement.span,
+            hint="write BEGIN before it, or DECLARE ... WITH HOLD",
+        )
+    name = key_of(engine, statement.name)
+    if name in engine.cursors and is_open(engine, engine.cursors[name]):
+        error = ProgrammingError(f'cursor "{statement.name}" already exists', span=statement.span)
+        error.sqlstate = "42P03"
+        raise error
+    assert isinstance(statement.query, Select)
+    cursor = opened(engine, statement.name, statement.query)
+    cursor.transaction = None if statement.holds else engine.transactions.begun
+    cursor.scrolls = statement.scrolls
+    place = statement.span
+    cursor.text = place.source[place.start : place.end]
+
+
+def opened(engine: Engine, name: str, query: Select) -> Cursor:
+    """A cursor of the present transaction."""
+    found = _with_rows(engine, query)
+    if found is None:
+        from kpg.statements.statements import select
+
+        cursor = Cursor(name.lower(), select(engine, query), None, True)
+    else:
+        result, entry = found
+        words = engine.procedures.evaluator.words(result)
+        width = words.shape[0] - len(entry.schema.columns)
+        names, types = tuple(result.columns[:width]), tuple(result.types[:width])
+        contents = Decoded(names, types, np.ascontiguousarray(words[:width]), engine.executor.dictionary)
+        cursor = Cursor(name.lower(), Result(names, types, contents), None, True)
+        cursor.whole, cursor.table = words[width:].copy(), entry.name
+    cursor.transaction, cursor.depth = engine.transactions.begun, engine.transactions.depth
+    cursor.moment = engine.catalog.moment
+    engine.cursors[key_of(engine, name)] = cursor
+    return cursor
+
+
+def _with_rows(engine: Engine, query: Select) -> tuple[Result, TableEntry] | None:
+    """The rows of a query, and behind each that of its one table; None if it is not so simple."""
+    from kpg.compiler.sql.positioned import with_row
+    from kpg.statements.statements import select
+
+    made = with_row(query.query, engine.reading_catalog) if query.then is None else None
+    if made is None or engine.catalog.is_limited:
+        return None
+    try:
+        return select(engine, replace(query, query=made[0])), made[1]
+    except Error:
+        return None
+
+
+def returned_to(engine: Engine) -> None:
+    """Close the cursors that were declared behind the savepoint that is the last again."""
+    depth = engine.transactions.depth
+    for key, cursor in list(engine.cursors.items()):
+        if key[0] == engine.catalog.asker.number and cursor.transaction is not None and cursor.depth >= depth:
+            del engine.cursors[key]
+
+
+def listed(engine: Engine) -> list[tuple[int | str | None, ...]]:
+    """What pg_cursors has of the session's cursors."""
+    mine = (
+        one
+        for key, one in engine.cursors.items()
+        if key[0] == engine.catalog.asker.number and is_open(engine, one)
+    )
+    return [
+        (one.name, one.text, int(one.transaction is None), 0, int(one.scrolls), one.moment) for one in mine
+    ]
+
+
+def is_open(engine: Engine, cursor: Cursor) -> bool:
+    transactions = engine.transactions
+    inside = transactions.state is not State.NONE and transactions.begun == cursor.transaction
+    return cursor.transaction is None or inside
+
+
+def _cursor(engine: Engine, statement: ast.Fetch | ast.Close) -> Cursor:
+    cursor = engine.cursors.get(key_of(engine, statement.name))
+    if cursor is None or not is_open(engine, cursor):
+        raise ProgrammingError(f'cursor "{statement.name}" does not exist', span=statement.span)
+    return cursor
+
+
+def _fetch(cursor: Cursor, statement: ast.Fetch) -> Result:
+    at = cursor.place
+    found = fetched(cursor, statement.direction, statement.count)
+    if not cursor.scrolls and cursor.place < at:
+        error = ProgrammingError(
+            "cursor can only scan forward", span=statement.span, hint="declare it with SCROLL"
+        )
+        error.sqlstate = "55000"
+        raise error
+    return found
+
+
+def fetched(cursor: Cursor, direction: str, count: int) -> Result:
+    """The rows of a FETCH."""
+    at, last = cursor.place, len(cursor.rows)
+    match direction:
+        case "ABSOLUTE":
+            target = count if count >= 0 else last + 1 + count
+            places = _single(cursor, target)
+        case "RELATIVE":
+            places = _single(cursor, at + count)
+        case _ if count == 0:
+            places = _single(cursor, at)
+        case _ if count > 0:
+            cursor.place = min(at + count, last + 1)
+            places = list(range(at + 1, min(at + count, last) + 1))
+        case _:
+            cursor.place = max(at + count, 0)
+            places = list(range(at - 1, max(at + count, 1) - 1, -1))
+    rows = cursor.rows
+    return Result(rows.columns, rows.types, Picked(rows, [place - 1 for place in places]))
+
+
+def _single(cursor: Cursor, target: int) -> list[int]:
+    """Go to a row; it is that row, if there is one."""
+    last = len(cursor.rows)
+    cursor.place = max(0, min(target, last + 1))
+    return [cursor.place] if 1 <= cursor.place <= last else []

@@ -1,0 +1,47 @@
+"""What a query that is asked once has computed before: LIMITs that are queries, and settings."""
+
+from dataclasses import replace
+
+from kpg.compiler.sql import session
+from kpg.compiler.sql import statements as ast
+from kpg.compiler.sql.once import limits, settings, with_limits, with_settings
+from kpg.engine.engine import Engine
+from kpg.runtime.errors import ProgrammingError
+
+
+def settled(engine: Engine, statement: ast.Select) -> ast.Select:
+    """A query with constants in the place of these."""
+    asked = limits(statement.query)
+    if asked:
+        found = [_count(engine, replace(statement, query=query)) for query in asked]
+        statement = replace(statement, query=with_limits(statement.query, found))
+    if settings(statement.query):
+        query = with_settings(statement.query, lambda name, args: _setting(engine, statement, name, args))
+        statement = replace(statement, query=query)
+    return statement
+
+
+def _count(engine: Engine, statement: ast.Select) -> int | None:
+    from kpg.statements.statements import select
+
+    (row,) = select(engine, statement).fetchall()
+    return None if row[0] is None else int(row[0])
+
+
+def _setting(engine: Engine, statement: ast.Select, name: str, args: list[str]) -> str | None:
+    from kpg.settings.settings import SETTINGS, run_session, shown
+    from kpg.statements.statements import execute
+
+    setting = args[0].lower() if args else ""
+    if name == "set_config":
+        if len(args) != len(("name", "value", "is_local")):
+            raise ProgrammingError(
+                "set_config takes a name, a value and whether it is local", span=statement.span
+            )
+        run_session(engine, session.Set(setting, (args[1],), statement.span), execute)
+        return args[1]
+    if setting not in SETTINGS and setting not in engine.settings:
+        if len(args) > 1 and args[1].lower() in ("true", "t"):
+            return None
+        raise ProgrammingError(f'unknown setting "{setting}"', span=statement.span)
+    return shown(engine, setting)

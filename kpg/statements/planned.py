@@ -1,0 +1,260 @@
+"""Plans that are used again: statements that differ in constants have one plan, with slots for these.
+
+A statement that comes a second time is planned with slots, and once more with its constants: only if the
+first plan, filled with the constants, is the second, it is kept. Constants that the plan depends on
+(``LIMIT 10``) are parts of the statement. What such a plan does not answer goes the way of all.
+"""
+
+from collections.abc import Callable, Iterable
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kpg.compiler.algebra.rel import LetRec
+from kpg.compiler.algebra.traverse import walk
+from kpg.compiler.sql import statements as ast
+from kpg.compiler.sql.constants import valued
+from kpg.compiler.sql.marking import marked_statement
+from kpg.compiler.sql.normal import Asked, normal
+from kpg.compiler.sql.outside import Mention, attached
+from kpg.compiler.sql.parameters import Binder
+from kpg.compiler.sql.parse import parse
+from kpg.compiler.sql.slots import Beyond, Filler, Slot, slots_in
+from kpg.compiler.sql.volatile import MENTIONS
+from kpg.dml.changing import Changes, deletion, updating
+from kpg.engine.engine import Engine
+from kpg.engine.remembered import Latest, changes_alone
+from kpg.queries.planning import Planned, plan
+from kpg.queries.reading import Reader
+from kpg.result import Result
+from kpg.runtime import plan as ir
+from kpg.runtime.errors import Error
+from kpg.runtime.records import dataclass
+from kpg.runtime.scalar import Literal
+from kpg.statements.direct import Direct, direct, rows
+from kpg.statements.statements import begin
+
+Words = NDArray[np.int64]
+Statement = ast.Select | ast.Update | ast.Delete
+BEFORE: Final = ((), ("=", "<", ">", ",", "(", "+", "-", "*", "/"), ("=", "<", ">"))
+"""What stands before constants that a plan does not depend on: first any, then what seldom is wrong."""
+MOST_TEXTS: Final = 64
+"""So many statements that differ in constants which their plans depend on."""
+GROWN: Final = 4
+"""A plan of several relations is made anew when one has so many times the rows that it had."""
+
+
+@dataclass(frozen=True, slots=True)
+class Template:
+    """A statement's plan with slots."""
+
+    statement: Statement
+    planned: Planned
+    slots: tuple[Slot, ...]
+    filler: Filler
+    direct: Direct | None
+    reader: Reader
+    sizes: tuple[tuple[str, int], ...]
+
+    @property
+    def looks_up(self) -> bool:
+        """Whether it reads one row of a table, and no view: what is pending does not matter to it."""
+        how = self.direct
+        return how is not None and bool(how.key) and isinstance(how.source, ir.Source)
+
+
+class Known:
+    """What is known of statements that differ in constants: ``pins`` are those that their plans depend on."""
+
+    __slots__ = ("pins", "refused", "seen", "templates", "version")
+
+    def __init__(self, version: int) -> None:
+        self.version = version
+        self.pins: tuple[int, ...] | None = None
+        self.refused = False
+        self.seen: Latest[tuple[str, ...], bool] = Latest(MOST_TEXTS)
+        self.templates: Latest[tuple[str, ...], Template] = Latest(MOST_TEXTS)
+
+
+def looks_up(engine: Engine, text: str) -> bool:
+    """Whether a text is known to look up what it reads, or the one row that it changes."""
+    found = normal(text)
+    return found is not None and engine.remembered.keyed.get(found.text) == engine.catalog.version
+
+
+def kept_template(engine: Engine, statement: Asked, key: tuple[object, ...]) -> Template | None:
+    """The plan of a statement that looks up one row, if there is one under a key."""
+    known = engine.remembered.plans.get(key)
+    if known is None or known.version != engine.catalog.version or known.pins is None:
+        return None
+    template = known.templates.get(tuple(statement.normal.written[place] for place in known.pins))
+    return template if template is not None and template.looks_up else None
+
+
+def template_of(engine: Engine, statement: Asked, key: tuple[object, ...]) -> Template | None:
+    """The plan of a statement that has come before; None if it has not, or has no such plan."""
+    version = engine.catalog.version
+    known = engine.remembered.plans.get(key)
+    if known is None or known.version != version:
+        engine.remembered.plans.put(key, known := Known(version))
+    if known.refused:
+        return None
+    if known.pins is None:
+        return _first(engine, statement, known)
+    pinned = tuple(statement.normal.written[place] for place in known.pins)
+    template = known.templates.get(pinned)
+    if template is not None and _is_fresh(engine, template):
+        return template
+    if template is None and not known.seen.get(pinned):
+        known.seen.put(pinned, True)
+        return None
+    template = _built(engine, statement, known.pins)
+    if template is None:
+        known.refused = True
+    else:
+        known.templates.put(pinned, template)
+    return template
+
+
+def _first(engine: Engine, statement: Asked, known: Known) -> Template | None:
+    """Find out which constants a statement's plan depends on: as few as that is found with."""
+    text = statement.normal
+    count = len(text.constants)
+    tried: set[tuple[int, ...]] = {tuple(range(count))} if count else set()
+    for before in BEFORE:
+        starts = enumerate(text.places) if before else ()
+        pins = tuple(place for place, start in starts if not statement.text[:start].rstrip().endswith(before))
+        if pins in tried:
+            continue
+        tried.add(pins)
+        template = _built(engine, statement, pins)
+        if template is not None:
+            known.pins = pins
+            known.templates.put(tuple(text.written[place] for place in pins), template)
+            return template
+    known.pins = tuple(range(count))
+    known.refused = not count
+    known.seen.put(text.written, True)
+    return None
+
+
+def _is_fresh(engine: Engine, template: Template) -> bool:
+    """Whether the tables of a join are about as large as when it was planned."""
+    for table, size in template.sizes:
+        rows_now = engine.executor.count(table)
+        if rows_now > GROWN * size or size > GROWN * rows_now:
+            return False
+    return True
+
+
+def _built(engine: Engine, statement: Asked, pins: tuple[int, ...]) -> Template | None:
+    """The statement's plan with slots for constants that are not ``pins``; None if it depends on one."""
+    try:
+        return _made(engine, statement, pins)
+    except Exception:
+        # A slot is unlike any constant: what trips over it, whatever it raises, has looked at the constant.
+        return None
+
+
+def _made(engine: Engine, asked: Asked, pins: tuple[int, ...]) -> Template | None:
+    catalog = engine.reading_catalog
+    before = catalog.consulted.times
+    marked = marked_statement(asked, pins)
+    (written,) = parse(asked.text)
+    written = Binder(asked.parameters()).bind(written) if asked.given else written
+    for one in (marked, written):
+        if attached(one, engine.catalog.__contains__, _refuse) is not one or MENTIONS.search(asked.text):
+            return None
+    if not isinstance(marked, ast.Select | ast.Update | ast.Delete) or type(written) is not type(marked):
+        return None
+    if isinstance(marked, ast.Update | ast.Delete) and marked.cursor:
+        return None
+    if isinstance(marked, ast.Select) and marked != ast.Select(marked.query, marked.span):
+        return None  # AS OF, and whatever else is not in the plan
+    if not isinstance(marked, ast.Select) and not changes_alone(engine, marked.table):
+        return None
+    planned = plan(marked, catalog, engine.statistics)
+    exact = plan(written, catalog, engine.statistics)
+    if catalog.consulted.times != before or any(isinstance(node, LetRec) for node in walk(planned.rel)):
+        return None
+    slots = slots_in(planned.plan)
+    expected = {place for place, one in enumerate(asked.constants) if one is not None and place not in pins}
+    filler = Filler(planned.plan)
+    if {slot.number for slot in slots} != expected or filler.filled(slot_values(slots, asked)) != exact.plan:
+        return None
+    shown = (planned.schema, planned.types, planned.order)
+    if shown != (exact.schema, exact.types, exact.order):
+        return None
+    tables = [node.table for node in planned.plan.nodes if isinstance(node, ir.Source)]
+    sizes = tuple((table, engine.executor.count(table)) for table in dict.fromkeys(tables))
+    reader = planned.reader(engine.executor.dictionary)
+    how = _tried(engine, direct(engine, planned.plan, catalog), slot_values(slots, asked))
+    return Template(
+        marked, planned, tuple(slots), filler, how, reader, sizes if len(planned.plan.nodes) > 4 else ()
+    )
+
+
+def _tried(engine: Engine, how: Direct | None, values: dict[Slot, Literal]) -> Direct | None:
+    """A way to answer a plan that works: some functions take constants only, of which slots are columns."""
+    try:
+        if how is not None:
+            rows(engine, how, values)
+    except Error:
+        return how
+    except Exception:
+        return None
+    return how
+
+
+def _refuse(mention: Mention) -> str | None:
+    raise Beyond
+
+
+def slot_values(slots: Iterable[Slot], asked: Asked) -> dict[Slot, Literal]:
+    """The values of slots; Beyond if one is none of its type."""
+    constants = asked.constants
+    found = {}
+    for slot in slots:
+        constant = constants[slot.number]
+        assert constant is not None
+        found[slot] = valued(slot, constant) if slot.steps else constant
+    return found
+
+
+def run(engine: Engine, template: Template, asked: Asked, otherwise: Callable[[], Any]) -> Any:
+    """Run a statement by its plan; ``otherwise`` runs it as all others."""
+    begin(engine)
+    engine.transactions.check()
+    with engine.transactions.undoing():
+        done = _answer(engine, template, asked)
+    if done is None:
+        return otherwise()
+    engine.remembered.used += 1
+    if template.direct is not None and template.direct.key:
+        engine.remembered.keyed.put(asked.normal.text, engine.catalog.version)
+    if isinstance(done, Result):
+        return done
+    with engine.transactions.statement(changes=True):
+        done.apply()
+        return done.result()
+
+
+def _answer(engine: Engine, template: Template, asked: Asked) -> Result | Changes | None:
+    """The rows of a query, or what a statement changes; None for errors, which are said by the way of all."""
+    try:
+        values = slot_values(template.slots, asked)
+        found = None if template.direct is None else rows(engine, template.direct, values)
+        if found is None:
+            planned = template.planned
+            filled = template.filler.filled(values)
+            found = engine.run(Planned(planned.rel, filled, planned.schema, planned.types, planned.order))
+        statement = template.statement
+        if isinstance(statement, ast.Select):
+            return template.reader.result(*found)
+        table = engine.table(statement.table)
+        if isinstance(statement, ast.Delete):
+            return deletion(table, statement, template.planned, found[0])
+        return updating(engine, table, statement, template.planned, found[0])
+    except (Beyond, Error, RecursionError):
+        return None

@@ -1,0 +1,184 @@
+"""INSERTs of one row that come again and again with other values: from these to the words of a row.
+
+What such a text says is read once. A value that takes more than a look, and whatever is wrong, is left to
+``inserting.py``.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+from kpg.compiler.catalog import TableEntry
+from kpg.compiler.sql.bulk import placed, written
+from kpg.compiler.sql.change import arbiters
+from kpg.compiler.sql.constants import LIMITS, column_values
+from kpg.compiler.sql.slots import Beyond
+from kpg.compiler.sql.statements import Insert
+from kpg.engine.engine import Engine
+from kpg.runtime.dictionary import Dictionary
+from kpg.runtime.errors import Error
+from kpg.runtime.plan import Mfp
+from kpg.runtime.records import dataclass
+from kpg.runtime.types import ERROR, NULL, Kind, Type
+from kpg.runtime.values.styles import BINDING, PLAIN
+from kpg.statements.inserting import Inserting, inserting, shape_of
+
+Take = Callable[[Any, Type, Dictionary], int]
+"""From a value that is not NULL to its word; Beyond if that takes more."""
+DIGITS: Final = frozenset("0123456789")
+
+
+@dataclass(frozen=True, slots=True)
+class Recipe:
+    """How a row is made: ``first`` are its words but for those of ``cells``, made of values by position.
+
+    ``merges``: the statement, if rows with the row's primary key are in conflict with it.
+    """
+
+    entry: TableEntry
+    first: tuple[int, ...]
+    cells: tuple[tuple[int, int, Type, Take], ...]
+    values: int
+    merges: Insert | None = None
+
+    def row(self, values: Sequence[Any], dictionary: Dictionary) -> list[int]:
+        """The words of the row; Beyond if there is more to it."""
+        if len(values) != self.values:
+            raise Beyond
+        words = list(self.first)
+        for place, position, type_, take in self.cells:
+            value = values[position]
+            words[place] = NULL if value is None else take(value, type_, dictionary)
+        return words
+
+
+def row_of(engine: Engine, text: str, values: Sequence[Any]) -> tuple[Recipe, list[int]] | None:
+    """The row that a text adds, with values for its parameters, and how it is made; None if it does more."""
+    path = engine.catalog.outlook
+    if engine.catalog.style is not PLAIN or not engine.remembers:
+        return None
+    known = engine.remembered.recipes.get((text, path))
+    if known is None or (known.version != engine.catalog.version):
+        known = Known(engine.catalog.version, recipe_of(engine, text))
+        engine.remembered.recipes.put((text, path), known)
+    recipe = known.recipe
+    if recipe is None:
+        return None
+    BINDING.set(PLAIN)  # a statement of another session may have left its own
+    try:
+        return recipe, recipe.row(values, engine.executor.dictionary)
+    except (Beyond, Error, ValueError, OverflowError):
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """A recipe, or that there is none, while the catalog is what it was."""
+
+    version: int
+    recipe: Recipe | None
+
+
+def recipe_of(engine: Engine, text: str) -> Recipe | None:
+    """The recipe of a text; None if it does more than to add one row of values to a table."""
+    rows = placed(text)
+    made = None if rows is None else inserting(engine, rows)
+    if made is None or made.statement.returning:
+        return None
+    try:
+        return _recipe(engine, made)
+    except (Beyond, Error):
+        # Among errors are those of privileges: who is refused is told so by the way of all.
+        return None
+
+
+def _recipe(engine: Engine, made: Inserting) -> Recipe | None:
+    entry = engine.catalog.table(made.statement.table)
+    shape = shape_of(engine, made)
+    if (
+        shape is None
+        or entry.name in engine.at_commit
+        or entry.constraints.rules
+        or engine.table(entry.name).guard is not None
+    ):
+        return None
+    if engine.catalog.is_limited and not _may(engine, made.statement, entry):
+        return None
+    merges = shape.statement if made.statement.conflict is not None else None
+    if merges is not None:
+        from kpg.dml.conflicting import conflict_of
+    if merges is not None and (
+        any(not one.primary for one in entry.constraints.uniques)
+        or arbiters(merges, entry) != (entry.schema.primary_key,)
+        or not isinstance(conflict_of(engine, merges), Mfp | None)
+    ):
+        return None
+    dictionary, types = engine.executor.dictionary, entry.schema.types
+    first = [NULL] * len(types)
+    cells: list[tuple[int, int, Type, Take]] = []
+    used: set[int] = set()
+    for cell, place in zip(shape.places, shape.given, strict=True):
+        text, type_ = made.columns[cell][0], types[place]
+        if type_.is_text and type_.precision:
+            return None
+        if text[0] in "?$":
+            position = len(used) if text[0] == "?" else int(text[1:]) - 1
+            used.add(position)
+            cells.append((place, position, type_, TAKES.get(type_.kind, _constant)))
+        else:
+            (value,) = column_values([text], type_)
+            first[place] = _word(value, dictionary)
+    for place, value in shape.missing:
+        first[place] = _word(value, dictionary)
+    if used != set(range(len(used))):
+        return None
+    return Recipe(entry, tuple(first), tuple(cells), len(used), merges)
+
+
+def _may(engine: Engine, statement: Insert, entry: TableEntry) -> bool:
+    """Whether who asks, may insert any rows; another privilege is another version of the catalog."""
+    from kpg.compiler.security import is_secured
+    from kpg.security.permitted import check_insertion
+
+    if statement.conflict is not None or is_secured(engine.catalog, entry.name, engine.catalog.asker.user):
+        return False
+    check_insertion(statement, entry, engine.catalog)
+    return True
+
+
+def _word(value: int | str | None, dictionary: Dictionary) -> int:
+    if value is None:
+        return NULL
+    return dictionary.code(value) if isinstance(value, str) else value
+
+
+def _integer(value: Any, type_: Type, _: Dictionary) -> int:
+    if isinstance(value, str):
+        if not DIGITS.issuperset(value[1:] if value[:1] == "-" else value) or value in ("", "-"):
+            raise Beyond
+        value = int(value)
+    limit = LIMITS[type_.kind]
+    if type(value) is not int or not max(-limit, ERROR + 1) <= value < limit:
+        raise Beyond
+    return value
+
+
+def _text(value: Any, _: Type, dictionary: Dictionary) -> int:
+    if type(value) is not str:
+        raise Beyond
+    return dictionary.code(value)
+
+
+def _constant(value: Any, type_: Type, dictionary: Dictionary) -> int:
+    cell = written(value)
+    if cell is None:
+        raise Beyond
+    (found,) = column_values([cell], type_)
+    return _word(found, dictionary)
+
+
+TAKES: Final[dict[Kind, Take]] = {
+    Kind.SMALLINT: _integer,
+    Kind.INTEGER: _integer,
+    Kind.BIGINT: _integer,
+    Kind.VARCHAR: _text,
+}

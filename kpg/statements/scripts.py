@@ -1,0 +1,131 @@
+"""Texts of SQL: which statements they are, and how each is run."""
+
+from collections.abc import Callable, Iterator, Sequence
+from functools import cache
+from typing import Final, TypeVar
+
+from kpg.compiler.sql import statements as ast
+from kpg.compiler.sql.bulk import SHORT
+from kpg.compiler.sql.normal import Asked, asked, kinds
+from kpg.compiler.sql.parameters import Binder, Parameters, has_marks, numbered
+from kpg.compiler.sql.parse import parse
+from kpg.engine.engine import Engine
+from kpg.runtime.errors import InterfaceError
+from kpg.statements import outside
+from kpg.statements.inserting import INSERT, Inserting, insert, inserts, mixed
+from kpg.statements.statements import Outcome, execute
+
+Given = TypeVar("Given")
+EXECUTE: Final = "execute"
+BEGINNING: Final = 30
+"""So many letters tell what a text begins with."""
+
+
+def outcomes(engine: Engine, text: str, parameters: Parameters | None) -> Iterator[Outcome]:
+    """What each statement of a script gives, when it is reached; all of the text is read before."""
+
+    def run(one: Inserting | ast.Statement, place: int) -> Outcome:
+        if isinstance(one, Inserting):
+            return insert(engine, one, lambda: whole()[place])
+        return reading(engine, one, execute)
+
+    @cache
+    def whole() -> list[ast.Statement]:
+        return statements(engine, text, parameters)
+
+    known: Sequence[Inserting | ast.Statement] | None = None
+    if text[:BEGINNING].lstrip()[: len(INSERT)].lower() == INSERT:
+        known = inserts(engine, text, parameters)
+    if known is None and len(text) > SHORT and not parameters and engine.remembers:
+        known = mixed(engine, text)
+    if known is not None:
+        return (run(one, place) for place, one in enumerate(known))
+    if engine.remembers:
+        again = _again(engine, text, parameters)
+        if again is not None:
+            return again
+    found = statements(engine, text, parameters)
+    return (reading(engine, statement, execute) for statement in found)
+
+
+def _again(engine: Engine, text: str, parameters: Parameters | None) -> Iterator[Outcome] | None:
+    """What the one statement of a text gives by a plan that there is; None if there is none."""
+    statement = _executed(engine, text) if engine.prepared and not parameters else None
+    statement = statement or asked(text, parameters)
+    if statement is None:
+        return None
+    pending = engine.executor.has_pending
+    key = (statement.normal.text, kinds(statement.given), engine.catalog.outlook)
+    version = engine.catalog.version
+    template = None
+    if pending and len(engine.remembered.keyed):
+        from kpg.statements.planned import kept_template
+
+        template = kept_template(engine, statement, (*key, False))
+    if template is None and not engine.remembered.comes_again((*key, pending, version)):
+        return None
+    from kpg.statements.planned import run, template_of
+
+    template = template or template_of(engine, statement, (*key, pending))
+    if template is None:
+        return None
+
+    def otherwise() -> Outcome:
+        (found,) = statements(engine, text, parameters)
+        return reading(engine, found, execute)
+
+    def outcome() -> Iterator[Outcome]:
+        same = (version, pending) == (engine.catalog.version, engine.executor.has_pending)
+        yield run(engine, template, statement, otherwise) if same else otherwise()
+
+    return outcome()
+
+
+def _executed(engine: Engine, text: str) -> Asked | None:
+    """An EXECUTE of constants as the statement that was prepared."""
+    if text[:BEGINNING].lstrip()[: len(EXECUTE)].lower() != EXECUTE:
+        return None
+    from kpg.statements.executing import asked_by_name
+
+    return asked_by_name(engine, text)
+
+
+def statements(engine: Engine, text: str, parameters: Parameters | None) -> list[ast.Statement]:
+    """The statements of a script, parameters put in their places; a failure rolls back."""
+    with engine.transactions.undoing():
+        return bound_script(text, parameters)
+
+
+def bound_script(text: str, parameters: Parameters | None) -> list[ast.Statement]:
+    """The statements of a script, parameters put in their places."""
+    by_position = parameters is not None and not hasattr(parameters, "keys")
+    binder = Binder(() if parameters is None else parameters)
+    parsed = parsed_script(numbered(text) if by_position else text)
+    bound = [binder.bind(statement) for statement in parsed] if has_marks(text) else parsed
+    binder.finish()
+    _refuse_views_with_parameters(parsed, bound)
+    return bound
+
+
+def parsed_script(text: str) -> list[ast.Statement]:
+    """The statements of a script, which may have long lists of constants."""
+    if len(text) <= SHORT:
+        return parse(text)
+    from kpg.compiler.sql.lists import parsed
+
+    return parsed(text)
+
+
+def reading(engine: Engine, statement: ast.Statement, run: Callable[[Engine, ast.Statement], Given]) -> Given:
+    """Run a statement that may read files and frames."""
+    try:
+        return run(engine, outside.readable(engine, statement))
+    finally:
+        engine.release_attached()
+
+
+def _refuse_views_with_parameters(parsed: list[ast.Statement], bound: list[ast.Statement]) -> None:
+    """A view is remembered by its text, in which a parameter would have no value."""
+    for before, after in zip(parsed, bound, strict=True):
+        if isinstance(before, ast.CreateView) and before is not after:
+            raise InterfaceError("a view cannot have parameters", hint="write the values into its text")

@@ -1,0 +1,382 @@
+"""What each parsed statement does to the database, and what it gives back."""
+
+import re
+import sys
+from dataclasses import replace
+from functools import partial
+from typing import Final, assert_never
+
+import numpy as np
+
+from kpg.compiler.algebra.rel import LetRec
+from kpg.compiler.algebra.traverse import walk
+from kpg.compiler.catalog import TableEntry
+from kpg.compiler.sql import statements as ast
+from kpg.compiler.sql.definition import Definition
+from kpg.compiler.sql.definitions import AnyDefinition
+from kpg.compiler.sql.session import Session
+from kpg.constraints.numbering import evaluated, settling, widening
+from kpg.ddl.user_types import with_known_types
+from kpg.dml.changing import change
+from kpg.engine.engine import Engine
+from kpg.engine.transaction import State
+from kpg.listeners.notices import warn
+from kpg.queries.planning import Planned, bind, explain, plan_bound, plan_view
+from kpg.queries.reading import expand
+from kpg.result import Affected, Explanation, Result, listing
+from kpg.runtime.errors import NotSupportedError, ProgrammingError
+from kpg.runtime.types import BIGINT, TEXT, Schema
+from kpg.security.owning import owning
+from kpg.view import Maintained
+
+Outcome = Result | Maintained | None
+Changing = ast.Insert | ast.Delete | ast.Update | ast.Merge | ast.Modifying | ast.CopyFrom
+Defining = ast.CreateTable | ast.CreateTableAs | ast.CreateView | ast.Drop | AnyDefinition
+
+
+Words = np.ndarray[tuple[int, ...], np.dtype[np.int64]]
+COMPUTED_BEFORE: Final = re.compile(
+    r"\b(limit|offset|first|next)\s*\(|current_setting|set_config|pg_(notify|cancel|terminate)|setval",
+    re.IGNORECASE,
+)
+"""A text without these has no LIMIT that is a query, no call about settings, and none that does something."""
+DEEPEST: Final = 30_000
+"""How deep calls may go for one statement: what walks a query goes as deep as that is nested."""
+
+
+def execute(engine: Engine, statement: ast.Statement) -> Outcome:
+    """Run one statement."""
+    limit = sys.getrecursionlimit()
+    sys.setrecursionlimit(max(limit, DEEPEST))
+    try:
+        if engine.catalog.routines or engine.catalog.others:
+            from kpg.blocks.commands import within_transaction
+
+            return within_transaction(engine, statement, _execute)
+        return _execute(engine, statement)
+    except RecursionError:
+        message = "a statement nested this deep is not supported"
+        raise NotSupportedError(message, span=getattr(statement, "span", None)) from None
+    finally:
+        sys.setrecursionlimit(limit)
+
+
+def begin(engine: Engine) -> None:
+    """Have it be the present time for a statement, or go on to be that of its transaction."""
+    if engine.transactions.state is State.NONE:
+        engine.catalog.moment = engine.clock.read()
+        engine.show_time()
+
+
+def _execute(engine: Engine, statement: ast.Statement) -> Outcome:
+    begin(engine)
+    if engine.transactions.read_only and isinstance(statement, Changing | Defining):
+        from kpg.settings.readonly import into_temporary
+
+        with into_temporary(engine, statement):
+            return _run(engine, statement)
+    return _run(engine, statement)
+
+
+def _run(engine: Engine, statement: ast.Statement) -> Outcome:
+    match statement:
+        case ast.Begin():
+            engine.transactions.open(partial(warn, engine))
+            if statement.read_only is not None:
+                engine.transactions.read_only = statement.read_only
+        case ast.Commit():
+            engine.transactions.end(partial(warn, engine), commit=True, chain=statement.chain)
+        case ast.Rollback():
+            engine.transactions.end(partial(warn, engine), commit=False, chain=statement.chain)
+        case ast.Insert() | ast.Delete() | ast.Update() | ast.Merge() | ast.Modifying() | ast.CopyFrom():
+            with engine.transactions.statement(changes=True):
+                return _change(engine, statement)
+        case ast.CreateTable() | ast.CreateTableAs() | ast.CreateView() | ast.Drop() | Definition():
+            engine.remembered.forget()
+            changing = engine.transactions.statement(changes=True)
+            with changing, engine.journal.writing(), owning(engine, statement):
+                return _define(engine, with_known_types(statement, engine.catalog))
+        case ast.Explain(analyze=True):
+            return _explain_analyze(engine, statement)
+        case Session():
+            from kpg.settings.settings import run_session
+
+            return run_session(engine, statement, execute)
+        case _:
+            with engine.transactions.statement(changes=False):
+                return _other(engine, statement)
+    return None
+
+
+def _define(engine: Engine, statement: Defining) -> Outcome:
+    match statement:
+        case ast.CreateTable():
+            _create_table(engine, statement)
+        case ast.CreateTableAs():
+            return _create_table_as(engine, statement)
+        case ast.CreateView():
+            from kpg.ddl.viewing import create_view
+
+            return widening(lambda: create_view(engine, statement))
+        case ast.Drop():
+            drop_relations(engine, statement)
+        case Definition():
+            from kpg.ddl.definitions import define
+
+            return define(engine, statement)
+        case _:
+            assert_never(statement)
+    return None
+
+
+def _change(engine: Engine, statement: Changing) -> Result:
+    match statement:
+        case ast.CopyFrom():
+            from kpg.dml.copying import copy_from
+
+            return Affected(copy_from(engine, statement))
+        case ast.Modifying():
+            from kpg.dml.modifying import run_modifying
+
+            return run_modifying(engine, statement)
+        case ast.Insert() | ast.Delete() | ast.Update() | ast.Merge():
+            return change(engine, statement)
+        case _:
+            assert_never(statement)
+
+
+def _other(engine: Engine, statement: ast.Statement) -> Outcome:
+    match statement:
+        case ast.Select():
+            return select(engine, statement)
+        case ast.CopyTo():
+            from kpg.dml.copying import copy_to
+
+            return copy_to(engine, statement)
+        case ast.Explain():
+            return _explain(engine, statement)
+        case ast.ExplainView():
+            return Explanation(explain_statement(engine, statement, statement.stage))
+        case ast.ExplainRow():
+            from kpg.why.asked import explained
+
+            return explained(engine, statement)
+        case ast.ShowTables():
+            from kpg.statements.showing import show_tables
+
+            return show_tables(engine)
+        case ast.Describe():
+            from kpg.statements.showing import describe
+
+            return describe(engine, statement.name)
+        case ast.VerifyView():
+            return _verify(engine, statement.name)
+        case ast.Begin() | ast.Commit() | ast.Rollback():
+            raise AssertionError(statement)
+        case (
+            ast.CreateTable() | ast.CreateTableAs() | ast.CreateView() | ast.Drop() | Definition() | Session()
+        ):
+            raise AssertionError(statement)
+        case ast.Insert() | ast.Delete() | ast.Update() | ast.Merge() | ast.Modifying() | ast.CopyFrom():
+            raise AssertionError(statement)
+        case _:
+            assert_never(statement)
+    return None
+
+
+def _explain(engine: Engine, statement: ast.Explain) -> Explanation:
+    return Explanation(
+        explain(statement.statement, statement.stage, engine.reading_catalog, engine.statistics)
+    )
+
+
+def _explain_analyze(engine: Engine, statement: ast.Explain) -> Explanation:
+    """The plan of a statement, which is run too: how many rows it gave or changed, and how long it took."""
+    from time import perf_counter
+
+    with engine.transactions.statement(changes=False):
+        text = str(_explain(engine, statement))
+    start = perf_counter()
+    outcome = _execute(engine, statement.statement)
+    rows = f"{len(outcome)} rows, " if isinstance(outcome, Result) else ""
+    return Explanation(f"{text}\n{rows}{1000 * (perf_counter() - start):.3f} ms")
+
+
+def select(engine: Engine, statement: ast.Select) -> Result:
+    """The rows of a query that is asked once."""
+    statement = evaluated(engine, statement)
+    place = statement.span
+    if COMPUTED_BEFORE.search(place.source, place.start, place.end):
+        from kpg.statements import calls
+        from kpg.statements.once import settled
+
+        statement = settled(engine, statement)
+        if calls.acts(statement):
+            return calls.run(engine, statement, _select)
+    return _select(engine, statement)
+
+
+def _select(engine: Engine, statement: ast.Select) -> Result:
+    return settling(engine, lambda: _selected(engine, statement))
+
+
+def _selected(engine: Engine, statement: ast.Select) -> Result:
+    if statement.then is not None:
+        from kpg.engine.past import select_then
+
+        return select_then(engine, statement)
+    catalog = engine.reading_catalog
+    bound = bind(statement, catalog)
+    if any(isinstance(node, LetRec) for node in walk(bound.rel)):
+        from kpg.queries.stopping import answer, limit_of
+
+        limit = limit_of(bound.rel)
+        if limit is not None:
+            return answer(
+                bound, limit, lambda one: engine.select(plan_bound(one, catalog, engine.statistics))
+            )
+    return engine.select(plan_bound(bound, catalog, engine.statistics))
+
+
+def _create_table(engine: Engine, statement: ast.CreateTable) -> None:
+    name = engine.catalog.created(statement.name, temporary=statement.temporary, span=statement.span)
+    if statement.if_not_exists and name in engine.catalog:
+        return
+    _make_room(engine, statement, name)
+    if statement.parents or statement.partition or statement.partitioned:
+        from kpg.inheritance.inheriting import create_inherited
+
+        if create_inherited(engine, statement, name):
+            return
+    if statement.constraints is ast.NOTHING and not statement.likes and not statement.exclusions:
+        engine.create_table(name, statement.schema)
+    else:
+        from kpg.ddl.defining import create_defined
+
+        create_defined(engine, statement, name)
+    if statement.distribution:
+        from kpg.engine.working import declare
+
+        declare(engine, name, statement.distribution)
+
+
+def _make_room(engine: Engine, statement: ast.CreateTable | ast.CreateTableAs, name: str) -> None:
+    """Drop the table that CREATE OR REPLACE takes the place of."""
+    if statement.on_commit or engine.at_commit:
+        from kpg.ddl.temporary import made
+
+        made(engine, name, statement)
+    if statement.or_replace and name in engine.catalog:
+        drop_relations(engine, ast.Drop("TABLE", (name,), False, False, statement.span))
+
+
+def _create_table_as(engine: Engine, statement: ast.CreateTableAs) -> Outcome:
+    name = engine.catalog.created(statement.name, temporary=statement.temporary, span=statement.span)
+    if statement.if_not_exists and name in engine.catalog:
+        return Affected(0)
+    engine.check_defining("CREATE TABLE")
+    statement = replace(statement, query=evaluated(engine, statement.query))
+
+    def asked() -> tuple[Planned, Words]:
+        planned = plan_view(statement, engine.reading_catalog, engine.statistics)
+        nothing = np.empty((len(planned.types), 0), np.int64)
+        return planned, expand(*engine.run(planned)) if statement.data else nothing
+
+    planned, rows = settling(engine, asked)
+    schema = Schema(tuple(replace(column, nullable=True) for column in planned.schema.columns))
+    _make_room(engine, statement, name)
+    engine.create_table(name, schema)
+    engine.table(name).insert(np.ascontiguousarray(rows[: len(schema.columns)]))
+    return Affected(int(rows.shape[1]))
+
+
+def _verify(engine: Engine, name: str) -> Result:
+    """The view's name and its number of rows, if it is what its query says."""
+    from kpg.statements.verify import verify
+
+    view = engine.view(name)
+    if engine.catalog.is_limited:
+        from kpg.compiler.sql.query import check_relation
+
+        check_relation(engine.catalog, name)
+    verify(engine, view)
+    return listing({"view": (TEXT, [view.name]), "rows": (BIGINT, [view.count()])})
+
+
+def drop_relations(engine: Engine, statement: ast.Drop) -> None:
+    """DROP TABLE and DROP VIEW."""
+    engine.check_defining("DROP")
+    doomed: list[str] = []
+    for name in statement.names:
+        entry = engine.catalog.find(name)
+        if entry is None and statement.if_exists:
+            continue
+        entry = entry or engine.catalog.get(name, statement.span)
+        kind = "TABLE" if isinstance(entry, TableEntry) else "VIEW"
+        if kind != statement.kind:
+            raise ProgrammingError(
+                f'"{entry.name}" is a {kind.lower()}', span=statement.span, hint=f"use DROP {kind}"
+            )
+        doomed.append(entry.name)
+    if engine.catalog.others:
+        from kpg.inheritance.inheriting import dropped_together
+
+        doomed = dropped_together(engine, doomed, statement)
+    for name in doomed:
+        _release(engine, name, statement)
+    everything = set(doomed).union(*(engine.users(name) for name in doomed))
+    for user in sorted(everything.difference(doomed)):
+        if not statement.cascade:
+            used = next(name for name in doomed if user in engine.dependents(name))
+            raise ProgrammingError(
+                f'"{used}" cannot be dropped: view "{user}" uses it',
+                span=statement.span,
+                hint="drop the view first, or use CASCADE",
+            )
+    # Whatever more views depend on, directly or not, goes later than they do.
+    for name in sorted(everything, key=lambda name: len(engine.dependents(name))):
+        # A Datalog program takes its tables and views with it.
+        if name in engine.dataflows:
+            engine.refuse_in_transaction("dropping a dataflow")
+            engine.drop(name)
+        elif name in engine.catalog:
+            engine.drop(name)
+    if any(one[0] == "partitioned" for one in engine.catalog.others):
+        from kpg.inheritance.partitions import settle_defaults
+
+        settle_defaults(engine)
+
+
+def _release(engine: Engine, name: str, statement: ast.Drop) -> None:
+    """Have nobody refer to a table that is to be dropped; ProgrammingError unless it may."""
+    entry = engine.catalog.get(name)
+    if not isinstance(entry, TableEntry) or "references" not in engine.__dict__:
+        return
+    dropped = {engine.catalog.get(one).name for one in statement.names if one in engine.catalog}
+    for link in engine.references.users(entry.name):
+        if link.table not in dropped and not statement.cascade:
+            raise ProgrammingError(
+                f'"{entry.name}" cannot be dropped: FOREIGN KEY {link.key.name} of {link.table} refers to it',
+                span=statement.span,
+                hint="drop that constraint first, or use CASCADE",
+            )
+        other = engine.catalog.table(link.table)
+        kept = tuple(key for key in other.constraints.foreign_keys if key != link.key)
+        engine.catalog.replace(replace(other, constraints=replace(other.constraints, foreign_keys=kept)))
+
+
+def is_explained(statement: ast.Statement) -> bool:
+    """Whether :func:`explain_statement` has a plan to show."""
+    return isinstance(statement, ast.Explain | ast.ExplainView | ast.Select | ast.CreateView)
+
+
+def explain_statement(engine: Engine, statement: ast.Statement, stage: str) -> str:
+    """The plan of a query, of a view's query, or of what an EXPLAIN is about, as it would run now."""
+    if isinstance(statement, ast.ExplainView):
+        from kpg.statements.showing import explain_view
+
+        return explain_view(engine, statement, stage)
+    query = statement.statement if isinstance(statement, ast.Explain) else statement
+    assert isinstance(query, ast.Explained)
+    with engine.transactions.statement(changes=False):
+        return explain(query, stage, engine.reading_catalog, engine.statistics)

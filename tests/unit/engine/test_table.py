@@ -1,0 +1,87 @@
+"""A table by way of the executor, and which rows are encoded one by one."""
+
+from typing import Any
+
+import pytest
+
+from kpg.database import Database
+from kpg.engine.table import FEW, Table
+from kpg.runtime.errors import DataError, IntegrityError, InterfaceError, ProgrammingError
+
+
+@pytest.fixture
+def table(db: Database) -> Table:
+    db.sql("create table t (a integer not null, b varchar(3), primary key (a))")
+    return db._engine.table("T")
+
+
+def test_it_is_the_same_in_any_case(db: Database, table: Table) -> None:
+    assert db._engine.table("t") is table and db._engine.find_table("t") is table
+    assert db._engine.find_table("T") is None
+
+
+def test_a_few_tuples_are_encoded_one_by_one(table: Table) -> None:
+    words = table.encoded([(1, "x"), (2, None)])
+    assert words is not None
+    assert words[0].tolist() == [1, 2] and table.dictionary.decode(words[1]) == ["x", None]
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [[], [[1, "x"]], [{"a": 1, "b": "x"}], [(1,)], [(1, "long")], [("1", "x")], [(1, "x")] * (FEW + 1)],
+    ids=["none", "lists", "dicts", "short", "too long", "mistyped", "many"],
+)
+def test_all_others_are_not(table: Table, rows: list[Any]) -> None:
+    assert table.encoded(rows) is None
+
+
+def test_keys_are_encoded_one_by_one(db: Database, table: Table) -> None:
+    words = table.encoded_keys([(1,), (7,)])
+    assert words is not None and words.tolist() == [[1, 7]]
+    assert table.encoded_keys([(1, "x")]) is None and table.encoded_keys([("1",)]) is None
+    db.sql("create table k (a integer primary key); create table n (a integer, b integer)")
+    assert db._engine.table("k").encoded_keys([(1,)]) is None
+    assert db._engine.table("n").encoded_keys([(1,)]) is None
+
+
+def test_rows_are_deleted_by_key_and_whole(db: Database, table: Table) -> None:
+    db.insert("t", [(number, str(number)) for number in range(6)])
+    assert db.delete("t", [(4,), (2,)]) == 2
+    assert db.delete("t", [(1, "1")]) == 1
+    assert db.delete("t", [{"a": 5}]) == 1
+    with pytest.raises(IntegrityError, match=r"table t has no row \(a = 4\) to delete"):
+        db.delete("t", [(3,), (4,)])
+    with pytest.raises(IntegrityError, match=r"row \(a = 3\) of table t is deleted twice"):
+        db.delete("t", [(3,), (3,)])
+    with pytest.raises(IntegrityError, match=r"table t has no row \(a = 3, b = '4'\) to delete"):
+        db.delete("t", [(3, "4")])
+    assert db.query("select a from t order by a").fetchall() == [(0,), (3,)]
+
+
+def test_what_is_wrong_is_said_with_its_place(db: Database, table: Table) -> None:
+    with pytest.raises(DataError, match=r"row 2, column b: value 'long' does not fit VARCHAR\(3\)"):
+        db.insert("t", [(1, "x"), (2, "long")])
+    with pytest.raises(ProgrammingError, match=r"row 1, column a: value 'x' is a str, expected INTEGER"):
+        db.insert("t", [("x", "x")])
+    with pytest.raises(InterfaceError, match=r"row 1 has 1 values, expected 2: a, b"):
+        db.insert("t", [(1,)])
+    with pytest.raises(IntegrityError, match=r"NULL in column a of the primary key of table t"):
+        db.insert("t", [(None, "x")])
+    assert table.rows == 0
+
+
+def test_rows_come_and_go(db: Database, table: Table) -> None:
+    with db.transaction():
+        words = table.encoded([(3, "c"), (1, "a")])
+        assert words is not None
+        rowids = table.insert(words)
+        assert table.rows == 2
+        assert table.scan((0,)).tolist() == [[3, 1]]
+        assert table.fetch(rowids[1:]).tolist() == words[:, 1:].tolist()
+        assert table.find(words[:1]).tolist() == rowids.tolist() == table.match(words).tolist()
+        executor = db._engine.executor
+        assert executor.scan("t", committed=True).shape == (2, 0)
+        table.delete(rowids[:1])
+        assert table.find(words[:1]).tolist() == [-1, rowids[1]]
+    assert db.query("select a, b from t").fetchall() == [(1, "a")]
+    assert table.scan().tolist() == words[:, 1:].tolist()
