@@ -6,6 +6,7 @@ the same each time. Who is killed never runs again.
 
 import threading
 from collections.abc import Callable
+from typing import Any
 
 from numpy.random import Generator
 
@@ -20,6 +21,7 @@ class Turn:
     def __init__(self, turns: "Turns", work: Callable[[], object]) -> None:
         self._turns = turns
         self._work = work
+        self._result: Any = None
         self._error: BaseException | None = None
         self._go, self._back = threading.Semaphore(0), threading.Semaphore(0)
         self.killed = self.ended = False
@@ -30,7 +32,7 @@ class Turn:
         self._go.acquire()
         try:
             if not self.killed:
-                self._work()
+                self._result = self._work()
         except BaseException as error:
             self._error = error
         self.ended = True
@@ -61,6 +63,11 @@ class Turn:
         while not self.ended:
             self.step()
         return self._error
+
+    def result(self) -> Any:
+        """When the work is done, what it gave; None if it ended in an error."""
+        self.wait()
+        return self._result
 
 
 class Turns:
