@@ -93,7 +93,7 @@ class Standing(NamedTuple):
     output: "Placement"
 
     def would_move(self, now: Sizes, rows: int) -> bool:
-        """Whether to place it again, after a step of so many rows."""
+        """Whether to place it again, for a step of so many rows."""
         soon = sum(now.counts.values()) <= SOON * rows
         return any(self._moves(table, now, soon=soon) for table in now.counts)
 
@@ -145,7 +145,7 @@ class Workers:
         return made.plan, made.output.held
 
     def moving(self, rows: int, tables: Set[str]) -> set[str]:
-        """What is to be placed again after a step of so many rows, since these tables have other sizes."""
+        """What is to be placed again for a step of so many rows, after which tables have other sizes."""
         return {
             name
             for name, standing in self.views.items()

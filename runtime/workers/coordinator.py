@@ -132,6 +132,13 @@ class Coordinator(Installing):
             some = rowids[start : start + AT_ONCE]
             self.inform("fill", name, some, self.tables[name].read(some))
 
+    def _tell_rows(self, name: str) -> None:
+        """Have members that see a table's rows see those of the last commit."""
+        table, point = self.tables[name], self._savepoints[name]
+        if isinstance(table.groups, CommonGroups):
+            hidden, _ = table.changed_since(point)
+            self.inform("stand", name, point.count, table.live_at(point).shape[0], hidden)
+
     def start_at(self, epoch: int) -> None:
         """See ``Worker``."""
         super().start_at(epoch)
@@ -261,6 +268,7 @@ class Coordinator(Installing):
         self.scope.step = step
         with self._interrupt:
             recorder = self.recorder
+            self._look_at_sizes()
             try:
                 if recorder is not None:
                     recorder.expect(self._closed)
@@ -276,13 +284,16 @@ class Coordinator(Installing):
                 self._take_back(step)
                 raise
             self.epoch = epoch
-            names = {closed.table for closed in self._closed}
-            rows = sum(change.rowids.shape[0] for closed in self._closed for change in closed.changes)
             self._commit(step, None)
             self._news(news)
             self.tell("settle", epoch)
-            if self._resized(names):
-                self._place_again(rows)
+
+    def _look_at_sizes(self) -> None:
+        """Before a step that gives tables other sizes: what is placed otherwise then takes it so."""
+        names = {closed.table for closed in self._closed}
+        if self._resized(names):
+            rows = sum(change.rowids.shape[0] for closed in self._closed for change in closed.changes)
+            self._place_again(rows, names)
 
     def _take_back(self, step: Step) -> None:
         self.inform("undo")

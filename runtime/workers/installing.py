@@ -25,7 +25,7 @@ class Placer(Protocol):
         """The plan with exchanges, and whether each worker has all rows of its output."""
 
     def moving(self, rows: int, tables: Set[str]) -> set[str]:
-        """What it would place otherwise now, after a step of so many rows, of what reads these tables."""
+        """What it would place otherwise once a step of so many rows is taken, of what reads these tables."""
 
     def forget(self, name: str) -> None:
         """Something is not installed any more."""
@@ -115,10 +115,15 @@ class Installing(Asking, Worker):
             self._sizes[name] = bits
         return found
 
-    def _place_again(self, rows: int) -> None:
-        """Have what the placer would place otherwise now, after a step of so many rows, computed anew there.
+    def _tell_rows(self, name: str) -> None:
+        """Have members that see a table's rows see those of the last commit."""
+        raise NotImplementedError
 
-        The step is final. If a member ends meanwhile, those after it have what was to be had.
+    def _place_again(self, rows: int, tables: Iterable[str]) -> None:
+        """Have what the placer would place otherwise, once so many rows have come, computed anew so.
+
+        They have not come yet: there is less to compute, and what comes with them is computed once. If a member
+        ends meanwhile, those after it have what was to be had.
         """
         moving = self._placer.moving(rows, self.tables.keys())
         if not moving or self._gone is not None:
@@ -134,6 +139,8 @@ class Installing(Asking, Worker):
             remote.plan, remote.held = self._placer.place(remote.name, remote.asked)
         self._patient = True
         try:
+            for table in tables:
+                self._tell_rows(table)
             for remote in reversed(found):
                 self.ask("drop", remote.name)
             for remote in found:
