@@ -7,7 +7,6 @@ from kpg.compiler.physical.placement import (
     Level,
     Placement,
     mapped,
-    owned_by_first,
     summed,
 )
 from kpg.runtime import plan
@@ -19,23 +18,38 @@ def delta_join(level: Level, node: plan.DeltaJoin) -> Ref:
     paths = plan.paths_of(level.nodes, node)
     if all(level.places[level.stream(path.delta.input)[0]].first for path in paths):
         return level.add(plan.DeltaJoin(tuple(_at_first(level, path) for path in paths)), FIRST)
-    ends = [_path(level, path, parted=False) for path in paths]
+    whole = level.whole and not all(level.places[_stream(level, path, whole=True)].held for path in paths)
+    ends = [_path(level, path, parted=False, whole=whole) for path in paths]
     if all(level.places[end].held for end in ends):
         return level.add(plan.DeltaJoin(tuple(ends)), HELD)
     # Rows that all have, matched with what all have, would come out at each of them.
     ends = [
-        _path(level, path, parted=True) if level.places[end].held else end
+        _path(level, path, parted=True, whole=False) if level.places[end].held else end
         for path, end in zip(paths, ends, strict=True)
     ]
     return level.add(plan.DeltaJoin(tuple(ends)), summed([level.places[end] for end in ends]))
 
 
-def _path(level: Level, path: plan.Path, *, parted: bool) -> Ref:
-    new, _ = level.stream(path.delta.input)
-    arrangements = [_arrangement(level, half) for half in path.half_joins]
+def _stream(level: Level, path: plan.Path, *, whole: bool) -> Ref:
+    """What goes on a path; ``whole``: what is from outside all at each worker."""
+    new, place = level.stream(path.delta.input)
+    node = level.out[new]
+    if not whole or place.held or not isinstance(node, plan.Enter) or level.outer is None:
+        return new
+    entered = level.outer.everywhere(node.input)
+    return level.add(plan.Enter(entered), level.outer.places[entered])
+
+
+def _path(level: Level, path: plan.Path, *, parted: bool, whole: bool) -> Ref:
+    new = _stream(level, path, whole=whole)
+    stays = whole and level.places[new].held
+    arrangements, held = list[Ref](), stays
+    for half in path.half_joins:
+        arrangements.append(_arrangement(level, half, whole=whole, held=held))
+        held = held and level.places[arrangements[-1]].held
     if parted:
         new = level.parted(new)
-    elif level.places[new].loose:
+    elif level.places[new].loose and not stays:
         held = bool(arrangements) and level.places[arrangements[0]].held
         key = path.half_joins[0].key if arrangements else ()
         share = None if held or not key else level.owned_share(new, path.delta.mfp, key[0])
@@ -62,10 +76,22 @@ def _at_first(level: Level, path: plan.Path) -> Ref:
     return here
 
 
-def _arrangement(level: Level, half: plan.HalfJoin) -> Ref:
-    if half.key:
-        return level.arranged(half.arrangement, owned_by_first)
-    return level.arranged(half.arrangement, lambda lower, new: lower.everywhere(new))
+def _arrangement(level: Level, half: plan.HalfJoin, *, whole: bool, held: bool) -> Ref:
+    """What is looked up, at the owners of its keys.
+
+    ``whole``: what is from outside is all at each worker. ``held``: so are the rows that look it up, each
+    worker's part of it wherever that is.
+    """
+
+    def bring(lower: Level, new: Ref) -> Ref:
+        place = lower.places[new]
+        if whole and (place.held or lower is not level):
+            return lower.everywhere(new)
+        if held and (place.by or place.first):
+            return new
+        return lower.owned(new, 0) if half.key else lower.everywhere(new)
+
+    return level.arranged(half.arrangement, bring)
 
 
 def _brought(level: Level, here: Ref, half: plan.HalfJoin, there: Placement) -> Ref:
@@ -83,7 +109,8 @@ def _met(place: Placement, half: plan.HalfJoin, there: Placement, width: int) ->
         return HELD
     by: set[Key] = set(place.by)
     if not there.held:
-        by |= {half.key[0], *(_moved(key, width) for key in there.by)}
+        by |= {_moved(key, width) for key in there.by}
+        by |= {column for at, column in enumerate(half.key) if at in there.by}
     by |= {width + at for at, column in enumerate(half.key) if column in by}
     return Placement(by=frozenset(by))
 

@@ -88,24 +88,30 @@ def place(query: Plan, tables: Tables) -> Placed:
     for ref, node in enumerate(query.nodes):
         if isinstance(node, user.Sink):
             level.stream(ref)
-    return _needed(level, output)
+    nodes, places, bodies, at = needed(level, (output,))
+    return Placed(Plan(nodes, at[output]), places, bodies)
 
 
-def _needed(level: "Level", output: Ref) -> Placed:
-    """What the output and listeners need: shares that turned out otherwise are left out."""
+def needed(
+    level: "Level", outputs: Iterable[Ref]
+) -> tuple[tuple[AnyNode, ...], tuple[Placement, ...], dict[Ref, tuple[Placement, ...]], dict[Ref, Ref]]:
+    """The nodes that outputs and listeners need: shares that turned out otherwise are left out.
+
+    With their placements, those of loops' bodies, and where each is among them now.
+    """
     listeners = [ref for ref, node in enumerate(level.out) if isinstance(node, user.Sink)]
-    needed, stack = set[Ref](), [output, *listeners]
+    found, stack = set[Ref](), [*outputs, *listeners]
     while stack:
         ref = stack.pop()
-        if ref not in needed:
-            needed.add(ref)
+        if ref not in found:
+            found.add(ref)
             stack += plan.inputs(level.out[ref])
-    kept = sorted(needed)
+    kept = sorted(found)
     at = {ref: place for place, ref in enumerate(kept)}
     nodes = tuple(plan.moved(level.out[ref], at.__getitem__) for ref in kept)
     places = tuple(level.places[ref] for ref in kept)
-    bodies = {at[ref]: found for ref, found in level.bodies.items() if ref in at}
-    return Placed(Plan(nodes, at[output]), places, bodies)
+    bodies = {at[ref]: inner for ref, inner in level.bodies.items() if ref in at}
+    return nodes, places, bodies, at
 
 
 @dataclass(slots=True)
@@ -125,6 +131,8 @@ class Level:
     added: dict[AnyNode, Ref] = field(default_factory=dict)
     loop: Ref | None = None
     """The loop whose body it is, in the old list of ``outer``."""
+    whole: bool = False
+    """Whether each worker has all that enters from outside of this loop."""
     _columns: plan.Columns | None = None
     _fails: bool | None = None
 
@@ -188,6 +196,9 @@ class Level:
     def _shared(self, new: Ref, *, anyhow: bool) -> Ref:
         """Each worker's share of rows that all of them hold: taken where they are read from a table."""
         node = self.out[new]
+        if isinstance(node, plan.Enter) and self.outer is not None:
+            share = self.outer.parted(node.input, anyhow=anyhow)
+            return self.add(plan.Enter(share), self.outer.places[share])
         if isinstance(node, plan.Source) and (home := self.tables.home(node.table)) is not None:
             if anyhow:
                 return self.add(Exchange(new, Route.PIECES, 0, held=True), PARTED)
@@ -208,6 +219,9 @@ class Level:
         if (place.held and not place.loose) or column in place.by:
             return new
         node = self.out[new]
+        if place.loose and isinstance(node, plan.Enter) and self.outer is not None:
+            outside = self.outer.owned(node.input, column)
+            return self.add(plan.Enter(outside), self.outer.places[outside])
         if place.loose and isinstance(node, plan.Linear):
             share = self.owned_share(node.input, node.mfp, column)
             if share is not None:

@@ -26,7 +26,9 @@ def placed(level: Level, ref: Ref, node: AnyNode) -> Ref:
     if isinstance(node, user.Node):
         return _of_users(level, node)
     if isinstance(node, plan.Enter | plan.Variable | plan.Loop | plan.Leave):
-        return _of_loops(level, ref, node)
+        from kpg.compiler.physical.placed_loops import of_loops
+
+        return of_loops(level, ref, node)
     match node:
         case plan.Source(table=table):
             return level.add(node, HELD if level.tables.home(table) is None else LOOSE)
@@ -100,21 +102,6 @@ def _of_users(level: Level, node: user.Node) -> Ref:
             assert_never(node)
 
 
-def _of_loops(level: Level, ref: Ref, node: plan.Enter | plan.Variable | plan.Loop | plan.Leave) -> Ref:
-    match node:
-        case plan.Enter(input=source):
-            return _enter(level, ref, source)
-        case plan.Variable(index=index):
-            return _variable(level, node, level.variables[index])
-        case plan.Loop():
-            return _loop(level, ref, node)
-        case plan.Leave(loop=loop, result=result):
-            new, _ = level.stream(loop)
-            return level.add(plan.Leave(new, result), level.loops[loop][1][result])
-        case _:
-            assert_never(node)
-
-
 def _parted(level: Level, new: Ref) -> Ref:
     """Rows as they are, if they are parted or all of them are held for good."""
     return level.parted(new) if level.places[new].loose else new
@@ -142,19 +129,42 @@ def _concat(level: Level, sources: Sequence[Ref], ref: Ref) -> Ref:
     news = [level.stream(source)[0] for source in sources]
     if all(level.places[new].held and not level.places[new].loose for new in news):
         return level.add(plan.Concat(tuple(news)), HELD)
-    parted = [level.parted(new) for new in news]
+    parted = _beside(level, news)
     place = summed([level.places[new] for new in parted])
     if not place.by and not place.first and level.fails and any(map(level.takes_away, sources)):
         # A row that has failed is forgotten where it is taken away again: they have to meet.
         if level.widths(ref):
             place = Placement(by=frozenset({0}))
-            parted = [
-                level.owned(new, 0) if level.places[new].loose else strictly(level, new, place)
-                for new in news
-            ]
+            parted = [_at(level, new, place) for new in news]
         else:
             parted, place = [level.first(new) for new in news], FIRST
     return level.add(plan.Concat(tuple(parted)), place)
+
+
+def _beside(level: Level, news: Sequence[Ref]) -> list[Ref]:
+    """Each row at one worker: what all have goes where the others' rows are, if these have a place."""
+    places = [level.places[new] for new in news if not level.places[new].held]
+    columns = [key for key in summed(places).by if isinstance(key, int)] if places else []
+    if not columns or all(place.first for place in places):
+        return [level.parted(new) for new in news]
+    place = Placement(by=frozenset({min(columns)}))
+    return [_at(level, new, place) if level.places[new].held else new for new in news]
+
+
+def _at(level: Level, new: Ref, place: Placement) -> Ref:
+    (column,) = (key for key in place.by if isinstance(key, int))
+    return level.owned(new, column) if level.places[new].loose else strictly(level, new, place)
+
+
+def strictly(level: Level, new: Ref, place: Placement) -> Ref:
+    """Rows at one place, held or not before."""
+    now = level.places[new]
+    if place.first:
+        return new if now.first else level.add(Exchange(new, Route.FIRST, held=now.held), FIRST)
+    (column,) = (key for key in place.by if isinstance(key, int))
+    if column in now.by:
+        return new
+    return level.add(Exchange(new, Route.OWNER, column, held=now.held), place)
 
 
 def _reduce(level: Level, node: plan.Reduce, wished: int | None) -> Ref:
@@ -244,57 +254,3 @@ def _range_join(level: Level, node: plan.RangeJoin) -> Ref:
     moved = {node.left: left, node.right: right}
     new = plan.RangeJoin(moved[node.left], moved[node.right], node.key, node.comparison, node.mfp)
     return level.add(new, mapped(place, node.mfp))
-
-
-def _enter(level: Level, ref: Ref, source: Ref) -> Ref:
-    assert level.outer is not None
-    new, place = level.outer.stream(source)
-    if place.loose:
-        wished = level.wishes.of(ref)
-        new = level.outer.parted(new) if wished is None else level.outer.owned(new, wished)
-    return level.add(plan.Enter(new), level.outer.places[new])
-
-
-def strictly(level: Level, new: Ref, place: Placement) -> Ref:
-    """Rows at one place, held or not before."""
-    now = level.places[new]
-    if place.first:
-        return new if now.first else level.add(Exchange(new, Route.FIRST, held=now.held), FIRST)
-    (column,) = (key for key in place.by if isinstance(key, int))
-    if column in now.by:
-        return new
-    return level.add(Exchange(new, Route.OWNER, column, held=now.held), place)
-
-
-def _variable(level: Level, node: plan.Variable, place: Placement) -> Ref:
-    initial = node.initial
-    if initial is not None:
-        initial = strictly(level, level.stream(initial)[0], place)
-    return level.add(plan.Variable(node.index, node.types, initial), place)
-
-
-def _loop(level: Level, ref: Ref, node: plan.Loop) -> Ref:
-    """Each recursive collection is parted by the column that its body looks it up by most."""
-    wishes = level.wishes.bodies[ref]
-    indexes = {inner.index: inner for inner in node.body if isinstance(inner, plan.Variable)}
-    variables = []
-    for index, result in enumerate(node.results):
-        types = indexes[index].types if index in indexes else ()
-        column = wishes.of(result) or 0
-        variables.append(Placement(by=frozenset({column})) if types else FIRST)
-    body = Level(node.body, level.tables, wishes, outer=level, variables=variables, loop=ref)
-    results, places = [], []
-    for index, result in enumerate(node.results):
-        new, _ = body.stream(result)
-        if index in indexes:
-            new = strictly(body, new, variables[index])
-        results.append(new)
-        places.append(body.places[new])
-    for inner, found in enumerate(node.body):
-        if isinstance(found, user.Sink):
-            body.stream(inner)
-    loop = plan.Loop(tuple(body.out), tuple(results), node.limit, node.error_at_limit)
-    made = level.add(loop, PARTED)
-    level.bodies[made] = tuple(body.places)
-    level.loops[ref] = made, tuple(places)
-    return made

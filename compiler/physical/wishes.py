@@ -26,9 +26,17 @@ class Wishes:
         for ref, node in enumerate(nodes):
             if isinstance(node, plan.Loop):
                 self.bodies[ref] = Wishes(node.body, self, node.results)
-            elif isinstance(node, plan.DeltaJoin):
-                for path in plan.paths_of(nodes, node):
+        if outer is None:
+            self._count()
+
+    def _count(self) -> None:
+        """Count the votes, once all bodies are there: what is looked up in one may come from another."""
+        for node in self.nodes:
+            if isinstance(node, plan.DeltaJoin):
+                for path in plan.paths_of(self.nodes, node):
                     self._join(path)
+        for body in self.bodies.values():
+            body._count()
 
     def of(self, ref: Ref) -> int | None:
         """The column by which a node's rows are looked up most often; None if by none."""

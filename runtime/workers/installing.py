@@ -122,8 +122,8 @@ class Installing(Asking, Worker):
     def _place_again(self, rows: int, tables: Iterable[str]) -> None:
         """Have what the placer would place otherwise, once so many rows have come, computed anew so.
 
-        They have not come yet: there is less to compute, and what comes with them is computed once. If a member
-        ends meanwhile, those after it have what was to be had.
+        They have not come yet: there is less to compute, and what comes with them is computed once. If a
+        member ends meanwhile, those after it have what was to be had.
         """
         moving = self._placer.moving(rows, self.tables.keys())
         if not moving or self._gone is not None:

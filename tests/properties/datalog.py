@@ -10,6 +10,7 @@ from kpg.compiler.passes import PIPELINE, Pass, run
 from kpg.compiler.physical import plan_query
 from kpg.compiler.rules import core
 from kpg.compiler.rules.lowering import Sources, lowering
+from kpg.runtime.installed import Installed
 from kpg.runtime.plan import Plan
 from kpg.runtime.types import BIGINT, NULL, ColumnDef, Schema
 from kpg.runtime.worker import Worker
@@ -56,6 +57,7 @@ class Session:
         self.program = program
         self.worker = Worker()
         self.rows: dict[str, set[Row]] = {}
+        self.views: dict[str, Installed] = {}
         for relation in program.relations.values():
             if relation.kind is not core.Kind.DERIVED:
                 self.worker.create_table(relation.name, schema_of(relation))
@@ -67,7 +69,8 @@ class Session:
         for name in lowered.order if one_by_one else ():
             catalog.add(ViewEntry(name, schema_of(program.relations[name]), None, materialized=True))
         for name in lowered.order if only is None else only:
-            self.worker.install(name, planned(lowered.relation(name, sources), passes))
+            plan = planned(lowered.relation(name, sources), passes)
+            self.views[name] = self.worker.install(name, plan)
 
     def change(self, added: Mapping[str, Iterable[Row]], removed: Mapping[str, Iterable[Row]]) -> None:
         """Insert rows that are not there and delete rows that are, in one transaction."""
@@ -85,7 +88,7 @@ class Session:
 
     def read(self, name: str) -> Rows:
         """The tuples of a derived relation, each of which is there once."""
-        words, counts = self.worker.views[name].rows()
+        words, counts = self.views[name].rows()
         assert (counts == 1).all(), (name, words, counts)
         found = frozenset(tuple(None if w == NULL else w for w in row) for row in words.T.tolist())
         return found if self.program.relations[name].columns else frozenset(() for _ in found)
