@@ -16,11 +16,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from _flows import graph_input
+from _flows import step as taken
 from _graphs import Edges, gnp, grid
 from _stream import arrived
 from _tpch import Encoded, add_arguments, folder, install, worker_of
 
 import kpg
+from kpg import graph
 from kpg.tpch.engine import apply
 from kpg.tpch.refresh import RefreshStream
 from kpg.tpch.schema import TABLES
@@ -130,6 +133,20 @@ def recursion(edges: Edges, view: str, db: Any) -> Iterator[Step]:
     yield partial(step, 100, edges.shape[1])
 
 
+def strong_components(edges: Edges, db: Any) -> Iterator[Step]:
+    """Edges that come to a dataflow of their strongly connected components, a doubly nested loop."""
+    flow = db.dataflow("components")
+    given = graph_input(flow, edges[:, :50])
+    graph.strongly_connected_components(given.arrange_by_key("src", "dst")).probe()
+    yield lambda: taken(flow, given)
+
+    def rest() -> None:
+        given.insert_columns({"src": edges[0, 50:], "dst": edges[1, 50:]})
+        taken(flow, given)
+
+    yield rest
+
+
 def indexing(edges: Edges, db: Any) -> Iterator[Step]:
     """Edges that come to a view that indexes them both ways."""
     db.sql("create table e(x bigint, y bigint)")
@@ -222,7 +239,7 @@ def main() -> None:
         "reach": (lambda size: gnp(size // 10, size), REACHED, 10_000_000),
         "wcc": (lambda size: gnp(size // 10, size), COMPONENTS, 100_000),
     }
-    known = ("streams", "refresh", *recursions, "index", "one-row")
+    known = ("streams", "refresh", *recursions, "scc", "index", "one-row")
     parser = argparse.ArgumentParser(description=__doc__)
     add_arguments(parser, 0.1)
     parser.add_argument("--workers", type=int, default=2)
@@ -236,6 +253,9 @@ def main() -> None:
         if name in options.workloads:
             made = edges(size // options.small)
             compare(name, lambda db, made=made, view=view: recursion(made, view, db), options.workers)  # type: ignore[misc]
+    if "scc" in options.workloads:
+        made = gnp(10_000 // options.small, 100_185 // options.small)
+        compare("scc", lambda db: strong_components(made, db), options.workers)
     if "index" in options.workloads:
         made = gnp(1_000_000 // options.small, 10_000_000 // options.small)
         compare("index", lambda db: indexing(made, db), options.workers)

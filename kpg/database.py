@@ -156,10 +156,6 @@ class Database(Ingesting, Profiling):
 
         engine = self._engine
         engine.refuse_to_keep("a dataflow", "functions and inputs have no text")
-        if engine.workers is not None:
-            from kpg.engine.working import refuse
-
-            refuse("a dataflow of collections")
         engine.dataflows_made += 1
         flow = Dataflow(engine, name or str(engine.dataflows_made))
         if flow.label in engine.dataflows:

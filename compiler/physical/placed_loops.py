@@ -9,7 +9,7 @@ ways, and with what is recursive parted by one column or another; the way that h
 from collections.abc import Iterator, Sequence
 from typing import Final, assert_never
 
-from kpg.compiler.physical.placement import FIRST, PARTED, Level, Placement, needed
+from kpg.compiler.physical.placement import FIRST, PARTED, Level, Placement, listens, needed
 from kpg.compiler.physical.placing import strictly
 from kpg.runtime import plan
 from kpg.runtime.plan import Exchange, Ref, Route, user
@@ -107,7 +107,7 @@ def _way(level: Level, ref: Ref, node: plan.Loop, by: Sequence[int], *, whole: b
             new = strictly(body, new, variables[index])
         results.append(new)
     for inner, found in enumerate(node.body):
-        if isinstance(found, user.Sink):
+        if listens(found):
             body.stream(inner)
     nodes, places, _, at = needed(body, results)
     if whole:
@@ -170,8 +170,31 @@ def _many(level: Level, ref: Ref, column: int) -> bool:
             return any(isinstance(one, plan.Variable) for one in _below(level, ref))
         case plan.Import(view=view):
             return not level.tables.view(view).held
-        case _:
+        case (
+            plan.Constant()
+            | plan.Negate()
+            | plan.Delta()
+            | plan.HalfJoin()
+            | plan.RangeJoin()
+            | plan.Expand()
+            | plan.BasicReduce()
+            | plan.Window()
+            | plan.Fold()
+            | plan.Single()
+            | plan.Ego()
+            | plan.Loop()
+            | plan.Leave()
+            | user.Input()
+            | user.Apply()
+            | user.UserReduce()
+            | user.Custom()
+            | user.Sink()
+            | user.EnterAt()
+            | Exchange()
+        ):
             return False
+        case _:
+            assert_never(node)
 
 
 def _below(level: Level, ref: Ref) -> Iterator[plan.AnyNode]:

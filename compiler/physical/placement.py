@@ -86,10 +86,17 @@ def place(query: Plan, tables: Tables) -> Placed:
     level = Level(query.nodes, tables, Wishes(query.nodes))
     output, _ = level.stream(query.output)
     for ref, node in enumerate(query.nodes):
-        if isinstance(node, user.Sink):
+        if listens(node):
             level.stream(ref)
     nodes, places, bodies, at = needed(level, (output,))
     return Placed(Plan(nodes, at[output]), places, bodies)
+
+
+def listens(node: AnyNode) -> bool:
+    """Whether somebody outside listens to a node, or to one within it."""
+    if isinstance(node, plan.Loop):
+        return any(map(listens, node.body))
+    return isinstance(node, user.Sink)
 
 
 def needed(
@@ -99,7 +106,7 @@ def needed(
 
     With their placements, those of loops' bodies, and where each is among them now.
     """
-    listeners = [ref for ref, node in enumerate(level.out) if isinstance(node, user.Sink)]
+    listeners = [ref for ref, node in enumerate(level.out) if listens(node)]
     found, stack = set[Ref](), [*outputs, *listeners]
     while stack:
         ref = stack.pop()

@@ -45,8 +45,9 @@ def placed(level: Level, ref: Ref, node: AnyNode) -> Ref:
         case plan.Concat(inputs=sources):
             return _concat(level, sources, ref)
         case plan.Arrange():
-            wished = level.wishes.of(ref)
-            return level.arranged(ref, owned_by_first if wished == 0 else _parted)
+            # What has come by an input is not to be had again: who looks it up later shares its index.
+            owned = level.wishes.of(ref) == 0 or any(isinstance(one, user.Input) for one in level.nodes)
+            return level.arranged(ref, owned_by_first if owned else _parted)
         case plan.Reduce():
             return _reduce(level, node, level.wishes.of(ref))
         case plan.Distinct(input=source):

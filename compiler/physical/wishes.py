@@ -48,9 +48,9 @@ class Wishes:
         for place, half in enumerate(path.half_joins):
             if half.key:
                 self._vote(half.arrangement, 0)
-                output = mfp.outputs[half.key[0]]
-                if place == 0 and isinstance(output, Column):
-                    self._vote(path.delta.input, output.index)
+                first = mfp.outputs[half.key[0]] if place == 0 else None
+                if isinstance(first, Column):
+                    self._vote(path.delta.input, first.index)
 
     def _vote(self, ref: Ref, column: int) -> None:
         self._votes[ref][column] += 1

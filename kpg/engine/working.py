@@ -6,7 +6,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from kpg.compiler.catalog import TableEntry
-from kpg.runtime.errors import NotSupportedError, ProgrammingError
+from kpg.runtime.errors import ProgrammingError
 from kpg.runtime.handles import Work
 from kpg.runtime.local import shared_executor
 from kpg.runtime.plan import Plan, Source
@@ -31,13 +31,6 @@ GROWN: Final = 4
 SOON: Final = 8
 """While the tables of a plan have so many times the rows of one step, it is placed again for one that was
 empty: that costs about as much as those steps."""
-
-
-def refuse(what: str) -> None:
-    """NotSupportedError: several workers do not run something yet."""
-    raise NotSupportedError(
-        f"{what} with several workers is not supported", hint="open the database without workers="
-    )
 
 
 def work(engine: "Engine") -> list[Work]:

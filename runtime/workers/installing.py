@@ -3,10 +3,10 @@
 from collections.abc import Iterable, Set
 from typing import Any, Final, Protocol
 
-from kpg.runtime.errors import InternalError
+from kpg.runtime.errors import InternalError, NotSupportedError
 from kpg.runtime.handles import Installation
 from kpg.runtime.installed import Installed
-from kpg.runtime.plan import Columns, Import, Plan, Source, Types, user
+from kpg.runtime.plan import AnyNode, Columns, Import, Loop, Plan, Source, Types, user
 from kpg.runtime.worker import Worker
 from kpg.runtime.workers.asking import Asking
 from kpg.runtime.workers.messages import MemberGoneError, UnsendableError
@@ -49,6 +49,7 @@ class Installing(Asking, Worker):
         self, name: str, plan: Plan, *, isolated: bool = False, then: int | None = None, own: bool = False
     ) -> Any:
         """See ``executor.Executor``."""
+        _refuse_what_is_not_there(plan, pending=isolated and then is None)
         if isolated or (name.startswith(ONCE) and self._is_small(plan)):
             return super().install(name, plan, isolated=True, then=then, own=own)
         if self.has_pending:
@@ -154,3 +155,22 @@ class Installing(Asking, Worker):
             self._gone = MemberGoneError(f"workers could not go on with tables of other sizes: {error}")
         finally:
             self._patient = False
+
+
+def _refuse_what_is_not_there(query: Plan, *, pending: bool) -> None:
+    """NotSupportedError for what only a single worker can do."""
+    what = None
+    if pending and any(isinstance(node, Import) for node in query.nodes):
+        what = "reading a collection of a dataflow in a transaction that has changed something"
+    elif any(map(_is_users_operator, query.nodes)):
+        what = "an operator of one's own (apply)"
+    if what is not None:
+        raise NotSupportedError(
+            f"{what} with several workers is not supported", hint="open the database without workers="
+        )
+
+
+def _is_users_operator(node: AnyNode) -> bool:
+    return isinstance(node, user.Custom) or (
+        isinstance(node, Loop) and any(map(_is_users_operator, node.body))
+    )

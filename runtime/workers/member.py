@@ -6,7 +6,7 @@ with all others: it is final once the coordinator says so.
 
 import time
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,7 +23,7 @@ from kpg.runtime.operators.exchange import Sending, Share
 from kpg.runtime.operators.expand import Expand
 from kpg.runtime.operators.join import Join
 from kpg.runtime.operators.linear import Concat, Linear, Negate
-from kpg.runtime.operators.loop import everything
+from kpg.runtime.operators.loop import ArrangedLeave, Enter, Leave, Loop, everything
 from kpg.runtime.operators.reduce import Single
 from kpg.runtime.operators.segment import Segment
 from kpg.runtime.operators.together import levels
@@ -44,6 +44,22 @@ if TYPE_CHECKING:
     from kpg.runtime.saved.worker import Saved
 
 Words = NDArray[np.int64]
+PASSING: Final = (Linear, Concat, Negate, Share, Join, Apply, Expand, Single, Enter, Leave, ArrangedLeave)
+"""What tells its contents by asking what is before it."""
+
+
+def _fleeting(operators: Iterable[Operator], outside: Iterable[Operator] = ()) -> set[Operator]:
+    """The operators, in order, of whose contents something was sent that is nowhere any more."""
+    found = set(outside)
+    for operator in operators:
+        if isinstance(operator, Loop):
+            if not _fleeting(operator.body, found).isdisjoint(operator.results):
+                found.add(operator)
+        elif isinstance(operator, Sending | Segment) or (
+            isinstance(operator, PASSING) and not found.isdisjoint(operator.inputs)
+        ):
+            found.add(operator)
+    return found
 
 
 class Member(Holding):
@@ -96,13 +112,7 @@ class Member(Holding):
 
     def _register(self, operators: tuple[Operator, ...]) -> None:
         """Have others share operators, but for those whose contents only a meeting could bring."""
-        fleeting: set[Operator] = set()
-        for operator in operators:
-            passing = isinstance(operator, Linear | Concat | Negate | Share | Join | Apply | Expand | Single)
-            if isinstance(operator, Sending | Segment) or (
-                passing and not fleeting.isdisjoint(operator.inputs)
-            ):
-                fleeting.add(operator)
+        fleeting = _fleeting(operators)
         super()._register(tuple(one for one in operators if one not in fleeting))
         for inner in everything(tuple(fleeting)):
             self.inputs.notice(inner)

@@ -12,6 +12,7 @@ from kpg.runtime.plan import Types
 from kpg.runtime.sharing.memory import Memory, Shown
 from kpg.runtime.sharing.strings import Delta
 from kpg.runtime.trace.updates import Updates
+from kpg.runtime.workers import by_value
 from kpg.runtime.workers.wire import packed
 
 Words = NDArray[np.int64]
@@ -105,12 +106,12 @@ class Crew(Protocol):
 def sent(command: Command) -> list[memoryview]:
     """The pieces of a message of it; UnsendableError."""
     try:
-        return packed(command)
-    except (pickle.PicklingError, AttributeError, TypeError) as error:
+        return packed(command, by_value.pickled) if command.method == "put" else packed(command)
+    except (pickle.PicklingError, AttributeError, TypeError, ValueError, RecursionError) as error:
         raise UnsendableError(
             f"what is installed has something in it that workers cannot get: {error}",
-            hint="views of several workers call Python's functions that a module has, not those within "
-            "others, nor functions in PL/pgSQL",
+            hint="functions of several workers cannot refer to the database, to open files or connections, "
+            "nor to classes of the program that was started; those in PL/pgSQL are the coordinator's",
         ) from None
 
 

@@ -4,6 +4,7 @@ Each member has a thread; a baton goes round. Who has it runs until it meets the
 for them, and hands the baton on: when it comes back, all have put down theirs.
 """
 
+import pickle
 import random
 import threading
 from collections.abc import Callable
@@ -14,6 +15,7 @@ from kpg.runtime.sharing.memory import Memory
 from kpg.runtime.sharing.strings import Delta
 from kpg.runtime.trace.tiers import EFFORT
 from kpg.runtime.trace.updates import Updates
+from kpg.runtime.workers import by_value
 from kpg.runtime.workers.member import Member
 from kpg.runtime.workers.messages import STEPS, Command, Reply, sent
 
@@ -94,6 +96,14 @@ def _own(member: Member, sender: int, parcel: Parcel) -> Parcel:
     return Parcel(parcel.position, Updates(data, updates.time, updates.diff), ())
 
 
+def _received(command: Command) -> Command:
+    """A command as it comes to another process."""
+    arrays: list[pickle.PickleBuffer] = []
+    header = by_value.pickled(command, arrays.append)
+    found: Command = pickle.loads(header, buffers=arrays)
+    return found
+
+
 class Stop:
     """Whether the coordinator wants members to stop: an ``interrupts.Watch``."""
 
@@ -119,7 +129,7 @@ class Threads:
         self.hosts: list[str] = []
         self.memory = Memory() if common else None
         self._table = Table(count, seed)
-        self._command: Command | None = None
+        self._commands: list[Command | None] = [None] * count
         self._replies: list[Reply | None] = [None] * count
         self._stop = Stop()
         self.members: list[Member] = []
@@ -133,7 +143,8 @@ class Threads:
     def call(self, command: Command, poll: Callable[[], None]) -> tuple[list[Reply], BaseException | None]:
         """See ``messages.Crew``."""
         sent(command)
-        self._command = command
+        own = command.method == "put"  # what users bring along
+        self._commands = [_received(command) if own else command for _ in range(self.count)]
         self._table.batons[0].release()
         while not self._table.done.acquire(timeout=POLL):
             if command.method in STEPS and not self._stop.wanted:
@@ -154,7 +165,7 @@ class Threads:
 
     def close(self) -> None:
         """End the threads."""
-        self._command = None
+        self._commands = [None] * self.count
         self._table.batons[0].release()
         self._table.done.acquire()
 
@@ -162,7 +173,7 @@ class Threads:
         batons, member = self._table.batons, self.members[index]
         while True:
             batons[index].acquire()
-            command = self._command
+            command = self._commands[index]
             if command is not None:
                 self._replies[index] = member.perform(command)
             if index + 1 < self.count:

@@ -9,8 +9,8 @@ import pytest
 import kpg
 from kpg.compiler.rules import core
 from kpg.database import Database
+from kpg.engine.working import Workers
 from kpg.runtime.errors import Error
-from kpg.working import Workers
 from tests.model import graphs
 from tests.model.datalog import run
 from tests.model.rules import program
