@@ -1,14 +1,11 @@
 """What frames columns of words: how far apart their values are."""
 
-from typing import Any
-
 import numpy as np
 from numpy.typing import NDArray
 
 from kpg.runtime.kernels import device, kernel
 
 Words = NDArray[np.int64]
-Codes = NDArray[Any]
 
 NULL = -(2**63)
 ERROR = NULL + 1
@@ -53,22 +50,19 @@ def code_of(word: int, below: int) -> int:
     return word - NULL if word <= ERROR else word - below
 
 
-@kernel("void(int64[::1], int64, uint8[::1])")
-def encode_bytes(words: Words, below: int, codes: Codes) -> None:
-    """The codes of words, of one byte each, above ``below``: the least value less 2."""
-    for i in range(words.shape[0]):
-        codes[i] = code_of(words[i], below)
+@kernel("void(int64[::1], int64, int64, int64[::1])")
+def encode(words: Words, below: int, width: int, out: Words) -> None:
+    """Codes of words above ``below``, the least value less 2: ``64 // width`` of ``width`` bits in a word.
 
-
-@kernel("void(int64[::1], int64, uint16[::1])")
-def encode_pairs(words: Words, below: int, codes: Codes) -> None:
-    """As :func:`encode_bytes`, of two bytes each."""
-    for i in range(words.shape[0]):
-        codes[i] = code_of(words[i], below)
-
-
-@kernel("void(int64[::1], int64, uint32[::1])")
-def encode_fours(words: Words, below: int, codes: Codes) -> None:
-    """As :func:`encode_bytes`, of four bytes each."""
-    for i in range(words.shape[0]):
-        codes[i] = code_of(words[i], below)
+    The codes of word j are those of rows j, j + m, j + 2 m and so on, m = len(out), from the lowest bits on:
+    rows beside each other go into words beside each other, which a processor does several at a time.
+    """
+    count = out.shape[0]
+    for i in range(count):
+        out[i] = code_of(words[i], below)
+    shift = width
+    for start in range(count, words.shape[0], count):
+        part = words[start : start + count]
+        for i in range(part.shape[0]):
+            out[i] |= code_of(part[i], below) << shift
+        shift += width

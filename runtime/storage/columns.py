@@ -1,4 +1,4 @@
-"""Columns of words as they are written: one word if all are the same, few bytes a word if they are close.
+"""Columns of words as they are written: one word if all are the same, few bits a word if they are close.
 
 A code is what a word is above the least one, after those of NULL and ERROR.
 """
@@ -8,18 +8,20 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from kpg.runtime.kernels.frames import bounds, encode_bytes, encode_fours, encode_pairs
+from kpg.runtime.kernels.frames import bounds, encode
 from kpg.runtime.types import ERROR, NULL
 
 Words = NDArray[np.int64]
-Packed = int | Words | tuple[int, NDArray[Any]]
-"""A column: the word of all rows; or the words; or the least word, and codes."""
+Packed = int | Words | tuple[int, int, Words] | tuple[int, NDArray[Any]]
+"""A column: the word of all rows; or the words; or the least word, the bits of a code, and words of codes;
+or, in logs of version 2 and before, the least word and an array of codes."""
 
 FEW: Final = 16
 """So few rows are written as they are."""
 RESERVED: Final = {0: NULL, 1: ERROR}
-ENCODED: Final = {"<u1": encode_bytes, "<u2": encode_pairs, "<u4": encode_fours}
-"""Kinds of codes, the smaller ones first, and the kernel that writes them."""
+BITS: Final = 64
+WIDEST: Final = 32
+"""Bits of a code at most: of wider ones no two go into a word."""
 
 
 def pack(words: Words) -> Words | tuple[Packed, ...]:
@@ -38,12 +40,12 @@ def _packed(column: Words, found: Words) -> Packed:
     if reserved in (0, column.shape[0]) and least == most and not (column != column[0]).any():
         return int(column[0])
     below = least - len(RESERVED)
-    for kind, encode in ENCODED.items():
-        if most - below < 1 << 8 * np.dtype(kind).itemsize:
-            codes = np.empty(column.shape, kind)
-            encode(column, below, codes)
-            return least, codes
-    return column
+    width = (most - below).bit_length()
+    if width > WIDEST:
+        return column
+    codes = np.empty(-(-column.shape[0] // (BITS // width)), np.int64)
+    encode(column, below, width, codes)
+    return least, width, codes
 
 
 def unpack(packed: Words | tuple[Packed, ...], count: int) -> Words:
@@ -51,13 +53,24 @@ def unpack(packed: Words | tuple[Packed, ...], count: int) -> Words:
     if isinstance(packed, np.ndarray):
         return packed
     words = np.empty((len(packed), count), np.int64)
-    for place, column in enumerate(packed):
+    for column, out in zip(packed, words, strict=True):
         if isinstance(column, tuple):
-            least, codes = column
-            np.add(codes, np.int64(least - len(RESERVED)), out=words[place], casting="unsafe")
-            if codes.min() < len(RESERVED):
-                for code, word in RESERVED.items():
-                    words[place][codes == code] = word
+            out[:] = column[1] if len(column) == 2 else _decoded(*column[1:], count)
+            _add(column[0], out)
         else:
-            words[place] = column
+            out[:] = column
     return words
+
+
+def _decoded(width: int, words: Words, count: int) -> Words:
+    """The codes of some rows; see ``kernels.frames.encode``."""
+    shifts = np.arange(0, BITS - width + 1, width)[:, None]
+    return ((words >> shifts) & ((1 << width) - 1)).reshape(-1)[:count]
+
+
+def _add(least: int, codes: Words) -> None:
+    """Have words stand where codes are."""
+    reserved = {word: np.flatnonzero(codes == code) for code, word in RESERVED.items()}
+    codes += least - len(RESERVED)
+    for word, rows in reserved.items():
+        codes[rows] = word

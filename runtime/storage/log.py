@@ -31,7 +31,7 @@ from kpg.runtime.storage.files import PAGE, File, Files, Piece
 Words = NDArray[np.int64]
 
 MAGIC: Final = int.from_bytes(b"kpg log\n", "little")
-VERSION: Final = 2
+VERSION: Final = 3
 """Of the format of segments and of what stands in records."""
 RECORD: Final = 0x6B706772656300
 HEADER_WORDS: Final = 8
@@ -83,6 +83,7 @@ class Segment:
     def __init__(self, files: Files, number: int, database: int) -> None:
         self.name = segment_name(number)
         self.where = f"{files.where}/{self.name}"
+        self.database = database
         data = files.map(self.name)
         self.size = data.shape[0]
         self._words: Words = data[: self.size & -8].view(np.int64)
@@ -221,7 +222,8 @@ class Log:
 
         If ``direct``, records go past the system's memory, where it has a way for that.
         """
-        header, salt = _header(segment, database, first)
+        salt = _new_salt()
+        header = _header(segment, database, first, salt)
         file = files.create(segment_name(segment), direct=direct)
         try:
             file.write(0, [header, bytes(room)])
@@ -238,16 +240,20 @@ class Log:
     ) -> "Log":
         """A segment that ends there, from now on; what a crash has left behind is cut off.
 
-        All of it is written again. A sync may have failed before the crash: then what is read may only be in
-        memory, and no sync but one after another write would have it be on the disk.
+        All of it is written again, as a segment of this version. A sync may have failed before the crash:
+        then what is read may only be in memory, and no sync but one after another write would have it be on
+        the disk.
         """
         file = files.open(found.name, writing=True, direct=direct)
         try:
             file.truncate(end)
-            for at in range(0, end, ROOM):
+            begun = 8 * HEADER_WORDS
+            file.write(0, [_header(segment, found.database, found.first, found.salt)])
+            for at in range(begun, end, ROOM):
                 file.write(at, [found.bytes(at, min(end, at + ROOM))])
             file.sync()
-            return cls(file, found.bytes(end - end % PAGE, end), end, end, number, found.salt, segment)
+            page = file.read(end - end % PAGE, end % PAGE)
+            return cls(file, page, end, end, number, found.salt, segment)
         except BaseException:
             file.close()
             raise
@@ -342,15 +348,19 @@ def _whole(size: int) -> int:
     return size + -size % PAGE
 
 
-def _header(segment: int, database: int, first: int) -> tuple[bytes, int]:
-    """What a segment begins with, and its salt."""
+def _new_salt() -> int:
     salt = int.from_bytes(os.urandom(8), "little", signed=True)
     while ((~RECORD ^ salt) >> 56 & 0xFF).bit_count() < 2:
         # With one bit flipped, the word at a record's end is to be no such word that came in part.
         salt = int.from_bytes(os.urandom(8), "little", signed=True)
+    return salt
+
+
+def _header(segment: int, database: int, first: int, salt: int) -> bytes:
+    """What a segment begins with."""
     words = np.array([MAGIC, VERSION, database, segment, first, salt, 0, 0], np.int64)
     words[-1] = checksum_of([words[:-1].tobytes()])
-    return words.tobytes(), salt
+    return words.tobytes()
 
 
 def _sum(words: Words) -> int:

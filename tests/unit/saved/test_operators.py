@@ -108,7 +108,7 @@ ATTRIBUTES = {
         _small_steps _touched remembering recorder""",
     Dictionary: "arena offsets memos _slots _count",
     Table: """name schema dictionary groups count dead reclaimed _interrupt _required _key _bag _unique
-        _lookups _told _untold _deletions _vacuum past _loose_key touched""",
+        _lookups _told _untold _deletions _vacuum past _loose_key touched foreseen""",
     RowGroups: "width bits capacity directory linked _groups _nothing",
     KeyIndex: "indexed key highest known _groups _given _asked _slots _tally",
     BagIndex: "_groups _every _tally _asked _slots",

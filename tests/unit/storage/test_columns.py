@@ -26,14 +26,28 @@ def test_rows_come_back(seed: int) -> None:
 def test_columns_take_few_bytes() -> None:
     n = 100
     words = np.array([[7] * n, range(n), range(0, 300 * n, 300), [NULL] * n, range(0, n << 40, 1 << 40)])
-    one, byte, pair, null, whole = pack(words)
+    one, seven, fifteen, null, whole = pack(words)
     assert one == 7
     assert null == NULL
-    assert isinstance(byte, tuple)
-    assert isinstance(pair, tuple)
-    assert (byte[0], byte[1].dtype, pair[1].dtype) == (0, np.uint8, np.uint16)
+    assert isinstance(seven, tuple) and len(seven) == 3
+    assert isinstance(fifteen, tuple) and len(fifteen) == 3
+    assert (seven[0], seven[1], len(seven[2])) == (0, 7, 12)  # 9 codes in a word
+    assert (fifteen[0], fifteen[1], len(fifteen[2])) == (0, 15, 25)
     assert isinstance(whole, np.ndarray)
-    assert byte[1].tolist() == list(range(2, n + 2))
+    # Codes are two above the values: the first word has those of rows 0, 12, 24 and so on.
+    codes = [[2, 14, 26, 38, 50, 62, 74, 86, 98], [13, 25, 37, 49, 61, 73, 85, 97]]
+    found = [sum(code << 7 * place for place, code in enumerate(some)) for some in codes]
+    assert [seven[2][0], seven[2][11]] == found
+
+
+def test_columns_of_earlier_logs_are_read() -> None:
+    """Codes were arrays of their own, of one, two or four bytes."""
+    codes = np.array([2, 0, 5, 1], np.uint8)
+    assert unpack((7, (10, codes), (-(2**62), codes.astype(np.uint16))), 4).tolist() == [
+        [7, 7, 7, 7],
+        [10, NULL, 13, ERROR],
+        [-(2**62), NULL, 3 - 2**62, ERROR],
+    ]
 
 
 def test_few_rows_are_written_as_they_are() -> None:

@@ -4,9 +4,10 @@ import numpy as np
 import pytest
 
 from kpg.runtime.errors import OperationalError
+from kpg.runtime.storage.checksum import checksum_of
 from kpg.runtime.storage.codec import DamagedError
 from kpg.runtime.storage.files import PAGE
-from kpg.runtime.storage.log import Log, Segment, segment_name, segment_number
+from kpg.runtime.storage.log import MAGIC, VERSION, Log, Segment, segment_name, segment_number
 from tests.model.disk import PowerCut, Sim
 
 
@@ -43,6 +44,25 @@ def test_a_log_goes_on() -> None:
     (record,) = segment.records()
     log = Log.resume(sim, segment, 3, record.end, 11)
     log.write(1, [payload(2)])
+    assert [one[2] for one in contents(sim)] == [payload(1), payload(2)]
+
+
+def test_a_log_of_an_earlier_version_goes_on_as_one_of_this() -> None:
+    """Who knows that version only does not read what is new in it."""
+    sim = Sim()
+    log = Log.create(sim, 3, 99, 10)
+    log.write(1, [payload(1)])
+    log.close()
+    file = sim.open("log-00000003", writing=True)
+    words = np.frombuffer(file.read(0, 64), np.int64).copy()
+    words[1] = 1
+    words[-1] = checksum_of([words[:-1].tobytes()])
+    file.write(0, [words.tobytes()])
+    segment = Segment(sim, 3, 99)
+    (record,) = segment.records()
+    log = Log.resume(sim, segment, 3, record.end, 11)
+    log.write(1, [payload(2)])
+    assert np.frombuffer(file.read(0, 64), np.int64)[:6].tolist() == [MAGIC, VERSION, 99, 3, 10, segment.salt]
     assert [one[2] for one in contents(sim)] == [payload(1), payload(2)]
 
 
@@ -178,8 +198,8 @@ def test_others_files_and_newer_formats_are_refused() -> None:
     )
     with pytest.raises(DamagedError, match="is no log of kpg"):
         Segment(sim, 4, 99)
-    sim.names[segment_name(3)].now[8] = 3
-    with pytest.raises(OperationalError, match="has format 3, and this kpg knows formats up to 2"):
+    sim.names[segment_name(3)].now[8] = 4
+    with pytest.raises(OperationalError, match="has format 4, and this kpg knows formats up to 3"):
         Segment(sim, 3, 99)
 
 
