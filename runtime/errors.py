@@ -4,7 +4,7 @@ An error says *what* went wrong (``message``), *where* (``span``, a stretch of t
 wrote) and *what to do next* (``hint``). ``str(error)`` renders all three, with a caret under the place.
 """
 
-from typing import Final, Self
+from typing import Any, Final, Self
 
 from kpg.runtime.records import dataclass
 
@@ -195,3 +195,16 @@ class NotSupportedError(DatabaseError):
 
 class InternalError(DatabaseError):
     """A broken invariant of kpg itself: please report it."""
+
+
+class Waiting(BaseException):
+    """A statement cannot go on now: it is undone, and done again later.
+
+    No Exception: none but who runs the statement may catch it. ``wish`` is the lock that it waits for;
+    without one it waits ``seconds``.
+    """
+
+    def __init__(self, wish: Any, seconds: float = 0.0) -> None:
+        super().__init__(wish)
+        self.wish = wish
+        self.seconds = seconds

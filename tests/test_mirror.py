@@ -213,6 +213,8 @@ ELSEWHERE: dict[str, str] = {
         )
     },
     "kpg/sessions/turns.py": "unit/kpg/test_aio.py",
+    "kpg/sessions/suspended.py": "unit/engine/test_locks.py",
+    "kpg/server/telling.py": "unit/server/test_activity.py",
     "runtime/data/epochs.py": "unit/sessions/test_gathering.py",
     "kpg/server/binary.py": "unit/server/test_formats.py",
     "kpg/server/reply.py": "unit/server/test_lane.py",

@@ -12,10 +12,25 @@ ACTS: Final[dict[str, tuple[str, tuple[str, ...]]]] = {
     "pg_cancel_backend": ("boolean", ("int",)),
     "pg_terminate_backend": ("boolean", ("int",)),
     "setval": ("bigint", ("text", "bigint", "boolean")),
+    "pg_sleep": ("text", ("double precision",)),
+    "pg_advisory_unlock_all": ("text", ()),
 }
 """The type of what comes out, and those that the arguments are brought to, by name."""
+NO_NUMBER: Final = 2**63 - 1
+"""What the second number of a lock is that has one."""
 DEFAULTS: Final[dict[str, exp.Expr]] = {"setval": exp.true()}
 """What the last argument is that need not be given."""
+LOCKS: Final = {
+    f"pg_{tries}advisory_{part}{shared}": ("boolean" if tries or part == "unlock" else "text")
+    for tries in ("", "try_")
+    for part in ("lock", "xact_lock", "unlock")
+    for shared in ("", "_shared")
+    if not (tries and part == "unlock")
+}
+"""The functions of advisory locks, and what they give."""
+for _name_of_lock, _type in LOCKS.items():
+    ACTS[_name_of_lock] = (_type, ("bigint", "bigint"))
+    DEFAULTS[_name_of_lock] = exp.Literal.number(NO_NUMBER)
 
 
 def _call(node: exp.Expr) -> exp.Expr:

@@ -84,18 +84,21 @@ def varies(node: exp.Expr) -> bool:
     return isinstance(node, Drawn) or _is_of_each_row(node)
 
 
-def once_by_chance(tree: exp.Expr) -> exp.Expr:
+def once_by_chance(tree: exp.Expr, *, sleeps: bool = True) -> exp.Expr:
     """Rows of VALUES, or of a SELECT without FROM, each of whose calls has a value of its own."""
     alone = isinstance(tree, exp.Values) or (isinstance(tree, exp.Select) and tree.args.get("from_") is None)
-    return by_chance(tree) if alone and any(map(is_chance, tree.walk())) else tree
+    return by_chance(tree, sleeps=sleeps) if alone and any(map(is_chance, tree.walk())) else tree
 
 
-def by_chance(tree: exp.Expr) -> exp.Expr:
-    """A tree with constants in the place of what is left to chance, another for each call."""
+def by_chance(tree: exp.Expr, *, sleeps: bool = True) -> exp.Expr:
+    """A tree with constants in the place of what is left to chance, another for each call.
+
+    Without ``sleeps`` columns of the query that are pg_sleep stay.
+    """
 
     def constant(node: exp.Expr) -> exp.Expr:
         name = _function(node)
-        if name not in CHANCE:
+        if name not in CHANCE or (name == "pg_sleep" and not sleeps and _is_column(node)):
             return node
         value, type_ = _by_chance(name, node)
         made: exp.Expr = exp.Cast(this=exp.Literal.string(value), to=exp.DataType.build(type_))
@@ -103,6 +106,12 @@ def by_chance(tree: exp.Expr) -> exp.Expr:
         return exp.alias_(made, name) if named else made
 
     return tree.transform(constant)
+
+
+def _is_column(node: exp.Expr) -> bool:
+    """Whether a call is a column of the whole query."""
+    column = node.parent if isinstance(node.parent, exp.Alias) else node
+    return isinstance(column.parent, exp.Select) and column.parent.parent is None
 
 
 def _by_chance(name: str, node: exp.Expr) -> tuple[str, str]:

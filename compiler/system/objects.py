@@ -265,6 +265,11 @@ def _prepared(catalog: Catalog) -> Iterator[Row]:
     yield from catalog.consulted.session("prepared")
 
 
+def _locks(catalog: Catalog) -> Iterator[Row]:
+    for high, low, numbers, session, mode, granted in catalog.consulted.session("locks"):
+        yield "advisory", 1, high, low, numbers, f"{session}/1", session, mode, granted == "true", False
+
+
 def _activity(catalog: Catalog) -> Iterator[Row]:
     for number, user, program, doing, asked in catalog.activity():
         yield (
@@ -337,6 +342,13 @@ POSTGRES: Final = {
         columns("name statement is_holdable:b is_binary:b is_scrollable:b creation_time"), _cursors
     ),
     "pg_prepared_statements": System(columns("name statement parameter_types from_sql:b"), _prepared),
+    "pg_locks": System(
+        columns(
+            "locktype database:o classid:o objid:o objsubid:i virtualtransaction pid:i mode granted:b "
+            "fastpath:b"
+        ),
+        _locks,
+    ),
     "pg_stat_activity": System(
         columns("datid:o datname pid:i usesysid:o usename application_name state query backend_type"),
         _activity,

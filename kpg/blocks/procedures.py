@@ -67,6 +67,11 @@ class Procedures:
         self._depth = 0
         self._failed: dict[tuple[Routine, tuple[int, ...]], str] = {}
 
+    @property
+    def runs(self) -> bool:
+        """Whether a body is run now."""
+        return self._depth > 0
+
     def named(self, routine: Routine) -> Named[Any]:
         """What plans call. That of a pure function is the same each time; of others results are not kept."""
         known = self._named.get(routine)

@@ -242,6 +242,10 @@ def serve(
         str | None,
         typer.Option(metavar="HOST:PORT", help="HTTP, and a page that shows it all.", show_default=False),
     ] = None,
+    socket: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="A folder for a socket, too: psql -h DIR.", show_default=False),
+    ] = None,
     trust: Annotated[bool, typer.Option("--trust", help="Ask for no password.")] = False,
     user: Annotated[str, typer.Option(metavar="NAME", help="Whose the password is.")] = "kpg",
     certificate: Annotated[
@@ -296,6 +300,7 @@ def serve(
         grace=grace,
         synchronous=synchronous,
         workers=workers,
+        socket=socket,
     )
 
 

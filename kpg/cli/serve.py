@@ -9,6 +9,7 @@ from typing import Any
 import kpg
 from kpg.runtime.errors import InterfaceError
 from kpg.server.limits import Limits
+from kpg.server.local import path_in
 from kpg.server.logs import set_up
 from kpg.server.run import Options, address_of, serve
 from kpg.sessions.cancel import DURATION, seconds_of
@@ -32,6 +33,7 @@ def run_serve(
     grace: str = "10s",
     synchronous: str = "full",
     workers: int = 1,
+    socket: Path | None = None,
 ) -> None:
     """Serve a database until the process is told to stop."""
     host, port = address_of(listen)
@@ -44,11 +46,12 @@ def run_serve(
     set_up(log_format, log_level)
     limits = Limits(max_connections, _seconds("--log-slow", log_slow) if log_slow else math.inf)
     ending = _seconds("--grace", grace)
-    options = Options(host, port, trust, user, certificate, key, web, limits, ending)
+    options = Options(host, port, trust, user, certificate, key, web, socket, limits, ending)
 
     def started(host: str, port: int, web: tuple[str, int] | None) -> None:
         at = "" if web is None else f", http{'s' if certificate else ''}://{_shown(web[0])}:{web[1]}"
-        print(f"kpg serves on {_shown(host)}:{port}{at}; Ctrl-C ends it", file=sys.stderr, flush=True)
+        local = "" if socket is None else f", {path_in(socket, port)}"
+        print(f"kpg serves on {_shown(host)}:{port}{at}{local}; Ctrl-C ends it", file=sys.stderr, flush=True)
 
     how: dict[str, Any] = {} if folder is None else {"synchronous": synchronous}
     with kpg.connect(folder, memory_limit=memory_limit, history=history, workers=workers, **how) as db:

@@ -48,12 +48,15 @@ def widening(compute: Callable[[], T]) -> T:
     return as_wide(compute)
 
 
-def evaluated(engine: Engine, statement: ast.Select) -> ast.Select:
-    """A query that is asked once, with constants in the place of calls that have another value each time."""
+def evaluated(engine: Engine, statement: ast.Select, *, sleeps: bool = True) -> ast.Select:
+    """A query that is asked once, with constants in the place of calls that have another value each time.
+
+    Without ``sleeps`` pg_sleep stays where it can be called by ``calls``.
+    """
     place = statement.span
     if not MENTIONS.search(place.source, place.start, place.end):
         return statement
-    tree = once_by_chance(statement.query)
+    tree = once_by_chance(statement.query, sleeps=sleeps)
     if has_calls(tree):
         tree = replaced(numbered_rows(engine, tree), engine.catalog, engine.sequences.call)
         engine.keep()

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from kpg.engine.locks import Locks
     from kpg.listeners.channels import Channels
     from kpg.listeners.notices import Notice
 
@@ -94,6 +95,13 @@ class Kept(Following):
         from kpg.listeners.channels import Channels
 
         return Channels()
+
+    @cached_property
+    def locks(self) -> "Locks":
+        """The advisory locks of sessions."""
+        from kpg.engine.locks import Locks
+
+        return Locks()
 
     def keep(self, undo: Callable[[], object] = lambda: None) -> None:
         """Have what has been defined outside of statements be there when the database is opened again.

@@ -10,9 +10,10 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Protocol
 
-from kpg.runtime.errors import InterfaceError
+from kpg.runtime.errors import InterfaceError, Waiting
 
 if TYPE_CHECKING:
+    from kpg.engine.locks import Own
     from kpg.listeners.channels import Channels, Mailbox
 
 
@@ -66,14 +67,14 @@ class Transactions:
         self.begun = 0
         """How many transactions there have been: the number of the present one."""
         self._points: list[tuple[str, Any]] = []
-        self.mailbox: Mailbox | None = None
-        """What is to be said at the commit; None as long as nobody has said or listened to anything."""
+        self.mailbox: Mailbox | None = None  # what is to be said at the commit, if anybody has said anything
         self.implicit = False
         """Whether the open transaction is one only because its statements came together."""
         self.read_only = False
         """Whether changes are refused."""
         self._reads_only = False
         self._local: list[Callable[[], object]] = []
+        self.locks: Own | None = None  # the advisory locks that are held until its end
         self._undoing = Undoing(self)
         self._reading = Statement(self, changes=False)
         self._changing = Statement(self, changes=True)
@@ -164,6 +165,13 @@ class Transactions:
         self.read_only = self._reads_only
         while self._local:
             self._local.pop()()
+        self.release_locks()
+
+    def release_locks(self) -> None:
+        """Let go of the advisory locks of the transaction."""
+        locks, self.locks = self.locks, None
+        if locks is not None:
+            locks.end(0)
 
     def reads_only(self, *, default: bool) -> None:
         """Whether transactions to come are READ ONLY if they do not say."""
@@ -229,6 +237,8 @@ class Transactions:
         self._engine.rollback_to(self._points[place][1])
         del self._points[place + 1 :]
         self.state = State.OPEN
+        if self.locks is not None:
+            self.locks.end(place + 1)
         if self.mailbox:
             self.mailbox.forget(place + 1)
 
@@ -237,6 +247,8 @@ class Transactions:
         self.check()
         place = self._point(name, "RELEASE SAVEPOINT")
         del self._points[place:]
+        if self.locks is not None:
+            self.locks.release(place)
         if self.mailbox:
             self.mailbox.release(place)
 
@@ -257,12 +269,19 @@ class Transactions:
             self._engine.rollback_to(self._points[-1][1])
         else:
             self._engine.rollback()
+        depth = len(self._points) if self.state is not State.NONE else 0
         if self.mailbox:
-            self.mailbox.forget(len(self._points) if self.state is not State.NONE else 0)
+            self.mailbox.forget(depth)
+        if self.locks is not None:
+            self.locks.end(depth)
         if self.state is State.OPEN:
             self.state = State.FAILED
         if self._batch is State.OPEN:
             self._batch = State.FAILED
+
+    def goes_on(self, kind: object) -> bool:
+        """Whether an open transaction goes on after an error: who waits is undone, and done again, alone."""
+        return kind is Waiting and self.state is State.OPEN
 
     def statement(self, changes: bool) -> "Statement":
         """Run one statement in the block; if it ``changes`` tables outside a transaction, commit."""
@@ -325,7 +344,7 @@ class Undoing:
         """Nothing to prepare."""
 
     def __exit__(self, kind: object, error: object, trace: object) -> None:
-        if kind is not None:
+        if kind is not None and not self._transactions.goes_on(kind):
             self._transactions.fail()
 
 
@@ -349,7 +368,8 @@ class Statement:
     def __exit__(self, kind: object, error: object, trace: object) -> None:
         transactions = self._transactions
         if kind is not None:
-            transactions.fail()
+            if not transactions.goes_on(kind):
+                transactions.fail()
             return
         try:
             if self._changes:

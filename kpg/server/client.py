@@ -14,11 +14,10 @@ from pygwire import messages as wire
 from kpg.compiler.sql import statements as ast
 from kpg.compiler.sql.ddl.copying import BINARY
 from kpg.compiler.sql.parse import parse
-from kpg.compiler.sql.session import Set
 from kpg.engine.transaction import State
 from kpg.listeners.channels import Message
 from kpg.listeners.notices import Notice, rank
-from kpg.runtime.errors import Error, NotSupportedError, Span
+from kpg.runtime.errors import Error, NotSupportedError
 from kpg.runtime.values.styles import PLAIN, of_settings
 from kpg.server import logs, quick, replies, streams, subscribing
 from kpg.server.connection import Connection, Gone
@@ -30,10 +29,10 @@ from kpg.server.portal import Portal, Prepared
 from kpg.server.requests import Request
 from kpg.server.subscribing import Subscribe
 from kpg.server.tags import prepared_by, tag_of
+from kpg.server.telling import Telling
+from kpg.sessions.cancel import CanceledError, deadline_of
 from kpg.sessions.session import Session, how
 from kpg.sessions.texts import gathers, word_of
-from kpg.settings.settings import of_asker, run_session
-from kpg.statements.statements import execute
 
 if TYPE_CHECKING:
     from kpg.engine.engine import Engine
@@ -57,22 +56,20 @@ class Client(Connection):
         self.number = 0
         self.secret = secrets.token_bytes(4)
         self.session: Session | None = None
-        self.busy = False
+        self.busy = False  # whether what it has asked for is being done, or sent
+        self.rests = 0
+        """How often that has come to its end."""
         self.canceled = asyncio.Event()
         """Set when the client wants a subscription to end."""
         self._extended = Extended(self)
         self.following = Following(self)
         reader.left = self._left
-        self.wanted: dict[str, str] = {}
-        """Settings that the client came with."""
-        self._shown: dict[str, str] = {}
-        """Settings that it has been told."""
-        self._told: list[bytes] = []
-        """What is to be sent when no transaction is open."""
+        self.wanted: dict[str, str] = {}  # settings that the client came with
+        self.telling = Telling(self)
+        self._told: list[bytes] = []  # what is to be sent when no transaction is open
         self._idle = False
         """Whether nothing has been asked since it was said that there is no transaction."""
-        self._skipping = False
-        """Whether messages are passed over until the next Sync, after an error."""
+        self._skipping = False  # whether messages are passed over until the next Sync, after an error
 
     def ready_for_requests(self) -> None:
         """See Connection."""
@@ -93,7 +90,7 @@ class Client(Connection):
                 self.number = self.session.number
                 self.session.mailbox.told = self._tell
                 self.session.ender = self._end
-                await self._settle()
+                await self.telling.settle(self.wanted)
                 self.server.clients[self.number] = self
                 log.info("client %d comes as %s", self.number, user, extra=self._extra())
                 self._greet()
@@ -117,15 +114,6 @@ class Client(Connection):
         if self.busy:
             asyncio.get_running_loop().call_later(PATIENCE, self._ended, False)
 
-    async def _settle(self) -> None:
-        """Set what the client came with; what is unknown here is let be, as it asks for nothing by itself."""
-        assert self.session is not None
-        role = self.server.hub.engine.catalog.rights.find(self.session.asker.login)
-        for name, value in (dict(role.settings if role is not None else ()) | self.wanted).items():
-            wish = Set(name.lower(), (value,), Span("", 0, 0))
-            with contextlib.suppress(Error):
-                await self.engine(lambda engine, wish=wish: run_session(engine, wish, execute))  # type: ignore[misc]
-
     def _end(self, wholly: bool) -> None:
         """End what the client does, or the connection; on the engine's thread."""
         self.server.call(lambda: self._ended(wholly))
@@ -135,9 +123,13 @@ class Client(Connection):
         if self.busy and self.session is not None:
             self.session.cancel()
         if wholly:
-            self.send(replies.refusal("57P01", "terminating connection due to administrator command"))
-            self.push()
-            self.hang_up()
+            self.dismiss("57P01", "terminating connection due to administrator command")
+
+    def dismiss(self, code: str, message: str) -> None:
+        """Close the connection, and say why."""
+        self.send(replies.refusal(code, message))
+        self.push()
+        self.hang_up()
 
     def _tell(self, message: Message) -> None:
         """Have a message of NOTIFY sent; on the engine's thread."""
@@ -171,25 +163,15 @@ class Client(Connection):
 
     def _greet(self) -> None:
         self.send(wire.AuthenticationOk().to_wire())
-        self._show()
+        self.telling.tell()
         self.send(wire.BackendKeyData(process_id=self.number, secret_key=self.secret).to_wire())
         self.send(replies.ready("I"))
         self.phase(Phase.READY)
         self.server.wires.adopt(self._reader, self._writer.transport)
         self._idle = True
 
-    def _show(self) -> None:
-        """Tell the settings that have another value than the client knows."""
-        assert self.session is not None
-        catalog = self.server.hub.engine.catalog
-        given = self.session.settings | of_asker(self.session.asker, catalog.rights)
-        for name, value in self.server.settings.items():
-            now = given.get(name.lower(), value)
-            if self._shown.get(name) != now:
-                self._shown[name] = now
-                self.send(replies.setting(name, now))
-
     async def _serve(self) -> None:
+        assert self.session is not None
         while True:
             self.between = not self._skipping
             message = await self.receive()
@@ -199,20 +181,24 @@ class Client(Connection):
                 return
             if self._skipping and not isinstance(message, wire.Sync):
                 continue
+            self.busy = True
             try:
                 await self._handle(message)
             except Error as error:
-                await self._fail()
+                await self.fail()
                 await self._failed(message, replies.failure(error))
             except (Gone, ConnectionError):
                 raise
             except Exception as error:
                 # A fault of ours must not take the connection, or the server, with it.
                 log.exception("client %d: %s", self.number, type(message).__name__)
-                await self._fail()
+                await self.fail()
                 await self._failed(message, replies.failure(error))
+            finally:
+                self.busy = False
+                self.session.deadline = 0.0
 
-    async def _fail(self) -> None:
+    async def fail(self) -> None:
         """Have the transaction be one that has failed, where an error came before the engine."""
         session = self.session
         if session is not None and session.transactions.state is State.OPEN:
@@ -263,7 +249,7 @@ class Client(Connection):
         assert self.session is not None
         state = self.session.transactions.state
         self.rest()
-        self._show()
+        self.telling.tell()
         self._idle = state is State.NONE
         if state is not State.OPEN:
             self.following.end()
@@ -276,19 +262,29 @@ class Client(Connection):
     async def engine(self, work: "Callable[[Engine], Given]", **flags: Any) -> Given:
         """Do something with the engine when it is this session's turn."""
         assert self.session is not None
-        self.busy = True
+        before, self.busy = self.busy, True
         try:
             return await self.server.run(self.session, work, **flags)
         finally:
-            self.busy = False
+            self.busy = before
             while self.session.notices:
                 self.notice(self.session.notices.popleft())
 
     def rest(self) -> None:
         """What was sent is done: whoever cancels it now is too late, and does not meet what comes next."""
         self.busy = False
+        self.rests += 1
         if self.session is not None:
             self.session.token.canceled = False
+
+    def check_canceled(self) -> None:
+        """CanceledError if the statement is to end, whose result is being sent, or whose rows come."""
+        session = self.session
+        if session is not None and session.token.canceled:
+            session.token.canceled = False
+            raise CanceledError("canceling statement due to user request")
+        if session is not None and session.deadline and time.monotonic() > session.deadline:
+            raise CanceledError("canceling statement due to statement timeout")
 
     def notice(self, notice: Notice) -> None:
         """Tell the client something, unless it wants no such messages."""
@@ -350,6 +346,8 @@ class Client(Connection):
         """Run a portal's statement, if it has not run; ``joins``: in one transaction with what comes next."""
         statement, session = portal.statement, self.session
         assert session is not None
+        if not portal.ran:
+            session.deadline = deadline_of(session)
         joins = joins and session.transactions.state is State.NONE and not isinstance(statement, CONTROL)
         if portal.quick is not None and not portal.ran:
             text, values = portal.quick
@@ -397,4 +395,6 @@ class Client(Connection):
             sent += len(rows)
             self.send(replies.data(rows))
             await self.flush()
+            if not portal.done:
+                self.check_canceled()
         return sent

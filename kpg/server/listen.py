@@ -2,6 +2,7 @@
 
 import asyncio
 import hmac
+import socket
 import ssl
 import time
 from collections.abc import Callable, Collection, Coroutine, Mapping
@@ -11,6 +12,7 @@ from kpg.engine.engine import Engine
 from kpg.security.passwords import Verifier
 from kpg.server.client import Client
 from kpg.server.crowd import Forms
+from kpg.server.idling import look_after_idle
 from kpg.server.lane import Lane, Plug
 from kpg.server.limits import Limits
 from kpg.server.people import People
@@ -68,6 +70,7 @@ class Server:
         self.spellings: dict[Maintained, Spelling] = {}
         """How changes of views are written for those of them who subscribe."""
         self._loop: asyncio.AbstractEventLoop | None = None
+        self._local: asyncio.Server | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self.turns = Turns(hub)
         self.forms = Forms(self)
@@ -83,11 +86,22 @@ class Server:
         self.turns.start()
         self._loop = loop = asyncio.get_running_loop()
         self.wires.start(loop)
+        self.look_after(look_after_idle(self))
+        return await loop.create_server(self._plug, host, port)
 
-        def protocol() -> asyncio.StreamReaderProtocol:
-            return Plug(Lane(loop), self._came, loop)
+    async def start_local(self, made: socket.socket) -> None:
+        """Listen on a socket of this machine, too, once :meth:`start` has."""
+        assert self._loop is not None
+        self._local = await self._loop.create_unix_server(self._plug, sock=made)
 
-        return await loop.create_server(protocol, host, port)
+    def close_local(self) -> None:
+        """Listen there no more."""
+        if self._local is not None:
+            self._local.close()
+
+    def _plug(self) -> asyncio.StreamReaderProtocol:
+        assert self._loop is not None
+        return Plug(Lane(self._loop), self._came, self._loop)
 
     async def stop(self, grace: float = 0.0) -> None:
         """Give statements that run so many seconds to end; what is not committed is rolled back."""

@@ -1,6 +1,7 @@
 """How a client begins: TLS, cancel requests, who it is, and its password."""
 
 import asyncio
+import re
 from typing import TYPE_CHECKING, Final
 
 from pygwire import ConnectionPhase as Phase
@@ -58,7 +59,8 @@ class Login:
                     if not params.get("user"):
                         client.send(replies.refusal("28000", "no user name was given"))
                         return None
-                    client.wanted = {
+                    client.wanted = options_of(str(params.get("options", "")))
+                    client.wanted |= {
                         str(name): str(value) for name, value in params.items() if name not in PEOPLE
                     }
                     return str(params["user"])
@@ -104,3 +106,14 @@ class Login:
             await client.flush()
             return False
         return True
+
+
+def options_of(text: str) -> dict[str, str]:
+    """The settings of a server's command line: ``-c name=value``, ``--name=value``; a backslash quotes."""
+    words = [re.sub(r"\\(.)", r"\1", word) for word in re.findall(r"(?:\\.|[^\s\\])+", text)]
+    found: dict[str, str] = {}
+    for before, word in zip(["", *words], words, strict=False):
+        name, equals, value = word.removeprefix("--" if word.startswith("--") else "-c").partition("=")
+        if equals and (before == "-c" or word.startswith(("--", "-c"))):
+            found[name.replace("-", "_")] = value
+    return found

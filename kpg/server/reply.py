@@ -12,6 +12,7 @@ from kpg.runtime.types import Type
 from kpg.server import quick, replies
 from kpg.server.portal import Portal, Prepared, encoded, shape_of_result, spread
 from kpg.server.requests import Repeated, Request, repeated
+from kpg.sessions.cancel import CanceledError, deadline_of
 from kpg.sessions.jobs import Ready
 from kpg.sessions.texts import gathers, is_light
 
@@ -215,14 +216,19 @@ class Reply:
     async def _send(self, outcome: Result) -> None:
         portal = Portal(None, self.usual.formats)
         portal.outcome, portal.ran = outcome, True
+        self.session.deadline = deadline_of(self.session)
         try:
             self.client.send(self._head(outcome))
             await self.client.send_rows(portal, 0)
+            self.data = completed(quick.tag_of(self.usual.word, outcome)) + self._ready
         except ConnectionError:
             # The client has gone: its task is told so, too.
-            pass
+            self.data = b""
+        except CanceledError as error:
+            await self.client.fail()
+            self.data = replies.failure(error) + replies.ready(STATUS[self.session.transactions.state])
         finally:
-            self.data = completed(quick.tag_of(self.usual.word, outcome)) + self._ready
+            self.session.deadline = 0.0
             self._lane.done()
 
 

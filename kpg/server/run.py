@@ -8,7 +8,7 @@ import signal
 import ssl
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -16,6 +16,7 @@ from kpg.runtime.errors import InterfaceError, OperationalError
 from kpg.runtime.records import dataclass
 from kpg.security.passwords import Verifier, verifier_of
 from kpg.server.limits import Limits
+from kpg.server.local import local_socket
 
 if TYPE_CHECKING:
     from kpg.database import Database
@@ -44,6 +45,8 @@ class Options:
     key: Path | None = None
     http: tuple[str, int] | None = None
     """Where to listen for HTTP, if anywhere."""
+    socket: Path | None = None
+    """A folder in which to listen, too."""
     limits: Limits = Limits()
     grace: float = 10.0
     """Seconds that statements have to end when the server is told to stop; told twice, they have none."""
@@ -114,10 +117,26 @@ async def _serve(
 ) -> None:
     from kpg.server.listen import Server
 
-    log = logging.getLogger("kpg.server")
     server = Server(db.hub, users, tls, options.limits)
     with _taking(options.host, options.port):
         listening = await server.start(options.host, options.port)
+    with ExitStack() as stack:
+        if options.socket is not None:
+            port = listening.sockets[0].getsockname()[1]
+            await server.start_local(
+                stack.enter_context(local_socket(options.socket, port, trusted=users is None))
+            )
+        await _until_told(server, options, tls, listening, started)
+
+
+async def _until_told(
+    server: "Server",
+    options: Options,
+    tls: ssl.SSLContext | None,
+    listening: asyncio.Server,
+    started: Started,
+) -> None:
+    log = logging.getLogger("kpg.server")
     done, at_once = asyncio.Event(), asyncio.Event()
 
     def told() -> None:
@@ -133,6 +152,7 @@ async def _serve(
     await done.wait()
     log.info("the server stops: statements have %g seconds to end", options.grace)
     listening.close()
+    server.close_local()
     if site is not None:
         await site.stop()
     stopping = asyncio.ensure_future(server.stop(options.grace))

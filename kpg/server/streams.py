@@ -41,6 +41,7 @@ async def copy_in(client: "Client", statement: ast.CopyFrom) -> ast.CopyFrom:
         while True:
             match await client.receive():
                 case wire.CopyData(data=part):
+                    client.check_canceled()
                     data += part
                     if len(data) > MOST_COPIED:
                         raise OperationalError(
@@ -85,6 +86,7 @@ async def copy_out_binary(client: "Client", outcome: Result) -> int:
     for data in copied.messages(outcome, client.server.hub.engine.executor.dictionary):
         client.send(data)
         await client.flush()
+        client.check_canceled()
     client.send(COPY_DONE)
     return len(outcome)
 
@@ -96,6 +98,7 @@ async def copy_out(client: "Client", columns: int, outcome: Result) -> int:
     for lines in _portions(outcome):
         client.send(b"".join(replies.copy_data(f"{line}\n".encode()) for line in lines))
         await client.flush()
+        client.check_canceled()
         count += len(lines)
     client.send(COPY_DONE)
     return count
@@ -124,6 +127,7 @@ async def subscribe(client: "Client", statement: Subscribe, form: int, *, descri
 
 async def _forward(client: "Client", stream: Stream, statement: Subscribe) -> None:
     client.canceled.clear()
+    client.busy = False
     waiting = asyncio.ensure_future(client.canceled.wait())
     coming = asyncio.ensure_future(stream.next())
     try:

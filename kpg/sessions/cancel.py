@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Final, Protocol
 
-from kpg.runtime.errors import OperationalError
+from kpg.runtime.errors import OperationalError, Waiting
 from kpg.runtime.interrupts import DeferredInterrupt, Watch
 
 UNITS: Final = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "min": 60.0, "h": 3600.0, "d": 86400.0, "": 1e-3}
@@ -36,10 +36,17 @@ class Watched(Protocol):
     """A session: its token, and how long a statement may take, as SET takes it."""
 
     token: Token
+    deadline: float
 
     @property
     def time_limit(self) -> str:
         """As text; nothing, or 0, is for ever."""
+
+
+def deadline_of(session: Watched) -> float:
+    """When a statement that begins now has taken too long, by the monotonic clock; 0 for never."""
+    limit = seconds_of(text) if (text := session.time_limit) else 0.0
+    return time.monotonic() + limit if limit else 0.0
 
 
 class Cancellation:
@@ -67,17 +74,25 @@ class Cancellation:
             self._next()
 
     @contextmanager
-    def watching(self, session: Watched) -> Iterator[None]:
-        """The block is a statement of a session."""
+    def watching(self, session: Watched, end: float | None = None) -> Iterator[None]:
+        """The block is a statement of a session; ``end`` is when it ends if it has begun before."""
         token = session.token
         if token.canceled:
             token.canceled = False
             raise CanceledError("canceling statement due to user request")
-        limit = seconds_of(text) if (text := session.time_limit) else 0.0
         self._tokens = (token,)
-        self._end = time.monotonic() + limit if limit else 0.0
+        if end is not None:
+            self._end = 0.0 if end == float("inf") else end
+        else:
+            self._end = session.deadline or deadline_of(session)
         try:
+            if end is not None or session.deadline:
+                self()
             yield
+        except Waiting:
+            if token.canceled:
+                raise CanceledError("canceling statement due to user request") from None
+            raise
         finally:
             self._tokens = ()
             self._end = 0.0

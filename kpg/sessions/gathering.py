@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kpg.result import Affected
-from kpg.runtime.errors import OperationalError
+from kpg.runtime.errors import OperationalError, Waiting
 from kpg.sessions.jobs import Job, Ready
 
 if TYPE_CHECKING:
@@ -137,8 +137,12 @@ class Group:
         try:
             self._hub.enter(job.session)
             self._point = self._engine.savepoint()
+            self._engine.locks.begin(self._engine, 0)
             with self._hub.cancellation.watching(job.session):
                 done.append((job, job.work()))
+        except Waiting:
+            self._engine.locks.undo()
+            self._hub.apart(job)
         except BaseException as error:
             done.append((job, Failed(error)))
 

@@ -12,16 +12,19 @@ from itertools import count
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from kpg.engine.engine import Engine
+from kpg.engine.locks import DeadlockError
 from kpg.engine.transaction import State
-from kpg.runtime.errors import Error, InterfaceError
+from kpg.runtime.errors import Error, InterfaceError, Waiting
 from kpg.sessions import jobs
 from kpg.sessions.cancel import Cancellation
 from kpg.sessions.gathering import Group
 from kpg.sessions.jobs import Job
 from kpg.sessions.parking import park, unpark
 from kpg.sessions.snapshots import Snapshots
+from kpg.sessions.suspended import Paused, Suspended
 
 if TYPE_CHECKING:
+    from kpg.engine.engine import Point
     from kpg.sessions.session import Session
 
 Given = TypeVar("Given")
@@ -42,11 +45,14 @@ class Hub:
         self._waiting: deque[Job] = deque()
         self._held: deque[Job] = deque()
         self._looks: deque[tuple[Callable[[], Any], Future[Any]]] = deque()
+        self._apart: list[Job] = []
         self._own = (engine.transactions, engine.settings, engine.prepared, engine.catalog.path)
         self._owner = engine.catalog.asker
         self.cancellation = Cancellation(engine.interrupt)
         self.group = Group(self)
         self.snapshots = Snapshots(engine)
+        self.suspended = Suspended(self)
+        engine.locks.freed = self.suspended.freed
         self.done: Callable[[], object] | None = None
         """Called when work has been done, by whoever did it."""
         self.sessions: dict[int, Session] = {}
@@ -82,9 +88,9 @@ class Hub:
         while not future.done():
             with self._lock:
                 self.work()
-                held = bool(self._held)
+                held = bool(self.suspended)
             if held and not future.done():
-                # Another session has the engine to itself until its transaction is over.
+                # Another session has the engine to itself until its transaction is over, or a lock.
                 self._wait(future)
         return future.result()
 
@@ -140,23 +146,44 @@ class Hub:
 
     def work(self) -> None:
         """Do all that waits, the lock being held."""
-        while self._waiting or self._looks:
+        ready = self.suspended.ready
+        while self._waiting or self._looks or ready:
             if self._looks:
                 self._look()
                 continue
-            job = self._waiting.popleft()
-            if self._must_wait(job.session):
-                self._held.append(job)
-                continue
-            if (self._waiting or job.sessions is not None) and self._gathers(job):
-                self.group.run([job, *self._others()])
-            elif job.begin():
-                self.do(job)
+            if ready:
+                self.suspended.look_after(ready.popleft(), self.do, self._held)
+            else:
+                self._next(self._waiting.popleft())
             if self.done is not None:
                 self.done()
-            if self._held and not self._has_engine():
-                self._waiting.extendleft(reversed(self._held))
-                self._held.clear()
+            if self._held and not self.has_engine() and not ready:
+                self._let_in()
+
+    def _next(self, job: Job) -> None:
+        if job.rolls_back and job.session.closed:
+            self.suspended.end(job.session)
+        if self._must_wait(job.session):
+            self._held.append(job)
+            self.suspended.hold(job)
+        elif (self._waiting or job.sessions is not None) and self._gathers(job):
+            self.group.run([job, *self._others()])
+            while self._apart:
+                self.do(self._apart.pop(0))
+        elif job.begin():
+            self.do(job)
+
+    def apart(self, job: Job) -> None:
+        """Have a piece of work of a group, which is undone, be done by itself."""
+        self._apart.append(job)
+
+    def _let_in(self) -> None:
+        """Let go on those who need not wait any more."""
+        some = [job for job in self._held if job.session not in self.suspended]
+        for job in some:
+            self._held.remove(job)
+            self.suspended.let_in(job)
+        self._waiting.extendleft(reversed(some))
 
     def _look(self) -> None:
         work, future = self._looks.popleft()
@@ -168,13 +195,13 @@ class Hub:
 
     # Whose turn it is
 
-    def _has_engine(self) -> bool:
+    def has_engine(self) -> bool:
         """Whether the present session has changed definitions, so that nobody else may come in."""
         current = self.current
         return current is not None and bool(self.engine.journal) and current.transactions.state is State.OPEN
 
     def _must_wait(self, session: "Session") -> bool:
-        return session is not self.current and self._has_engine()
+        return session in self.suspended or (session is not self.current and self.has_engine())
 
     def enter(self, session: "Session", *, rolls_back: bool = False) -> None:
         """Let the engine be a session's, with its uncommitted changes in the tables."""
@@ -221,7 +248,7 @@ class Hub:
         if self.current is None or self._lock.locked():
             return
         with self._lock:
-            if self._has_engine():
+            if self.has_engine():
                 raise InterfaceError("a session has changed definitions in a transaction that is still open")
             self._leave()
             engine = self.engine
@@ -244,31 +271,56 @@ class Hub:
 
             forget(self.engine, session.number)
         session.mailbox.close()
+        self.engine.locks.forget(session.number)
         self.sessions.pop(session.number, None)
 
     # Doing it
 
-    def do(self, job: Job) -> None:
-        """Do one piece of work, with a step of its own."""
+    def do(self, job: Job, paused: Paused | None = None) -> None:
+        """Do one piece of work, with a step of its own; ``paused`` if it has been begun, and had to wait."""
+        point, locks = None, self.engine.locks
         try:
             self._enter_for(job)
             if job.rolls_back or job.returns:
                 result = job.work()
             else:
-                with self.cancellation.watching(job.session):
+                point = self.suspended.point()
+                with self.cancellation.watching(job.session, None if paused is None else paused.limit):
+                    locks.begin(self.engine, 0 if paused is None else paused.naps)
                     result = job.work()
         except BaseException as error:
-            transactions = job.session.transactions
-            if job.commits and transactions.state is not State.NONE:
-                # It was cancelled before it began.
-                transactions.rollback()
-            self._over(job)
-            job.fail(error)
+            wrong = self._wrong(job, error, point, paused)
+            if wrong is not None:
+                self._over(job)
+                job.fail(wrong)
         else:
             self._over(job)
             job.succeed(result)
 
+    def _wrong(
+        self, job: Job, error: BaseException, point: "Point | None", paused: Paused | None
+    ) -> BaseException | None:
+        """What a piece of work has failed by; None if it only waits."""
+        transactions = job.session.transactions
+        try:
+            if isinstance(error, Waiting):
+                self.engine.notices.clear()
+                self.suspended.pause(job, error, point, paused)
+                return None
+            if paused is not None:
+                self.engine.locks.give_up(job.session.number)
+        except BaseException as refused:
+            error = refused
+        waited = paused is not None or isinstance(error, DeadlockError)
+        if waited and transactions.state is State.OPEN:
+            transactions.fail()
+        if job.commits and transactions.state is not State.NONE:
+            # It was cancelled before it began.
+            transactions.rollback()
+        return error
+
     def _over(self, job: Job) -> None:
+        self.engine.locks.over()
         notices = self.engine.notices
         if notices:
             job.session.notices.extend(notices)

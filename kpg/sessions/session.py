@@ -65,6 +65,8 @@ class Session:
         """What it has asked last, as far as that is known."""
         self.ender: Callable[[bool], object] | None = None
         """Ends, on any thread, what it does, or its connection."""
+        self.deadline = 0.0
+        """When the present statement ends at the latest, if it is more than one use of the engine."""
         self.closed = False
         hub.sessions[self.number] = self
 
@@ -77,6 +79,8 @@ class Session:
     @property
     def doing(self) -> str:
         """Where it stands, in Postgres' words."""
+        if self in self.hub.suspended:
+            return "active"
         if self.hub.current is self and self.hub.engine.catalog.asker.number == self.number:
             return "active"
         return {State.NONE: "idle", State.OPEN: "idle in transaction"}.get(
@@ -102,6 +106,7 @@ class Session:
     def cancel(self) -> None:
         """End the statement that runs now, or the next one, from another thread: it raises an error."""
         self.token.canceled = True
+        self.hub.suspended.alarm(self)
 
     def sql(self, text: str, parameters: Parameters | None = None) -> Result | None:
         """Run a script and return what its last statement gives, as ``Database.sql``."""

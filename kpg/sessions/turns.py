@@ -75,6 +75,7 @@ class Turns:
         """Begin to work, for the loop that runs."""
         self._loop = asyncio.get_running_loop()
         self.hub.done = self._done
+        self.hub.suspended.wake = self._roused
         self._thread.start()
 
     async def stop(self) -> None:
@@ -112,6 +113,11 @@ class Turns:
             # Not before all that has come in this turn of the loop is handed in.
             self._waking = True
             self._loop.call_soon(self._release)
+
+    def _roused(self) -> None:
+        """Have what waits be looked after, from any thread."""
+        if self._loop is not None and not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(self.wake)
 
     def finished(self, tell: Callable[[], object]) -> None:
         """Have the loop tell of something soon; on the thread that has the engine."""

@@ -1,12 +1,13 @@
 """What a session has, as relations of the system show it: cursors, prepared statements, settings."""
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from kpg.engine.engine import Engine
 
 Row = tuple[int | str | None, ...]
+LOW: Final = 2**32 - 1
 
 
 def session_rows(engine: "Engine", what: str) -> Iterable[Row]:
@@ -18,10 +19,22 @@ def session_rows(engine: "Engine", what: str) -> Iterable[Row]:
             return listed(engine)
         case "prepared":
             return _prepared(engine)
+        case "locks":
+            return _locks(engine)
         case _:
             from kpg.settings.settings import SETTINGS, shown
 
             return [(name, shown(engine, name)) for name in sorted({*SETTINGS, *engine.settings})]
+
+
+def _locks(engine: "Engine") -> Iterable[Row]:
+    """Advisory locks: two numbers and which kind of lock it is, the session, the mode, whether it has it."""
+    if "locks" not in vars(engine):
+        return
+    for key, number, shared, granted in engine.locks.listed():
+        high, low = key if len(key) > 1 else (key[0] >> 32 & LOW, key[0])
+        mode = "ShareLock" if shared else "ExclusiveLock"
+        yield high & LOW, low & LOW, len(key), number, mode, str(granted).lower()
 
 
 def _prepared(engine: "Engine") -> Iterable[Row]:

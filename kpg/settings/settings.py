@@ -60,6 +60,7 @@ SETTINGS: Final = {
     "geqo_threshold": "12",
     "hash_mem_multiplier": "2",
     "idle_in_transaction_session_timeout": "0",
+    "idle_session_timeout": "0",
     "intervalstyle": "postgres",
     "jit": "off",
     "jit_above_cost": "100000",

@@ -1,7 +1,9 @@
 """Functions that do something, for each row of a query that is asked once: ``pg_notify`` and its like."""
 
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, Final
 
 from kpg.compiler.permitted import need_any
@@ -9,9 +11,11 @@ from kpg.compiler.sql import acting
 from kpg.compiler.sql import statements as ast
 from kpg.compiler.sql.volatile import NEEDED
 from kpg.engine.engine import Engine
+from kpg.engine.locks import Wish
+from kpg.listeners.notices import warn
 from kpg.result import Result
 from kpg.result import listing as listed
-from kpg.runtime.errors import PrivilegeError
+from kpg.runtime.errors import DataError, PrivilegeError
 from kpg.runtime.types import BIGINT, BOOLEAN, TEXT, Type
 
 Act = Callable[[Engine, Sequence[Any]], Any]
@@ -25,6 +29,8 @@ def _notify(engine: Engine, args: Sequence[Any]) -> str:
 
 
 SIGNALS: Final = "pg_signal_backend"
+NAP: Final = 0.05
+"""Seconds after which somebody who sleeps where nobody else has a turn looks whether it is cancelled."""
 
 
 def _cancel(engine: Engine, args: Sequence[Any]) -> bool:
@@ -79,11 +85,72 @@ def _setval(engine: Engine, args: Sequence[Any]) -> int | None:
     return found
 
 
+def _lock(
+    engine: Engine, args: Sequence[Any], *, shared: bool, until_end: bool, waits: bool
+) -> "str | bool | None":
+    if any(arg is None for arg in args):
+        return None
+    given = engine.locks.take(engine, _wish(args, shared=shared), until_end=until_end, waits=waits)
+    return "" if waits else given
+
+
+def _unlock(engine: Engine, args: Sequence[Any], *, shared: bool) -> bool | None:
+    if any(arg is None for arg in args):
+        return None
+    held = engine.locks.let_go(engine.catalog.asker.number, _wish(args, shared=shared))
+    if not held:
+        mode = "ShareLock" if shared else "ExclusiveLock"
+        warn(engine, f"you don't own a lock of type {mode}", "01000")
+    return held
+
+
+def _wish(args: Sequence[int], *, shared: bool) -> Wish:
+    first, second = args
+    if second == acting.NO_NUMBER:
+        return Wish((first,), shared)
+    if not all(-(2**31) <= one < 2**31 for one in args):
+        raise DataError("integer out of range")
+    return Wish((first, second), shared)
+
+
+def _unlock_all(engine: Engine, args: Sequence[Any]) -> str:
+    engine.locks.let_all_go(engine.catalog.asker.number)
+    return ""
+
+
+def _sleep(engine: Engine, args: Sequence[Any]) -> str | None:
+    """Sleep: in a session others have their turn meanwhile, unless a function sleeps."""
+    if args[0] is None:
+        return None
+    locks, seconds = engine.locks, max(float(args[0]), 0.0)
+    if locks.suspends and not ("procedures" in vars(engine) and engine.procedures.runs):
+        locks.sleep(seconds)
+        return ""
+    end = time.monotonic() + seconds
+    while (left := end - time.monotonic()) > 0:
+        engine.interrupt.check()
+        time.sleep(min(left, NAP))
+    return ""
+
+
 ACTS: Final[Mapping[str, tuple[Type, Act]]] = {
     "pg_notify": (TEXT, _notify),
     "pg_cancel_backend": (BOOLEAN, _cancel),
     "pg_terminate_backend": (BOOLEAN, _terminate),
     "setval": (BIGINT, _setval),
+    "pg_sleep": (TEXT, _sleep),
+    "pg_advisory_unlock_all": (TEXT, _unlock_all),
+    **{
+        name: (
+            TEXT if kind == "text" else BOOLEAN,
+            partial(_unlock, shared=name.endswith("shared"))
+            if "unlock" in name
+            else partial(
+                _lock, shared=name.endswith("shared"), until_end="xact" in name, waits="try" not in name
+            ),
+        )
+        for name, kind in acting.LOCKS.items()
+    },
 }
 """By name: the type of what comes out, and what it does."""
 

@@ -36,7 +36,7 @@ Defining = ast.CreateTable | ast.CreateTableAs | ast.CreateView | ast.Drop | Any
 
 Words = np.ndarray[tuple[int, ...], np.dtype[np.int64]]
 COMPUTED_BEFORE: Final = re.compile(
-    r"\b(limit|offset|first|next)\s*\(|current_setting|set_config|pg_(notify|cancel|terminate)|setval",
+    r"\b(limit|offset|first|next)\s*\(|current_setting|set_config|pg_(notify|cancel|terminate|sleep)|setval|advisory",
     re.IGNORECASE,
 )
 """A text without these has no LIMIT that is a query, no call about settings, and none that does something."""
@@ -204,7 +204,7 @@ def _explain_analyze(engine: Engine, statement: ast.Explain) -> Explanation:
 
 def select(engine: Engine, statement: ast.Select) -> Result:
     """The rows of a query that is asked once."""
-    statement = evaluated(engine, statement)
+    statement = evaluated(engine, statement, sleeps=False)
     place = statement.span
     if COMPUTED_BEFORE.search(place.source, place.start, place.end):
         from kpg.statements import calls

@@ -11,6 +11,7 @@ views have to be what they are computed to be.
 import argparse
 import multiprocessing
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -217,13 +218,16 @@ def kill_children(process: int | None) -> None:
 class Served:
     """A server in a process of its own."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *options: str) -> None:
         command = [sys.executable, "-m", "kpg", "serve", str(folder), "--trust", "--listen", "127.0.0.1:0"]
+        command += options
         environment = {**os.environ, "PYTHONPATH": str(ROOT)}
         self.process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment, cwd=ROOT)
         assert self.process.stderr is not None
         line = next(line for line in self.process.stderr if "serves on" in line)
-        self.dsn = f"host=127.0.0.1 port={line.split(':')[1].split(';')[0]} user=kpg dbname=kpg"
+        self.ports = [int(port) for port in re.findall(r":(\d+)", line)]
+        """Of the protocol and, with ``--http``, of HTTP."""
+        self.dsn = f"host=127.0.0.1 port={self.ports[0]} user=kpg dbname=kpg"
 
     def kill(self) -> None:
         self.process.kill()

@@ -1,0 +1,249 @@
+"""Advisory locks: numbers that sessions hold, alone or shared, until they let go or their transaction ends.
+
+Nobody waits here. What cannot be had now raises ``Waiting``: who runs the statement undoes it and runs it
+again when something has been let go. A queue has those who wait, so that each has its turn.
+"""
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from kpg.runtime.errors import NotSupportedError, OperationalError, Waiting
+
+if TYPE_CHECKING:
+    from kpg.engine.engine import Engine
+
+Key = tuple[int, ...]
+"""One number of 64 bits, or two of 32."""
+FOREVER: Final = -1
+"""In place of the number of savepoints for what outlives the transaction."""
+Held = list[tuple[bool, int]]
+"""A session's holds of one lock: whether it is shared, and how many savepoints there were, or FOREVER."""
+
+
+class Wish(NamedTuple):
+    """What a statement waits for."""
+
+    key: Key
+    shared: bool
+
+
+class DeadlockError(OperationalError):
+    """Sessions wait for each other."""
+
+    sqlstate = "40P01"
+
+
+class NoLockError(OperationalError):
+    """A lock cannot be had, or not in time."""
+
+    sqlstate = "55P03"
+
+
+class Locks:
+    """The advisory locks of one database. Sessions are known by their numbers."""
+
+    def __init__(self) -> None:
+        self._held: dict[Key, dict[int, Held]] = {}
+        self._queues: dict[Key, list[tuple[int, bool]]] = {}
+        self._wishes: dict[int, Wish] = {}
+        self.suspends = False
+        """Whether who runs the present statement can undo it, and run it again."""
+        self.begun = 0
+        """The number of transactions of the session when the statement began."""
+        self.naps = self.napped = 0
+        """How often the statement has slept before, and how many of these times have come up again."""
+        self._journal: list[tuple[int, Key, tuple[bool, int], bool]] = []
+        """What the present statement has taken (True) and let go."""
+        self.freed: Callable[[int], object] = lambda number: None
+        """Told of each session that may have what it waits for now."""
+
+    # Taking
+
+    def take(self, engine: "Engine", wish: Wish, *, until_end: bool, waits: bool) -> bool:
+        """Take a lock for who asks; False if that cannot be now, or, with ``waits``, Waiting or an error."""
+        number = engine.catalog.asker.number
+        if self._blockers(number, wish):
+            if not waits:
+                return False
+            self._check_waiting(engine)
+            raise Waiting(wish)
+        self._leave(number)
+        if until_end and engine.transactions.idle:
+            return True  # until the end of the statement, while which nobody else is asked
+        depth = engine.transactions.depth if until_end else FOREVER
+        self._held.setdefault(wish.key, {}).setdefault(number, []).append((wish.shared, depth))
+        self._note(number, wish.key, (wish.shared, depth), taken=True)
+        if until_end:
+            engine.transactions.locks = Own(self, number)
+        return True
+
+    def let_go(self, number: int, wish: Wish) -> bool:
+        """Let go of a lock once that was taken for the session; whether it was held."""
+        holds = self._held.get(wish.key, {}).get(number, [])
+        one = (wish.shared, FOREVER)
+        if one not in holds:
+            return False
+        self._remove(number, wish.key, one)
+        self._note(number, wish.key, one, taken=False)
+        self._tell(wish.key)
+        return True
+
+    def let_all_go(self, number: int) -> None:
+        """Let go of all that was taken for the session."""
+        for key in [key for key, holders in self._held.items() if number in holders]:
+            for one in [one for one in self._held[key][number] if one[1] == FOREVER]:
+                self._remove(number, key, one)
+                self._note(number, key, one, taken=False)
+            self._tell(key)
+
+    def end(self, number: int, least: int = 0) -> None:
+        """Let go of what a transaction has taken since it had so many savepoints."""
+        for key in [key for key, holders in self._held.items() if number in holders]:
+            for one in [one for one in self._held[key][number] if one[1] >= least]:
+                self._remove(number, key, one)
+            self._tell(key)
+
+    def release(self, number: int, place: int) -> None:
+        """What a transaction has taken after a savepoint, of that number, is as if it had been before."""
+        for holders in self._held.values():
+            if number in holders:
+                holders[number] = [(shared, min(depth, place)) for shared, depth in holders[number]]
+
+    def forget(self, number: int) -> None:
+        """A session is over."""
+        self._leave(number)
+        self.end(number, FOREVER)
+
+    def _remove(self, number: int, key: Key, one: tuple[bool, int]) -> None:
+        holders = self._held[key]
+        holders[number].remove(one)
+        if not holders[number]:
+            del holders[number]
+        if not holders:
+            del self._held[key]
+
+    def _check_waiting(self, engine: "Engine") -> None:
+        """An error if the present statement cannot wait."""
+        if not self.suspends:
+            raise NoLockError("could not obtain lock: a session has it", hint="wait in a session")
+        if engine.transactions.begun > self.begun + 1:
+            raise NotSupportedError("waiting for a lock in a procedure that has committed is not supported")
+
+    # What a statement has done, which is undone if it has to wait
+
+    def begin(self, engine: "Engine", naps: int) -> None:
+        """A statement begins whose work can be done again, after so many naps."""
+        self.suspends, self.begun = True, engine.transactions.begun
+        self.naps, self.napped = naps, 0
+
+    def over(self) -> None:
+        """It is over."""
+        self.suspends = False
+        self._journal.clear()
+
+    def undo(self) -> None:
+        """Have locks be as they were before the present statement."""
+        for number, key, one, taken in reversed(self._journal):
+            if taken and one in self._held.get(key, {}).get(number, []):
+                self._remove(number, key, one)
+                self._tell(key)
+            elif not taken:
+                self._held.setdefault(key, {}).setdefault(number, []).append(one)
+        self.over()
+
+    def sleep(self, seconds: float) -> None:
+        """Have the present statement wait, unless it has done so."""
+        if self.napped == self.naps:
+            raise Waiting(None, seconds)
+        self.napped += 1
+
+    def _note(self, number: int, key: Key, one: tuple[bool, int], *, taken: bool) -> None:
+        if self.suspends:
+            self._journal.append((number, key, one, taken))
+
+    # Waiting
+
+    def wait(self, number: int, wish: Wish) -> None:
+        """Have a session wait for a lock; DeadlockError if those who have it wait for the session."""
+        before = self._wishes.get(number)
+        if before != wish:
+            self._leave(number)
+            self._queues.setdefault(wish.key, []).append((number, wish.shared))
+            self._wishes[number] = wish
+        seen: set[int] = set()
+        ahead = list(self._blockers(number, wish))
+        while ahead:
+            one = ahead.pop()
+            if one == number:
+                self._leave(number)
+                raise DeadlockError("deadlock detected", hint="see the server log for query details")
+            if one not in seen and one in self._wishes:
+                ahead += self._blockers(one, self._wishes[one])
+            seen.add(one)
+
+    def give_up(self, number: int) -> None:
+        """A session waits no more."""
+        self._leave(number)
+
+    def _leave(self, number: int) -> None:
+        wish = self._wishes.pop(number, None)
+        if wish is None:
+            return
+        queue = self._queues[wish.key]
+        queue.remove((number, wish.shared))
+        if not queue:
+            del self._queues[wish.key]
+        self._tell(wish.key)
+
+    def _blockers(self, number: int, wish: Wish) -> set[int]:
+        """The sessions that have to let go, or come first, before one can have a lock."""
+        holders = self._held.get(wish.key, {})
+        found = {
+            one
+            for one, holds in holders.items()
+            if one != number and not (wish.shared and all(shared for shared, _ in holds))
+        }
+        if number in holders:
+            return found
+        for one, shared in self._queues.get(wish.key, ()):
+            if one == number:
+                break
+            if not (shared and wish.shared):
+                found.add(one)
+        return found
+
+    def _tell(self, key: Key) -> None:
+        """Tell those who can have a lock now."""
+        for number, shared in list(self._queues.get(key, ())):
+            if not self._blockers(number, Wish(key, shared)):
+                self.freed(number)
+
+    # Looking
+
+    def listed(self) -> Iterator[tuple[Key, int, bool, bool]]:
+        """The key, the session, whether it is shared, and whether it has it or waits for it."""
+        for key, holders in self._held.items():
+            for number, holds in holders.items():
+                for shared in sorted({shared for shared, _ in holds}):
+                    yield key, number, shared, True
+        for number, wish in self._wishes.items():
+            yield wish.key, number, wish.shared, False
+
+    def __len__(self) -> int:
+        """How many are held or waited for."""
+        return len(self._held) + len(self._queues)
+
+
+class Own(NamedTuple):
+    """The locks of one session's transaction."""
+
+    locks: Locks
+    number: int
+
+    def end(self, least: int) -> None:
+        """See Locks."""
+        self.locks.end(self.number, least)
+
+    def release(self, place: int) -> None:
+        """See Locks."""
+        self.locks.release(self.number, place)

@@ -1,0 +1,186 @@
+"""Statements that wait: for an advisory lock, for a while, or for who has the database to itself.
+
+What they have done is undone, and others have their turn; they are done again when there is a reason to.
+"""
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from kpg.engine.locks import DeadlockError, NoLockError, Wish
+from kpg.engine.transaction import State
+from kpg.runtime.errors import Waiting
+from kpg.runtime.records import dataclass
+from kpg.sessions.cancel import CanceledError, deadline_of, seconds_of
+
+if TYPE_CHECKING:
+    from kpg.engine.engine import Point
+    from kpg.sessions.hub import Hub
+    from kpg.sessions.jobs import Job
+    from kpg.sessions.session import Session
+
+
+@dataclass(slots=True, eq=False)
+class Paused:
+    """A statement that waits. Moments are of the monotonic clock; infinity is never."""
+
+    job: "Job"
+    limit: float
+    """When it ends for taking too long."""
+    locked: float
+    """When it ends for waiting too long for one lock."""
+    naps: int = 0
+    until: float = 0.0
+    """When its present nap is over."""
+    wish: Wish | None = None
+
+
+class Suspended:
+    """The statements of one hub that wait."""
+
+    def __init__(self, hub: "Hub") -> None:
+        self._hub = hub
+        self._paused: dict[Session, Paused] = {}
+        self._held: dict[Job, Paused] = {}
+        self.ready: deque[Session] = deque()
+        """Sessions with a reason to look after what waits."""
+        self.wake: Callable[[], object] = lambda: None
+        """Has somebody do what waits, from any thread."""
+        self._version, self._bodies = -1, False
+
+    def __contains__(self, session: "Session") -> bool:
+        return session in self._paused
+
+    def __len__(self) -> int:
+        return len(self._paused) + len(self._held)
+
+    def alarm(self, session: "Session") -> None:
+        """Have somebody look after what a session waits for, from any thread."""
+        if session in self._paused or self._held:
+            self.ready.append(session)
+            self.wake()
+
+    def freed(self, number: int) -> None:
+        """A session may have the lock now that it waits for."""
+        session = self._hub.sessions.get(number)
+        if session in self._paused:
+            self.ready.append(session)
+
+    def point(self) -> "Point | None":
+        """What to return to if a statement has to wait within a function that has changed something."""
+        engine = self._hub.engine
+        if engine.transactions.state is not State.OPEN or not engine.catalog.routines:
+            return None
+        if self._version != engine.catalog.version:
+            self._version = engine.catalog.version
+            known = engine.catalog.routines.values()
+            self._bodies = any("advisory" in one.body.lower() for overloads in known for one in overloads)
+        return engine.savepoint() if self._bodies else None
+
+    # Waiting
+
+    def pause(self, job: "Job", waiting: Waiting, point: "Point | None", before: Paused | None) -> None:
+        """Undo a statement, which is to be done again; an error if it is not to wait."""
+        hub, number, now = self._hub, job.session.number, time.monotonic()
+        locks = hub.engine.locks
+        paused = before or self._begun(job)
+        locks.undo()
+        if point is not None:
+            hub.engine.rollback_to(point)
+        try:
+            if waiting.wish is None:
+                paused.until = paused.until if paused.until > now else now + waiting.seconds
+                paused.wish = None
+            else:
+                self._wish(paused, waiting.wish, now)
+                if hub.has_engine():
+                    raise DeadlockError(
+                        "deadlock detected: nobody else can do anything before this transaction"
+                    )
+                locks.wait(number, waiting.wish)
+        except BaseException:
+            locks.give_up(number)
+            raise
+        self._paused[job.session] = paused
+        if job.session.token.canceled:
+            self.alarm(job.session)
+        naps = () if waiting.wish is not None else (paused.until,)
+        self._alarm_at(min(paused.limit, paused.locked, *naps), job.session)
+
+    def _begun(self, job: "Job") -> Paused:
+        never = float("inf")
+        return Paused(job, job.session.deadline or deadline_of(job.session) or never, never)
+
+    def _wish(self, paused: Paused, wish: Wish, now: float) -> None:
+        if paused.wish != wish:
+            limit = seconds_of(paused.job.session.settings.get("lock_timeout", ""))
+            paused.wish, paused.locked = wish, now + limit if limit else float("inf")
+        elif now >= paused.locked:
+            raise NoLockError("canceling statement due to lock timeout")
+
+    def _alarm_at(self, moment: float, session: "Session") -> None:
+        if moment == float("inf"):
+            return
+        timer = threading.Timer(max(0.0, moment - time.monotonic()), self.alarm, (session,))
+        timer.daemon = True
+        timer.start()
+
+    def hold(self, job: "Job") -> None:
+        """A job waits until who has the database to itself has done with it."""
+        if job not in self._held:
+            self._held[job] = paused = self._begun(job)
+            self._wish(paused, Wish((), shared=True), time.monotonic())
+            self._alarm_at(min(paused.limit, paused.locked), job.session)
+
+    def let_in(self, job: "Job") -> None:
+        """A job has its turn."""
+        self._held.pop(job, None)
+
+    # Going on
+
+    def look_after(self, session: "Session", do: Callable[["Job", Paused], object], held: deque[Any]) -> None:
+        """Do again what a session waits with; end jobs that wait too long."""
+        now = time.monotonic()
+        paused = self._paused.pop(session, None)
+        if paused is not None:
+            if paused.wish is None and now >= paused.until and not session.token.canceled:
+                paused.naps += 1
+            do(paused.job, paused)
+        for job in [job for job in held if job.session is session]:
+            error = self._over(self._held.get(job), now)
+            if error is not None:
+                held.remove(job)
+                del self._held[job]
+                self._fail(job, error)
+
+    def _over(self, paused: Paused | None, now: float) -> Exception | None:
+        """Why a job that is held is not to wait any more."""
+        if paused is None or paused.job.rolls_back:
+            return None
+        if paused.job.session.token.canceled:
+            return CanceledError("canceling statement due to user request")
+        if now >= paused.limit:
+            return CanceledError("canceling statement due to statement timeout")
+        return NoLockError("canceling statement due to lock timeout") if now >= paused.locked else None
+
+    def _fail(self, job: "Job", error: Exception) -> None:
+        """End a job that has not begun, and the transaction of its session, whose changes are taken out."""
+        transactions = job.session.transactions
+        job.session.token.canceled = False
+        if transactions.state is State.OPEN:
+            parked, transactions.parked = transactions.parked or [], None
+            transactions.lost = {segment.name for segment in parked}
+            transactions.points = []
+            transactions.state = State.FAILED
+            transactions.release_locks()
+        if job.begin():
+            job.fail(error)
+
+    def end(self, session: "Session") -> None:
+        """A session waits no more, since it is to end."""
+        paused = self._paused.pop(session, None)
+        if paused is not None:
+            self._hub.engine.locks.give_up(session.number)
+            paused.job.fail(CanceledError("canceling statement due to user request"))

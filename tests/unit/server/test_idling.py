@@ -1,0 +1,112 @@
+"""Connections that are idle for too long are closed; limits and cancels hold for all of a statement."""
+
+import time
+
+import psycopg
+import pytest
+
+from tests.unit.server.conftest import Running, serving
+from tests.unit.server.test_lane import connected, query, replies
+
+
+@pytest.fixture(scope="module")
+def running():  # type: ignore[no-untyped-def]
+    with serving() as one:
+        one.db.sql(
+            "create table numbers (i int); insert into numbers select * from generate_series(1, 300000)"
+        )
+        yield one
+
+
+def closed(running: Running) -> None:
+    end = time.monotonic() + 20
+    while running.server.clients and time.monotonic() < end:
+        time.sleep(0.01)
+    assert not running.server.clients
+
+
+def test_an_idle_session_is_closed(running: Running) -> None:
+    one = psycopg.connect(running.dsn, autocommit=True)
+    one.execute("set idle_session_timeout = 100")
+    closed(running)
+    with pytest.raises(psycopg.errors.IdleSessionTimeout, match="due to idle-session timeout"):
+        one.execute("select 1")
+
+
+def test_an_idle_transaction_is_rolled_back(running: Running) -> None:
+    with psycopg.connect(running.dsn, autocommit=True) as watching:
+        watching.execute("create table held (a int)")
+        watching.execute("set idle_in_transaction_session_timeout = 50")
+        one = psycopg.connect(running.dsn, options="-c idle_in_transaction_session_timeout=200")
+        one.execute("insert into held values (1)")
+        one.execute("select pg_advisory_xact_lock(1)")
+        watching.execute("select pg_advisory_lock(1)")
+        message = "terminating connection due to idle-in-transaction timeout"
+        with pytest.raises(psycopg.errors.IdleInTransactionSessionTimeout, match=message):
+            one.execute("select 1")
+        assert watching.execute("select count(*) from held").fetchone() == (0,)
+    closed(running)
+
+
+def test_who_works_is_not_idle(running: Running) -> None:
+    with psycopg.connect(running.dsn, autocommit=True) as one:
+        one.execute("set idle_session_timeout = 300; set idle_in_transaction_session_timeout = 300")
+        one.execute("select pg_sleep(0.6)")
+        for _ in range(5):
+            time.sleep(0.1)
+            assert one.execute("select 1").fetchone() == (1,)
+
+
+def test_a_limit_holds_for_rows_that_the_client_takes(running: Running) -> None:
+    for prefix in ("", "/* so that it is not one of the fast lane */ "):
+        with connected(running) as one:
+            one.sendall(query("set statement_timeout = 400"))
+            replies(one, 1)
+            one.sendall(query(f"{prefix}select i, repeat('x', 100) as text from numbers"))
+            time.sleep(1)
+            found = replies(one, 1)
+            assert b"canceling statement due to statement timeout" in found[-2][1]
+            one.sendall(query("select 1"))
+            assert ("D", found_one()) in replies(one, 1)
+
+
+def found_one() -> bytes:
+    """The row of SELECT 1."""
+    return b"\x00\x01\x00\x00\x00\x011"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "select i, repeat('x', 100) as text from numbers",
+        "begin; select i, repeat('x', 100) as text from numbers",
+        "copy (select i, repeat('x', 100) from numbers) to stdout",
+        "copy (select i, repeat('x', 100) from numbers) to stdout (format binary)",
+    ],
+)
+def test_a_cancel_ends_rows_on_their_way(running: Running, text: str) -> None:
+    with psycopg.connect(running.dsn, autocommit=True) as watching, connected(running) as one:
+        one.sendall(query(text))
+        busy = "select pid from pg_stat_activity where pid <> %s"
+        (pid,) = watching.execute(busy, (watching.info.backend_pid,)).fetchone() or (0,)
+        time.sleep(0.5)
+        assert watching.execute("select pg_cancel_backend(%s)", (pid,)).fetchone() == (True,)
+        found = replies(one, 1)
+        assert b"canceling statement due to user request" in found[-2][1]
+        one.sendall(query("rollback") + query("select 1"))
+        assert ("D", found_one()) in replies(one, 2)
+
+
+def test_a_cancel_ends_a_copy_that_comes(running: Running) -> None:
+    with psycopg.connect(running.dsn) as one:
+        with (
+            pytest.raises(psycopg.errors.QueryCanceled),
+            one.cursor().copy("copy numbers from stdin") as copy,
+        ):
+            copy.write(b"1\n")
+            one.cancel_safe()
+            for _ in range(1000):
+                copy.write(b"2\n" * 1000)
+                time.sleep(0.001)
+        one.rollback()
+        assert one.execute("select count(*) from numbers").fetchone() == (300000,)
