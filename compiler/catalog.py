@@ -25,6 +25,8 @@ KEYS = "kpg_keys."
 """What the names of tables begin with that catalogs do not show: keys of others."""
 PUBLIC = "public"
 TEMPORARY = "pg_temp"
+SAID_OF_TYPES = ("string", "text", "int", "float")
+"""Names of types that are not those of kinds, and that people mistype."""
 T = TypeVar("T")
 K = TypeVar("K")
 V = TypeVar("V")
@@ -198,8 +200,11 @@ class Catalog:
             known = self.types.get(type_.name.lower())
             found = known.type if isinstance(known, Domain) else known or self._row_type(type_.name)
             if found is None:
-                hint = did_you_mean(type_.name, self.types)
-                raise ProgrammingError(f'type "{type_.name}" does not exist', span=span, hint=hint)
+                hint = did_you_mean(
+                    type_.name, (*self.types, *SAID_OF_TYPES, *(kind.name.lower() for kind in Kind))
+                )
+                place = span and span.at(type_.name)
+                raise ProgrammingError(f'type "{type_.name}" does not exist', span=place, hint=hint)
             return found
         if not type_.parts:
             return type_
@@ -247,7 +252,8 @@ class Catalog:
             schema = next((one for one in self.path if one in self.schemas), PUBLIC)
         if schema.lower() not in self.schemas:
             hint = did_you_mean(schema, self.schemas)
-            raise ProgrammingError(f'schema "{schema}" does not exist', span=span, hint=hint)
+            place = span and span.at(schema)
+            raise ProgrammingError(f'schema "{schema}" does not exist', span=place, hint=hint)
         return rest if schema.lower() == PUBLIC else f"{schema.lower()}.{rest}"
 
     def find_sequence(self, name: str) -> Sequence | None:
@@ -261,7 +267,8 @@ class Catalog:
         found = self.find_sequence(name.replace('"', ""))
         if found is None:
             hint = did_you_mean(name, self.sequences)
-            raise ProgrammingError(f'sequence "{name}" does not exist', span=span, hint=hint)
+            place = span and span.at(name)
+            raise ProgrammingError(f'sequence "{name}" does not exist', span=place, hint=hint)
         return found
 
     def get(self, name: str, span: Span | None = None) -> Entry:
@@ -269,7 +276,8 @@ class Catalog:
         entry = self.find(name)
         if entry is None:
             hint = did_you_mean(name, (known.name for known in self))
-            raise ProgrammingError(f'relation "{name}" does not exist', span=span, hint=hint)
+            place = span and span.at(name)
+            raise ProgrammingError(f'relation "{name}" does not exist', span=place, hint=hint)
         return entry
 
     def table(self, name: str, span: Span | None = None) -> TableEntry:
@@ -363,10 +371,10 @@ def get_of(entry: Entry) -> Get:
     return Get(entry.name, (*schema.types, ROWID), (*nullable, False), keys)
 
 
-def did_you_mean(name: str, known: Iterable[str]) -> str | None:
+def did_you_mean(name: str, known: Iterable[str], *, likeness: float = 0.6) -> str | None:
     """A hint that names the closest of the known names, if any is close."""
     names = {candidate.lower(): candidate for candidate in known}
-    close = get_close_matches(name.lower(), names, n=1, cutoff=0.6)
+    close = get_close_matches(name.lower(), names, n=1, cutoff=likeness)
     return f'did you mean "{names[close[0]]}"?' if close else None
 
 

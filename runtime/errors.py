@@ -4,6 +4,8 @@ An error says *what* went wrong (``message``), *where* (``span``, a stretch of t
 wrote) and *what to do next* (``hint``). ``str(error)`` renders all three, with a caret under the place.
 """
 
+import re
+from dataclasses import replace
 from typing import Any, Final, Self
 
 from kpg.runtime.records import dataclass
@@ -32,6 +34,14 @@ class Span:
     def column(self) -> int:
         """The place of the start in its line, from 1."""
         return self.start - self.source.rfind("\n", 0, self.start)
+
+    def at(self, name: str) -> "Span":
+        """Where a name stands in the stretch, if that is one place; else all of it."""
+        written = re.compile(rf"(?<!\w){re.escape(name)}(?!\w)", re.IGNORECASE)
+        places = (
+            [found.span() for found in written.finditer(self.source, self.start, self.end)] if name else []
+        )
+        return replace(self, start=places[0][0], end=places[0][1]) if len(places) == 1 else self
 
     def excerpt(self, *, column: bool = False) -> str:
         """The line that holds the span's start, with carets under the span, and its number.

@@ -1,10 +1,10 @@
-"""What a text that is no SQL was perhaps meant as: a statement whose first word is mistyped, or Datalog."""
+"""What a text that is no SQL was perhaps meant as: a statement with a mistyped word, or Datalog."""
 
 import re
 from typing import Final
 
 from kpg.compiler.catalog import did_you_mean
-from kpg.runtime.errors import ProgrammingError
+from kpg.runtime.errors import NotSupportedError, ProgrammingError
 
 WORDS: Final = (
     *(
@@ -24,22 +24,60 @@ WORDS: Final = (
     *("GRANT", "REVOKE", "PREPARE", "EXECUTE", "DEALLOCATE", "DECLARE", "FETCH", "SUBSCRIBE", "CALL", "SET"),
 )
 """What most statements begin with."""
+INNER: Final = (
+    *(
+        "FROM",
+        "WHERE",
+        "GROUP",
+        "ORDER",
+        "HAVING",
+        "LIMIT",
+        "OFFSET",
+        "JOIN",
+        "LEFT",
+        "RIGHT",
+        "CROSS",
+        "UNION",
+    ),
+    *("DISTINCT", "BETWEEN", "VALUES", "INTO", "TABLE", "VIEW", "MATERIALIZED", "INDEX", "COLUMN", "PRIMARY"),
+    *("REFERENCES", "RETURNING", "PARTITION", "USING", "WHEN", "THEN", "ELSE"),
+)
+"""What is mistyped within them, and then taken for a name: the word behind is where it shows."""
+ALIKE: Final = 0.75
+"""As `form` is like FROM; names of columns are less like words of SQL, mostly."""
 SKIPPED: Final = re.compile(r"(?:\s+|--[^\n]*|/\*.*?\*/)*", re.DOTALL)
 FIRST: Final = re.compile(r"[A-Za-z_]+")
+LAST: Final = re.compile(r"(?<![\w.\"'])([A-Za-z]+)\s+$")
 DATALOG: Final = re.compile(r"\.[a-z]+\b|[\w.]+\s*\([^;]*\)\s*(?::-|\.\s*$)", re.DOTALL)
 
 
-def hinted(error: ProgrammingError, text: str) -> ProgrammingError:
+def hinted(error: ProgrammingError | NotSupportedError, text: str) -> ProgrammingError | NotSupportedError:
     """The error, with what the statement was perhaps meant as if it is of syntax."""
-    if not error.message.startswith("syntax error") or error.span is None:
+    if error.span is None:
+        return error
+    if isinstance(error, NotSupportedError):
+        words = FIRST.findall(text[error.span.start : error.span.end])[1:3]
+        error.hint = error.hint or next(filter(None, map(_misspelt, words)), None)
+        return error
+    if not error.message.startswith("syntax error"):
         return error
     start = text.rfind(";", 0, max(error.span.start, 0)) + 1
     skipped = SKIPPED.match(text, start)
     start = start if skipped is None else skipped.end()
-    found = _hint(text[start:])
+    found = _hint(text[start:]) or _misspelt_before(text[start : error.span.start])
     if found is not None:
         error.hint = found
     return error
+
+
+def _misspelt_before(text: str) -> str | None:
+    """A hint about the last word before the place of an error."""
+    word = LAST.search(text)
+    return None if word is None else _misspelt(word[1])
+
+
+def _misspelt(word: str) -> str | None:
+    return None if word.upper() in INNER else did_you_mean(word, INNER, likeness=ALIKE)
 
 
 def _hint(text: str) -> str | None:

@@ -32,7 +32,8 @@ def insert_places(statement: ast.Insert, schema: Schema) -> list[int]:
     for name in statement.columns:
         if name.lower() not in known:
             message = f'column "{name}" of "{statement.table}" does not exist'
-            raise ProgrammingError(message, span=statement.span, hint=did_you_mean(name, schema.names))
+            place = statement.span.at(name)
+            raise ProgrammingError(message, span=place, hint=did_you_mean(name, schema.names))
         if known.index(name.lower()) in places:
             raise ProgrammingError(f'column "{name}" is named twice', span=statement.span)
         places.append(known.index(name.lower()))
@@ -243,7 +244,8 @@ def given_values(when: ast.When, entry: TableEntry, source: str) -> tuple[list[i
     for name, value in zip(named, when.values, strict=True):
         if name.lower() not in known:
             hint = did_you_mean(name, entry.schema.names)
-            raise ProgrammingError(f'column "{name}" of "{entry.name}" does not exist', span=span, hint=hint)
+            message = f'column "{name}" of "{entry.name}" does not exist'
+            raise ProgrammingError(message, span=span.at(name), hint=hint)
         place = known.index(name.lower())
         if is_default(value):
             continue

@@ -8,7 +8,7 @@ from sqlglot.tokenizer_core import Token
 from kpg.compiler.sql import statements as ast
 from kpg.compiler.sql.assigning import again, parted
 from kpg.compiler.sql.syntax import construct_name, only, refuse, relation_name, span_of, wrong
-from kpg.runtime.errors import Span
+from kpg.runtime.errors import ProgrammingError, Span
 
 CHANGES = (exp.Insert, exp.Update, exp.Delete, exp.Merge)
 
@@ -56,6 +56,11 @@ def change(tree: exp.Expr, text: str, span: Span) -> ast.Change:
         case exp.Update():
             return _update(tree, text, span)
         case exp.Delete():
+            if tree.args.get("tables"):
+                place = span_of(tree.args["tables"][0], text) or span
+                raise ProgrammingError(
+                    "syntax error: DELETE lacks FROM", span=place, hint="DELETE FROM table ..."
+                )
             only(tree, text, "this", "using", "where", "returning", "with_")
             name, alias = target(tree.this, text)
             using = tuple(tree.args.get("using") or ())

@@ -72,7 +72,10 @@ class Binder:
                 raise InterfaceError(f'no placeholder for parameter "{unused[0]}"')
         elif len(self._used) < len(self._parameters):
             count = len(self._parameters)
-            raise InterfaceError(f"{count} parameters given, {len(self._used)} placeholders in the text")
+            raise InterfaceError(
+                f"{count} parameters given, {len(self._used)} placeholders in the text",
+                hint="placeholders are ? or $1, or :name with a dict",
+            )
 
     def _replace(self, node: exp.Expr) -> exp.Expr:
         if isinstance(node, exp.Placeholder) and node.this:
@@ -98,7 +101,8 @@ class Binder:
             raise InterfaceError("placeholders by position need parameters in a list", hint="or write :name")
         if not 0 <= index < len(self._parameters):
             raise InterfaceError(
-                f"no parameter for placeholder {index + 1}: {len(self._parameters)} were given"
+                f"no parameter for placeholder {index + 1}: {len(self._parameters)} were given",
+                hint="give a list with a value for each placeholder",
             )
         self._used.add(index)
         return self._parameters[index]

@@ -98,7 +98,7 @@ def parse_as(written: str, text: str) -> list[ast.Statement]:
     """As :func:`parse`, of a text that stands for another of the same length, whose places are told."""
     try:
         return [_statement(tokens, text) for tokens in _split(written)]
-    except ProgrammingError as error:
+    except (ProgrammingError, NotSupportedError) as error:
         from kpg.compiler.sql.beginnings import hinted
 
         raise hinted(error, text) from error.__cause__

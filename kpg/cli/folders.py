@@ -57,5 +57,6 @@ def run_check(folder: Path, *, imports: bool = False) -> int:
         print(line)
     for name, why in left.items():
         print(f"{name} was not checked: {why} (--imports runs it)")
-    print(f"{folder}: {f'{wrong} things are wrong' if wrong else 'all is as it should be'}")
+    found = f"{wrong} thing{'s are' if wrong > 1 else ' is'} wrong" if wrong else "all is as it should be"
+    print(f"{folder}: {found}")
     return 1 if wrong else 0

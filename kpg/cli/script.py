@@ -9,7 +9,7 @@ import kpg
 from kpg.cli.explain import read_script
 from kpg.cli.output import Format, write
 from kpg.result import Explanation, Result
-from kpg.runtime.errors import InterfaceError
+from kpg.runtime.errors import InterfaceError, OperationalError
 
 if TYPE_CHECKING:
     from kpg.database import Database
@@ -64,4 +64,8 @@ def duration(seconds: float) -> str:
 def _text_of(file: str | None) -> str:
     if file is None or (file == "-" and not Path("-").exists()):
         return sys.stdin.read()
+    if " " in file and not Path(file).exists():
+        raise OperationalError(
+            f"there is no file {file!r}", hint='a statement follows -c: kpg sql -c "SELECT 1"'
+        )
     return read_script(file)

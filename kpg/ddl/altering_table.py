@@ -24,7 +24,7 @@ def place_of(schema: Schema, relation: str, name: str, span: Span) -> int:
     known = [one.lower() for one in schema.names]
     if name.lower() not in known:
         message = f'column "{name}" of "{relation}" does not exist'
-        raise ProgrammingError(message, span=span, hint=did_you_mean(name, schema.names))
+        raise ProgrammingError(message, span=span.at(name), hint=did_you_mean(name, schema.names))
     return known.index(name.lower())
 
 

@@ -5,7 +5,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from kpg.compiler.algebra.facts import unique_keys
-from kpg.compiler.catalog import Catalog, Entry, TableEntry, ViewEntry
+from kpg.compiler.catalog import Catalog, Entry, TableEntry, ViewEntry, did_you_mean
 from kpg.compiler.constraints import Exclusion, Index, Unique
 from kpg.compiler.sql import definitions as ast
 from kpg.ddl.defining import free_name
@@ -25,11 +25,7 @@ def create_index(engine: Engine, statement: ast.CreateIndex) -> None:
     found = catalog.find(statement.table)
     kept = isinstance(found, ViewEntry) and found.materialized
     entry: Entry = catalog.get(statement.table) if kept else catalog.table(statement.table, statement.span)
-    known = {name.lower(): name for name in entry.schema.names}
-    for column in statement.columns:
-        if column.lower() not in known:
-            raise ProgrammingError(f'column "{column}" of "{entry.name}" does not exist', span=statement.span)
-    columns = tuple(known[column.lower()] for column in statement.columns)
+    columns = _columns_of(entry, statement)
     name = _name_of(catalog, entry, statement, columns)
     if not name:
         return
@@ -60,6 +56,17 @@ def create_index(engine: Engine, statement: ast.CreateIndex) -> None:
     index = Index(name, entry.name, columns, statement.what)
     catalog.indexes[name.lower()] = index
     keep(engine, index)
+
+
+def _columns_of(entry: Entry, statement: ast.CreateIndex) -> tuple[str, ...]:
+    """The columns of an index as the relation spells them."""
+    known = {name.lower(): name for name in entry.schema.names}
+    for column in statement.columns:
+        if column.lower() not in known:
+            message = f'column "{column}" of "{entry.name}" does not exist'
+            hint = did_you_mean(column, entry.schema.names)
+            raise ProgrammingError(message, span=statement.span.at(column), hint=hint)
+    return tuple(known[column.lower()] for column in statement.columns)
 
 
 def _name_of(catalog: Catalog, entry: Entry, statement: ast.CreateIndex, columns: tuple[str, ...]) -> str:

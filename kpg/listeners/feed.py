@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from kpg.queries.reading import Reader
 from kpg.result import Result, Row
+from kpg.runtime.errors import InterfaceError
 from kpg.runtime.executor import Executor
 from kpg.runtime.handles import Installation
 from kpg.runtime.records import dataclass
@@ -83,6 +84,11 @@ class Feed:
 
     def subscribe(self, callback: Callback, readers: Words | None = None) -> Subscription:
         """Call ``callback`` with the changes of every commit from now on, at least those of ``readers``."""
+        if not callable(callback):
+            raise InterfaceError(
+                f"a {type(callback).__name__} cannot be called with changes",
+                hint="give a function of one argument, such as print",
+            )
         subscription = Subscription(self, callback, readers)
         self._listen()
         self._subscriptions.append(subscription)

@@ -5,7 +5,7 @@ import re
 from dataclasses import replace
 from typing import Final, assert_never
 
-from kpg.compiler.catalog import Asker
+from kpg.compiler.catalog import Asker, did_you_mean
 from kpg.compiler.permitted import described
 from kpg.compiler.rights import DATABASE, FIRST, PREDEFINED, Attributes, Items, Key, Membership, Role
 from kpg.compiler.sql import roles as ast
@@ -59,7 +59,8 @@ def known(engine: Engine, name: str, span: Span | None = None) -> str:
     if engine.catalog.rights.find(name) is None:
         if name == "postgres":
             return FIRST  # what dumps of Postgres call the first role
-        raise ProgrammingError(f'role "{name}" does not exist', span=span)
+        hint = did_you_mean(name, (one.name for one in engine.catalog.rights.roles.values()))
+        raise ProgrammingError(f'role "{name}" does not exist', span=span and span.at(name), hint=hint)
     return name
 
 

@@ -89,8 +89,7 @@ class Held:
 
     def progress(self, engine: Engine) -> None:
         """Say that everything up to now has been told, on the engine's thread."""
-        row = (engine.executor.epoch + 1, True, *[None] * (len(self.types) - 2))
-        self._loop.call_soon_threadsafe(self._add, [row])
+        self._loop.call_soon_threadsafe(self._add, [subscribing.progress_row(engine, self.types)])
 
     def close(self, _: Engine) -> None:
         """Listen no more, on the engine's thread."""
@@ -98,9 +97,8 @@ class Held:
             self._subscription.close()
 
     def _tell(self, changes: list[Change]) -> None:
-        marks = (False,) if self._statement.progress else ()
-        rows = [(time, *marks, diff, *row) for row, time, diff in changes]
-        if rows:
+        if changes:
+            rows = list(subscribing.rows_told(self._statement, changes))
             self._loop.call_soon_threadsafe(self._add, rows)
 
     def _add(self, rows: list[tuple[Any, ...]]) -> None:

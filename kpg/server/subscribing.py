@@ -9,7 +9,7 @@ SNAPSHOT is false; with it what has changed after that epoch, if the database ke
 
 import asyncio
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
@@ -81,6 +81,17 @@ def _options(text: str, found: "re.Match[str]") -> dict[str, bool]:
     return options
 
 
+def rows_told(statement: Subscribe, changes: Iterable[Change]) -> Iterable[tuple[Any, ...]]:
+    """Changes as the rows of a SUBSCRIBE."""
+    marks = (False,) if statement.progress else ()
+    return ((time, *marks, diff, *row) for row, time, diff in changes)
+
+
+def progress_row(engine: Engine, types: Sequence[Type]) -> tuple[Any, ...]:
+    """The row that says that everything up to now has been told."""
+    return (engine.executor.epoch + 1, True, *[None] * (len(types) - 2))
+
+
 def tell_before(view: Maintained, statement: Subscribe, tell: Callable[[list[Change]], None]) -> None:
     """What a subscriber is told first: what changed since its epoch, or all that there is, if it asked."""
     if statement.epoch is not None:
@@ -137,8 +148,7 @@ class Stream:
 
     def progress(self, engine: Engine) -> None:
         """Say that everything up to now has been told, on the engine's thread."""
-        blank = [None] * (len(self.types) - 2)
-        self._put([self._row((engine.executor.epoch + 1, True, *blank))])
+        self._put([self._row(progress_row(engine, self.types))])
 
     async def next(self) -> list[Row]:
         """Rows to send, once there are some; OperationalError for a client that is too slow."""
@@ -149,10 +159,8 @@ class Stream:
         return rows
 
     def _tell(self, changes: list[Change]) -> None:
-        if not changes:
-            return
-        marks = (False,) if self._statement.progress else ()
-        self._put([self._row((time, *marks, diff, *row)) for row, time, diff in changes])
+        if changes:
+            self._put([self._row(row) for row in rows_told(self._statement, changes)])
 
     def _row(self, values: Iterable[Any]) -> Row:
         pairs = zip(values, self._writers, strict=True)

@@ -55,9 +55,8 @@ def resolve(given: pa.Schema, schema: Schema, origin: Origin = NOWHERE) -> list[
         found = positions.pop(column.name.lower(), [])
         if len(found) != 1:
             what = "ambiguous" if found else "missing"
-            raise ProgrammingError(
-                f"{where}column {column.name} {column.type} is {what}", hint=f"found {', '.join(given.names)}"
-            )
+            hint = f"found {', '.join(given.names)}" if given.names else "there are no columns at all"
+            raise ProgrammingError(f"{where}column {column.name} {column.type} is {what}", hint=hint)
         if not accepts(column.type, given.types[found[0]]):
             raise ProgrammingError(
                 f"{where}column {column.name} has type {given.types[found[0]]}, expected {column.type}",
@@ -165,8 +164,10 @@ def from_any(data: Any, schema: Schema, dictionary: Dictionary) -> Words:
             return encode_rows(data, schema, dictionary)
         if isinstance(data[0], Mapping):
             return encode_records(data, schema, dictionary)
+    listed = isinstance(data, Sequence) and not isinstance(data, (str, bytes))
+    held = f" of {type(data[0]).__name__}" if listed else ""
     raise InterfaceError(
-        f"cannot read rows from a {type(data).__name__}",
+        f"cannot read rows from a {type(data).__name__}{held}",
         hint="give an Arrow table, a data frame, a dict of columns, or a list of tuples or dicts",
     )
 

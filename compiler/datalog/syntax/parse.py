@@ -113,6 +113,8 @@ def _note(error: UnexpectedInput, text: str, source: Source, diagnostics: Diagno
         diagnostics.error("syntax", "a string does not end in its line", source.span(unended, unended + 1))
         return unended, unended + 1
     hint = "this is SQL: db.query and db.sql take it" if SQL.match(text) else _expected(error)
+    if hint is None and start == len(text.rstrip()) - 1 and "_DOT" in (getattr(error, "accepts", None) or ()):
+        hint = 'perhaps a "." is missing'
     diagnostics.error("syntax", message, source.span(start, end), hint=hint)
     return start, end
 

@@ -98,7 +98,7 @@ def _plain(binding: Binding, scope: Scope, node: exp.Expr, called: Called) -> Op
     function = aggregate_named(called.name)
     if not called.args:
         binding.wrong(f"{called.shown} takes {function.accepts}", node)
-    parts, clause = _without_order(binding, called.args)
+    parts, clause = _without_order(binding, called.args, node, called)
     keys, order = _keys(binding, scope, clause)
     operand, *others = parts
     distinct = isinstance(operand, exp.Distinct)
@@ -107,11 +107,9 @@ def _plain(binding: Binding, scope: Scope, node: exp.Expr, called: Called) -> Op
         rows = _distinct_rows(binding, scope, operand, node, called)
         if rows is not None:
             return Operands(rows, True, keys, order)
-        operands, inner = _without_order(binding, operand.expressions)
+        operands, inner = _without_order(binding, operand.expressions, node, called)
         more_keys, more = _keys(binding, scope, inner)
         keys, order = keys + more_keys, order + more
-        if not operands:
-            binding.wrong(f"{called.shown} needs an operand", node)
         operand, others = operands[0], [*operands[1:], *others]
     if isinstance(operand, exp.Star):
         if not function.takes_rows or distinct:
@@ -135,8 +133,10 @@ def _beside(binding: Binding, scope: Scope, first: Scalar, node: exp.Expr) -> Sc
     return settled(value)
 
 
-def _without_order(binding: Binding, parts: Sequence[exp.Expr]) -> tuple[list[exp.Expr], Sequence[exp.Expr]]:
-    """The operands without the ORDER BY that stands behind one of them, and that."""
+def _without_order(
+    binding: Binding, parts: Sequence[exp.Expr], node: exp.Expr, called: Called
+) -> tuple[list[exp.Expr], Sequence[exp.Expr]]:
+    """The operands, of which there has to be one, without the ORDER BY that stands behind one, and that."""
     clause: Sequence[exp.Expr] = ()
     result = []
     for part in parts:
@@ -144,7 +144,10 @@ def _without_order(binding: Binding, parts: Sequence[exp.Expr]) -> tuple[list[ex
             only(part, binding.source, "this", "expressions")
             clause = part.expressions
             part = part.this
-        result.append(part)
+        if part is not None:
+            result.append(part)
+    if not result:
+        binding.wrong(f"{called.shown} needs an operand", node)
     return result, clause
 
 
@@ -162,7 +165,7 @@ def _distinct_rows(
         if whole:
             binding.refuse(f"DISTINCT over several expressions in {called.shown}", node)
         return None
-    if len(parts) == 1 and not whole:
+    if not parts or (len(parts) == 1 and not whole):
         return None
     operands = parts[0].expressions if whole else parts
     values = [settled(binding.expression(scope, part)) for part in operands]

@@ -91,7 +91,8 @@ def _row_count(binding: Binding, clause: exp.Expr | None, name: str) -> int | No
         return None
     count = _whole(constant)
     if count is None:
-        binding.wrong(f"{name} needs a whole number, not {constant.type}", clause)
+        given = f"'{constant.value}'" if isinstance(constant.value, str) else constant.type
+        binding.wrong(f"{name} needs a whole number, not {given}", clause)
     if count < 0:
         binding.wrong(f"{name} must not be negative", clause)
     return count

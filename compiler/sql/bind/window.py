@@ -122,6 +122,10 @@ def define_windows(binding: Binding, scope: Scope, node: exp.Select) -> None:
 def _referred(binding: Binding, scope: Scope, windows: Windows, node: exp.Window) -> Definition:
     """What is in the parentheses after OVER, or what the name there stands for."""
     alias = node.args.get("alias")
+    if alias is None and "partition_by" not in node.args:
+        binding.wrong(
+            "OVER lacks its window", node, "write OVER (), OVER (ORDER BY ...) or the name of a window"
+        )
     if alias is None or "partition_by" in node.args:
         return _defined(binding, scope, windows, node)
     return _known(binding, windows, alias)

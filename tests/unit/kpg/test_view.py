@@ -2,6 +2,7 @@
 
 import gc
 from decimal import Decimal
+from typing import Any
 
 import pytest
 
@@ -93,6 +94,13 @@ def test_subscription(shop: Database) -> None:
     subscription.close()
     shop.delete("item", [(5,)])
     assert len(heard) == 1
+
+
+def test_a_subscriber_can_be_called(shop: Database) -> None:
+    wrong: Any = "heard"
+    with pytest.raises(kpg.InterfaceError, match="a str cannot be called with changes"):
+        shop.view("total").subscribe(wrong)
+    shop.insert("item", [(4, "c", 2)])
 
 
 def test_failing_subscriber_does_not_undo_the_commit(shop: Database) -> None:

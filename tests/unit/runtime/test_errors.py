@@ -18,6 +18,14 @@ def test_a_place_over_several_lines_is_marked_in_its_first() -> None:
     assert at("select (a\n  + b)", "(a\n  + b)").excerpt() == "line 1: select (a\n               ^^"
 
 
+def test_a_name_is_told_where_it_stands_once() -> None:
+    whole = at("grant a on b; create t (a int, b ab)", "create t (a int, b ab)")
+    assert whole.at("A").excerpt() == f"line 1: {whole.source}\n{' ' * (8 + whole.source.index('a int'))}^"
+    assert whole.at("ab").start == whole.source.index("ab)")
+    assert whole.at("c") == whole.at("") == whole
+    assert at("add a, a", "add a, a").at("a").end == len("add a, a")
+
+
 def test_the_end_of_a_text_has_a_caret_too() -> None:
     assert Span("select", 6, 6).excerpt() == "line 1: select\n              ^"
 

@@ -20,11 +20,52 @@ import kpg
         ("p(x) :- q(x, _).", "this is Datalog: db.datalog takes it"),
         ("foo bar", "expected a statement"),
         ("select (1", None),
+        ("select a from t wher a = 1", 'did you mean "WHERE"?'),
+        ("select * form t", 'did you mean "FROM"?'),
+        ("select a from t gruop by a", 'did you mean "GROUP"?'),
+        ("select a b c from t", None),
+        ("delete t where a = 1", "DELETE FROM table ..."),
     ],
 )
 def test_hints(text: str, hint: str | None) -> None:
     with pytest.raises(kpg.ProgrammingError) as caught:
         kpg.connect().query(text)
+    assert caught.value.hint == hint
+
+
+def test_a_mistyped_word_of_a_definition() -> None:
+    with pytest.raises(kpg.NotSupportedError) as caught:
+        kpg.connect().sql("create materialised view v as select 1")
+    assert caught.value.hint == 'did you mean "MATERIALIZED"?'
+
+
+@pytest.mark.parametrize(
+    ("text", "place", "hint"),
+    [
+        ("insert into orders (id, custmer) values (1, 'x')", "custmer", 'did you mean "customer"?'),
+        ("create table u (id int, name strng)", "strng", 'did you mean "string"?'),
+        ("create index on orders (custmer)", "custmer", 'did you mean "customer"?'),
+        ("alter table orders drop column custmer", "custmer", 'did you mean "customer"?'),
+        ("grant select on orders to bob", "bob", None),
+        ("drop table oders", "oders", 'did you mean "orders"?'),
+        ("drop sequence nothing", "nothing", None),
+        ("select count(distinct) from orders", "count", None),
+        ("select array_agg(order by id) from orders", "array_agg", None),
+        (
+            "select sum(id) over from orders",
+            "sum",
+            "write OVER (), OVER (ORDER BY ...) or the name of a window",
+        ),
+    ],
+)
+def test_the_place_is_the_name_that_is_wrong(text: str, place: str, hint: str | None) -> None:
+    db = kpg.connect()
+    db.sql("create table orders (id bigint primary key, customer varchar)")
+    with pytest.raises(kpg.ProgrammingError) as caught:
+        db.sql(text)
+    span = caught.value.span
+    assert span is not None and text[span.start : span.end].startswith(place)
+    assert text.count(place) > 1 or len(place) <= span.end - span.start < len(text)
     assert caught.value.hint == hint
 
 
