@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 from kpg.compiler.algebra.facts import unique_keys
 from kpg.compiler.algebra.rel import Get, OrderBy, Rel
 from kpg.compiler.constraints import Constraints, Domain, Index, Sequence
+from kpg.compiler.noted import Noted
 from kpg.compiler.rights import FIRST, Rights
 from kpg.compiler.rights import Asker as Asker
 from kpg.compiler.routines import Aggregate, Routine
@@ -101,13 +102,13 @@ class Catalog:
     _entries: dict[str, Entry] = field(default_factory=dict)
     functions: "dict[str, Named[Own]]" = field(default_factory=dict)
     functions_made: int = 0
-    sequences: dict[str, Sequence] = field(default_factory=dict)
+    sequences: dict[str, Sequence] = field(default_factory=Noted)
     schemas: dict[str, str] = field(default_factory=lambda: {PUBLIC: PUBLIC})
     path: tuple[str, ...] = (PUBLIC,)
     settings: dict[str, str] = field(default_factory=dict)
     """What the session has set."""
-    comments: dict[tuple[str, ...], str] = field(default_factory=dict)
-    indexes: dict[str, Index] = field(default_factory=dict)
+    comments: dict[tuple[str, ...], str] = field(default_factory=Noted)
+    indexes: dict[str, Index] = field(default_factory=Noted)
     types: dict[str, Type | Domain] = field(default_factory=dict)
     """Those that users have made, by their names in lower case."""
     routines: dict[str, tuple[Routine, ...]] = field(default_factory=dict)
@@ -318,12 +319,12 @@ class Catalog:
             dict(self._entries),
             dict(self.functions),
             self.functions_made,
-            dict(self.sequences),
+            Noted(self.sequences),
             dict(self.schemas),
             self.path,
             self.settings,
-            dict(self.comments),
-            dict(self.indexes),
+            Noted(self.comments),
+            Noted(self.indexes),
             dict(self.types),
             dict(self.routines),
             dict(self.others),

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import field, replace
 from typing import Final, TypeVar
 
+from kpg.compiler.noted import Noted
 from kpg.runtime.records import dataclass
 
 T = TypeVar("T")
@@ -195,13 +196,13 @@ class Rights:
     """All that is known of roles. ``defaults`` are lists that are added to those of what is made."""
 
     roles: dict[str, Role] = field(default_factory=dict)
-    owners: dict[Key, str] = field(default_factory=dict)
-    lists: dict[Key, Items] = field(default_factory=dict)
+    owners: dict[Key, str] = field(default_factory=Noted)
+    lists: dict[Key, Items] = field(default_factory=Noted)
     defaults: dict[DefaultKey, Items] = field(default_factory=dict)
 
     def copy(self) -> "Rights":
         """The same, to be changed on its own."""
-        return Rights(dict(self.roles), dict(self.owners), dict(self.lists), dict(self.defaults))
+        return Rights(dict(self.roles), Noted(self.owners), Noted(self.lists), dict(self.defaults))
 
     def become(self, other: "Rights") -> None:
         """Take over all that another has."""

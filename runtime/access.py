@@ -1,15 +1,15 @@
 """A worker's tables, indexes and operators as others may reach them: by name, in words and figures."""
 
-from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Collection, Iterator, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from kpg.runtime.chain.small import SmallSteps
 from kpg.runtime.data.again import replay
-from kpg.runtime.data.epochs import changed_since, close_each, close_together
-from kpg.runtime.data.table import Closed, Savepoint, Table
+from kpg.runtime.data.epochs import close_each, close_together
+from kpg.runtime.data.table import Closed, Table
 from kpg.runtime.dataflow.operator import Below, Operator
 from kpg.runtime.dataflow.scope import Scope
 from kpg.runtime.dataflow.step import Step
@@ -17,7 +17,6 @@ from kpg.runtime.dictionary import Dictionary
 from kpg.runtime.handles import ArrangementInfo, Installation, OperatorInfo
 from kpg.runtime.inputs import Inputs
 from kpg.runtime.installed import Capture, Installed, arrangement_info, connected, operator_info
-from kpg.runtime.interrupts import DeferredInterrupt
 from kpg.runtime.mfp import CompiledMfp
 from kpg.runtime.operators.arrange import Arrange
 from kpg.runtime.operators.loop import everything
@@ -26,6 +25,7 @@ from kpg.runtime.plan import Mfp
 from kpg.runtime.recorded import Recorded
 from kpg.runtime.render import disconnect
 from kpg.runtime.types import Schema, facts_of
+from kpg.runtime.undoing import Undoing
 
 if TYPE_CHECKING:
     from kpg.runtime.past import Then
@@ -38,7 +38,7 @@ MOST_COMPILED = 256
 """Compiled expressions that are remembered: more than the rules of a program that is explained have."""
 
 
-class Access(Recorded):
+class Access(Recorded, Undoing):
     """The part of ``runtime.executor.Executor`` that changes or asks one table, or looks at what is there."""
 
     dictionary: Dictionary
@@ -47,17 +47,14 @@ class Access(Recorded):
     views: dict[str, Installed]
     inputs: Inputs
     epoch: int
-    _open_epoch: int
-    _savepoints: dict[str, Savepoint]
     _numbers: dict[str, int]
     _sources: dict[str, Source]
     remembering: bool
     saved: "Saved | None"
+    versions_restored: dict[str, object]
+    """What tables, by their numbers, and operators were when they had just been restored."""
     tables_made: int
-    _interrupt: DeferredInterrupt
     _compiled: dict[Mfp, CompiledMfp]
-    _closed: list[Closed]
-    _touched: dict[Table, None]
     _position: int
     _small_steps: SmallSteps
     own = True
@@ -96,17 +93,6 @@ class Access(Recorded):
         self.tables[new].name = new
         self._compiled.clear()
 
-    def savepoint(self) -> object:
-        """The present state of all tables."""
-        return [(table, table.savepoint()) for table in self.tables.values()]
-
-    def rollback_to(self, savepoint: object) -> None:
-        """Throw away what has changed since a savepoint that is from after the last step."""
-        assert isinstance(savepoint, list)
-        with self._interrupt:
-            for table, point in savepoint:
-                table.rollback(point)
-
     def start_at(self, epoch: int) -> None:
         """Have an epoch be the last closed one, of a worker that has done nothing yet."""
         self.epoch = epoch
@@ -129,10 +115,6 @@ class Access(Recorded):
         """That of an input."""
         return self.inputs.get(identity)
 
-    def changing(self) -> list[str]:
-        """The tables that may have changes which no epoch has taken."""
-        return [name for name, table in self.tables.items() if table.has_pending]
-
     def close_epochs(self, table: str, counts: Sequence[int], gone: Words | None = None) -> None:
         """End an epoch for each count of rows, and row that is gone: nothing else is pending."""
         self.inputs.leave_all(self._open_epoch, len(counts))
@@ -140,28 +122,19 @@ class Access(Recorded):
         close = close_each if apart else close_together
         self._open_epoch = close(self.tables[table], self._open_epoch, counts, gone, self._closed)
 
-    def changed_since(self, savepoint: object) -> list[tuple[str, Words, Words, Words]]:
-        """Of each table that has changed since a savepoint, or the last step, rowids that went and came."""
-        points = self._savepoints if savepoint is None else {}
-        pairs: Any = savepoint or [(table, points[name]) for name, table in self.tables.items()]
-        return changed_since(pairs)
-
-    @property
-    def has_pending(self) -> bool:
-        """Whether some table has changes that no step has taken."""
-        return bool(self._closed) or any(table.pending for table in self.tables.values())
-
     def capture(self) -> object:
         """All that tables and views keep, as data."""
-        from kpg.runtime.saved.worker import capture
+        from kpg.runtime.saved.worker import leaves
 
         self._settle_all()
-        return capture(self)
+        return leaves(self)
 
-    def _settle_all(self) -> None:
-        """Make final what came and went in commits that changed nothing of a table in the end."""
-        if not self.has_pending:
-            self._settle(self.tables)
+    def vacuum(self, relations: Collection[str]) -> int:
+        from kpg.runtime.tidying import vacuum
+
+        self._settle_all()
+        with self._interrupt:
+            return vacuum(self.tables, self.views.values(), relations, self.epoch)
 
     def restore(self, state: object, read: "Read") -> None:
         """Have tables that are then made, and what is installed, keep what they kept (:meth:`capture`)."""
@@ -172,7 +145,10 @@ class Access(Recorded):
     def restored(self) -> list[str]:
         """All is there that is to keep what it kept; what had to be computed."""
         saved, self.saved = self.saved, None
-        return [] if saved is None else saved.computed
+        if saved is None:
+            return []
+        self.versions_restored |= saved.versions
+        return saved.computed
 
     def keeps(self, table: str, uniques: Sequence[str]) -> bool:
         """Whether a table has kept what it kept, and is unique in nothing but these from now on."""
@@ -192,9 +168,6 @@ class Access(Recorded):
         self.epoch = epoch
 
     def _take(self, step: Step, epoch: int) -> None:
-        raise NotImplementedError
-
-    def _settle(self, names: Iterable[str]) -> None:
         raise NotImplementedError
 
     def store(self, table: str) -> Table:

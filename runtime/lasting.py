@@ -1,6 +1,6 @@
 """What one may ask of an executor whose tables and views outlive its process: a part of its protocol."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, Final, Protocol
 
 import numpy as np
@@ -54,6 +54,12 @@ class Lasting(Protocol):
     tables_made: int
     """The highest number that a table has had."""
 
+    def vacuum(self, relations: Collection[str]) -> int:
+        """Give up what deleted rows of tables take, and what the traces of these and of views keep of earlier
+
+        epochs. How many rows had their places given up; not with pending changes.
+        """
+
     def capture(self) -> object:
         """All that tables and installations keep, as data (``runtime/saved``); not with pending changes."""
 
@@ -62,6 +68,10 @@ class Lasting(Protocol):
 
         The executor must be new; ``read`` gives the arrays of what stands for them in the state.
         """
+
+    @property
+    def versions_restored(self) -> Mapping[str, object]:
+        """What tables and operators were when they had just been restored, as captured leaves tell it."""
 
     def restored(self) -> list[str]:
         """All is there that is to keep what it kept; what of it had to be computed."""

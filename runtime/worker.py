@@ -12,7 +12,6 @@ from weakref import WeakValueDictionary
 
 from kpg.runtime.access import Access
 from kpg.runtime.chain.small import FEW, SmallSteps, hasten
-from kpg.runtime.data.epochs import drain_all
 from kpg.runtime.data.table import Closed, Savepoint, Table
 from kpg.runtime.dataflow.operator import Operator, Place
 from kpg.runtime.dataflow.scope import Scope
@@ -53,6 +52,7 @@ class Worker(Access):
         self.merge_effort = merge_effort
         self.tables: dict[str, Table] = {}
         self._touched: dict[Table, None] = {}
+        self._unsettled: dict[Table, None] = {}
         self.views: dict[str, Installed] = {}
         self.epoch = 0
         """The last epoch whose effects are in all views."""
@@ -62,6 +62,7 @@ class Worker(Access):
         """The highest number that a table has had."""
         self.saved: Saved | None = None
         """What operators kept in a database that is being opened."""
+        self.versions_restored: dict[str, object] = {}
         self.recorder: Recorder | None = None
         self._savepoints: dict[str, Savepoint] = {}
         self._sources: dict[str, Source] = {}
@@ -97,7 +98,9 @@ class Worker(Access):
 
     def drop_table(self, name: str) -> None:
         """Forget a table that no installed view reads."""
-        self._touched.pop(self.tables.pop(name), None)
+        table = self.tables.pop(name)
+        self._touched.pop(table, None)
+        self._unsettled.pop(table, None)
         del self._numbers[name], self._savepoints[name]
         self._compiled.clear()
 
@@ -201,9 +204,9 @@ class Worker(Access):
 
     def close_epoch(self) -> bool:
         """End the open epoch with the tables' pending changes; False, and no new epoch, if there are none."""
-        if not self.inputs.idle and self.inputs and any(table.pending for table in self.tables.values()):
+        if not self.inputs.idle and self.inputs and any(table.pending for table in self._touched):
             self.inputs.leave(self._open_epoch)
-        changed = drain_all(self._touched, self._open_epoch, self._closed)
+        changed = self._drain()
         self._open_epoch += changed
         return changed
 
@@ -213,7 +216,7 @@ class Worker(Access):
         if not self._closed:
             if self.recorder is not None:
                 self.recorder.record(self.epoch, ())
-            self._settle(self.tables)
+            self._settle([table.name for table in self._unsettled])
             return
         self._take(Step(self._closed[0].epoch, self._open_epoch), self._open_epoch - 1)
 
@@ -231,7 +234,7 @@ class Worker(Access):
         step = self.scope.step = Step(self.epoch + 1, self.epoch + 2)
         with self._interrupt:
             try:
-                drain_all(self._touched, self._open_epoch, self._closed)
+                self._drain()
                 self._feed(step, None)
                 self._run(step)
                 self._interrupt.check()
@@ -288,14 +291,6 @@ class Worker(Access):
         for operator in (*step.visited, *(waiting for _, waiting in step.queue)):
             operator.rollback()
         self.rollback()
-
-    def rollback(self) -> None:
-        """Throw away every change that no step has taken."""
-        with self._interrupt:
-            for name, table in self.tables.items():
-                table.rollback(self._savepoints[name])
-            self._closed.clear()
-            self._open_epoch = self.epoch + 1
 
     def _all_operators(self) -> Iterator[Operator]:
         self._small_steps.tally()
@@ -391,10 +386,3 @@ class Worker(Access):
         for operator in step.visited:
             operator.maintain()
         step.visited.clear()
-
-    def _settle(self, names: Iterable[str]) -> None:
-        """Make what has happened to tables final."""
-        for name in names:
-            table = self.tables[name]
-            table.commit()
-            self._savepoints[name] = table.savepoint()

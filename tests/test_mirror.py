@@ -456,6 +456,7 @@ ELSEWHERE: dict[str, str] = {
         for name in ("assemble", "errors", "few", "fuse", "lower", "memo", "reasons", "segment")
     },
     "runtime/convert/copying.py": "unit/dml/test_copying.py",
+    "runtime/storage/decoding.py": "unit/storage/test_codec.py",
     "runtime/convert/texts.py": "unit/convert/test_arrow.py",
     "runtime/convert/interned.py": "unit/convert/test_arrow.py",
     **{f"runtime/values/{name}.py": "unit/values/test_codec.py" for name in VALUES},

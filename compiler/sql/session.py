@@ -83,7 +83,7 @@ class SetTransaction(Session):
 class Accepted(Session):
     """What has little to do here, such as VACUUM: the relations it names have to be there.
 
-    ``part`` of DISCARD is what is discarded.
+    ``part`` of DISCARD is what is discarded, of VACUUM "ANALYZE" if that is to be done, too.
     """
 
     what: str

@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from kpg.durable.shelves import Shelves
 from kpg.durable.state import State, state_of
 from kpg.runtime.errors import OperationalError
 from kpg.runtime.saved.background import Background
-from kpg.runtime.saved.form import Later
 from kpg.runtime.saved.keeper import Keeper as Packer
+from kpg.runtime.saved.leaves import Described
 from kpg.runtime.saved.loose import Straight, Written
 from kpg.runtime.storage.codec import Codec
 from kpg.runtime.storage.files import Bytes, Files
@@ -36,6 +37,10 @@ SHARE: Final = 4
 """A log is large if it is a fourth of the last checkpoint."""
 SECONDS: Final = 300.0
 """A log is old when its first record is: opening does it all again."""
+
+
+MEMBERS: Final = ("tables", "operators")
+"""What an executor's state has leaves of."""
 
 
 class Checkpoints:
@@ -60,6 +65,7 @@ class Checkpoints:
         self._next_segment = next_segment
         self._packer = Packer(files, database)
         self._background = Background(self._packer, files, self._done, release)
+        self._shelves = Shelves(codec)
         self._bytes = 0
         self._since: float | None = None
 
@@ -72,13 +78,29 @@ class Checkpoints:
         """
         state = self._packer.open(checkpoint)
         self._packer.map_all()
-        self._engine.executor.restore(state["executor"], self._packer.read)
-        return self.catalog(state)
+        executor = state["executor"]
+        for kind in MEMBERS:
+            executor[kind] = self._packer.unfolded(executor[kind], f"/executor/{kind}")
+        self._engine.executor.restore(executor, self._packer.read)
+        return self._catalog(state["catalog"])
 
-    def catalog(self, state: Any) -> State:
+    def _catalog(self, found: Any) -> State:
         """The catalog in a state that was stored."""
-        found: State = self._codec.decode(self._packer.read(state["catalog"]))
-        return found
+        if not isinstance(found, dict):  # as earlier formats have it
+            state: State = self._codec.decode(self._packer.read(found))
+            return state
+        for name, leaf in sorted(found.items(), key=lambda one: int(one[0])):
+            assert isinstance(leaf, Described)
+            path = f"/catalog/{name}"
+            self._shelves.put(int(name), self._codec.decode(self._packer.text(path, leaf)))
+            self._packer.learn(path, self._shelves.version(int(name)))
+        return self._shelves.state
+
+    def opened(self) -> None:
+        """All is there: what is as the checkpoint has it need not be described again."""
+        versions = self._engine.executor.versions_restored
+        for path, members in self._packer.members.items():
+            self._packer.learn(path, {name: versions.get(name) for name in members})
 
     def tidy(self, first: int) -> None:
         """Remove what a crash has left behind: packs that do not count, segments before the first."""
@@ -147,9 +169,10 @@ class Checkpoints:
         executor, catalog = self._engine.executor, state_of(self._engine)
         if executor.has_pending:
             raise OperationalError("no checkpoint can be made while changes are pending")
+        self._shelves.become(catalog)
         state = {
             "executor": executor.capture(),
-            "catalog": Later(lambda: self._codec.dumps(catalog)),
+            "catalog": self._shelves.leaves(),
         }
         try:
             segment = self._next_segment()

@@ -187,6 +187,7 @@ class _Opening:
                 self.state, self.epoch = dict(self.before), manifest.checkpoint.epoch
             log = self._read(manifest)
             self._again()
+            checkpoints.opened()
             if not self.wanted.read_only:
                 checkpoints.tidy(manifest.segment)
             checkpoints.written(self.size)

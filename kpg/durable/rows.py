@@ -111,7 +111,7 @@ class Rows:
         self, straight: "_Straight", epoch: int, changed: Iterable[Changed], now: Mapping[int, str]
     ) -> Iterator[Any]:
         executor = self._engine.executor
-        for number, name in now.items():
+        for number, name in now.items() if now is not self.tables else ():
             if number not in self.tables:
                 yield from self._came(straight, epoch, number, name, executor.rowids(name))
         for one in changed:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from kpg.compiler.catalog import TEMPORARY, TableEntry, ViewEntry
 from kpg.compiler.clock import CLOCK
+from kpg.compiler.noted import Noted
 from kpg.compiler.rights import Rights
 from kpg.runtime.records import dataclass
 
@@ -52,7 +53,10 @@ def changes(before: State, after: State) -> Changes:
 
 
 class Watch:
-    """Whether anything may have changed since the last time: dicts of the same values are compared."""
+    """Whether anything may have changed since the last time: dicts of which there may be much have versions,
+
+    others are compared.
+    """
 
     def __init__(self, engine: "Engine") -> None:
         self._engine = engine
@@ -63,7 +67,6 @@ class Watch:
         numbers = engine.sequences.next if "sequences" in engine.__dict__ else {}
         named = (catalog.sequences, catalog.schemas, catalog.comments, catalog.indexes, catalog.types)
         more = (
-            catalog.entries,
             catalog.routines,
             catalog.others,
             engine.views,
@@ -73,17 +76,17 @@ class Watch:
         )
         rights = catalog.rights
         owned = (rights.roles, rights.owners, rights.lists, rights.defaults)
-        return (*named, *more, *owned, engine.functions_given, numbers)
+        parts = (*named, *more, *owned, engine.functions_given, numbers)
+        counted = (catalog.version, engine.clock.kept, engine.clock.given, frozenset(engine.keeping))
+        return (*(one.version if isinstance(one, Noted) else one for one in parts), counted)
 
     def differs(self) -> bool:
         """Whether there may be a change that :meth:`note` has not seen."""
-        counted = (self._engine.clock.kept, self._engine.clock.given, frozenset(self._engine.keeping))
-        return self._seen != (*self._parts(), counted)
+        return self._seen != self._parts()
 
     def note(self) -> None:
         """What is now is known."""
-        counted = (self._engine.clock.kept, self._engine.clock.given, frozenset(self._engine.keeping))
-        self._seen = (*map(dict, self._parts()), counted)
+        self._seen = tuple(dict(one) if isinstance(one, dict) else one for one in self._parts())
 
 
 def state_of(engine: "Engine") -> State:

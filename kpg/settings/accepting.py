@@ -1,8 +1,10 @@
 """VACUUM, LOCK, DISCARD and their like: little to do here, and what Postgres refuses of them is refused."""
 
+from kpg.compiler.permitted import key_of
 from kpg.compiler.sql import session as ast
 from kpg.engine.engine import Engine
 from kpg.engine.transaction import State
+from kpg.listeners.notices import warn
 from kpg.runtime.errors import InterfaceError, ProgrammingError, Span
 
 
@@ -26,11 +28,34 @@ def accept(engine: Engine, statement: ast.Accepted) -> None:
             from kpg.security.permitted import refuse_refresh
 
             refuse_refresh(engine.catalog, relation, statement.span)
+    if what in ("VACUUM", "ANALYZE", "ANALYSE"):
+        _tidy(engine, statement)
     if what == "CHECKPOINT" and engine.keeper is not None:
         engine.refuse_in_transaction("CHECKPOINT")
         engine.keeper.checkpoint()
     if what == "DISCARD":
         _discard(engine, statement.part)
+
+
+def _tidy(engine: Engine, statement: ast.Accepted) -> None:
+    """VACUUM: rows and traces, of one database all, and its log; ANALYZE: statements are planned anew."""
+    catalog = engine.catalog
+    named = [catalog.get(relation, statement.span).name for relation in statement.relations]
+    wanted = []
+    for name in named or [entry.name for entry in catalog]:
+        if not catalog.is_limited or catalog.rights.owns(catalog.asker.user, key_of(name)):
+            wanted.append(name)
+        elif named:
+            warn(engine, f'permission denied to {statement.what.lower()} "{name}", skipping it')
+    if statement.what != "VACUUM" or statement.part == "ANALYZE":
+        catalog.version += 1  # the sizes of tables are known at any time: plans are not made for other ones
+    if statement.what != "VACUUM":
+        return
+    if engine.executor.has_pending:
+        _refuse("VACUUM cannot run inside a transaction block", "25001")
+    engine.executor.vacuum(frozenset(wanted))
+    if engine.keeper is not None and not named and not catalog.is_limited:
+        engine.keeper.checkpoint()
 
 
 def _refuse(message: str, state: str) -> None:

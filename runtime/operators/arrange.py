@@ -119,6 +119,12 @@ class Arrange(Operator):
                 self.handle.advance_logical(self.step.beginning)
                 self.spine.work()
 
+    def compact(self, epoch: int) -> None:
+        """Make one batch of the trace, between steps; ``epoch`` was the last."""
+        self.handle.follow()
+        self.handle.advance_logical(Antichain.known(((epoch,),)))
+        self.spine.compact()
+
     @property
     def rows(self) -> int:
         return self.spine.rows

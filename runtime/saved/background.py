@@ -11,6 +11,7 @@ import signal
 import warnings
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
 from typing import Final, NoReturn
 
 import numpy as np
@@ -185,7 +186,7 @@ class Background:
         if pid:
             os.close(telling)
             # The state is the child's to write: arrays that are not used any more can go.
-            return Writing(Job(None, job.epoch, job.segment, job.number), pid, reading)
+            return Writing(replace(job, state=None), pid, reading)
         self._write(job, telling, parent)
 
     def _write(self, job: Job, telling: int, parent: int) -> NoReturn:

@@ -6,16 +6,16 @@ one that counts and removes what nothing refers to any more. Until then nothing 
 """
 
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
-from typing import Final
-from weakref import ReferenceType
+from typing import Any, Final
 
 from kpg.runtime.errors import OperationalError
 from kpg.runtime.records import dataclass
-from kpg.runtime.saved.form import Array, State
+from kpg.runtime.saved.form import State, mapped
+from kpg.runtime.saved.leaves import Described, Known, Leaf, Taken, Versions, base_of, leaves_of
 from kpg.runtime.saved.loose import Loose, Straight
-from kpg.runtime.saved.stored import Reader, Stored, Storer, arrays_at, read_state, stored_at
+from kpg.runtime.saved.stored import CODEC, Reader, Stored, Storer, arrays_at, read_state, stored_at
 from kpg.runtime.storage.files import Files
 from kpg.runtime.storage.manifest import (
     NAME,
@@ -40,6 +40,8 @@ class Job:
     epoch: int
     segment: int
     number: int
+    kept: Mapping[int, PackFacts]
+    """The packs that stay."""
 
 
 class Keeper:
@@ -55,13 +57,43 @@ class Keeper:
         self._given_out = 0
         self._new = f"{NEW}-{os.urandom(6).hex()}"
         """Nobody else's: a process that was stopped may go on after the one that it writes for is gone."""
-        self._arrays: dict[str, ReferenceType[Array]] = {}
-        self._next: dict[str, ReferenceType[Array]] = {}
+        self._leaves: dict[str, Known] = {}
+        """The leaves of the checkpoint, and under "" what is in its root."""
+        self._next: dict[str, Known] = {}
+        self.members: dict[str, tuple[str, ...]] = {}
+        """What is in the leaves that were opened, by path."""
+        self.described = 0
+        """How many leaves have been captured to be described."""
 
     def open(self, checkpoint: Checkpoint) -> State:
         """The state of a checkpoint. DamagedError if what describes it is not what was written."""
         self.checkpoint = checkpoint
+        return self._root(checkpoint)
+
+    def _root(self, checkpoint: Checkpoint) -> Any:
         return read_state(self._packs, checkpoint.packs[-1].number, checkpoint.block, checkpoint.size)
+
+    def unfolded(self, root: State, path: str = "") -> State:
+        """A part of the state of a checkpoint with the members of its leaves in their places."""
+        found: dict[str, Any] = {}
+        for name, one in root.items():
+            if isinstance(one, Described):
+                members = CODEC.decode(one.read(self._packs))
+                self.members[f"{path}/{name}"] = tuple(members)
+                self._leaves[f"{path}/{name}"] = Known(None, one)
+                found.update(members)
+            else:
+                found[name] = one
+        return found
+
+    def text(self, path: str, leaf: Described) -> Any:
+        """The bytes of a leaf that was described as bytes."""
+        self._leaves[path] = Known(None, leaf)
+        return leaf.read(self._packs)
+
+    def learn(self, path: str, versions: Versions) -> None:
+        """What the members of a leaf were when the checkpoint was opened."""
+        self._leaves[path].versions = versions
 
     def map_all(self) -> None:
         """Have all packs at hand from now on, whether they stay or not."""
@@ -75,8 +107,23 @@ class Keeper:
 
     def prepare(self, state: State, epoch: int, segment: int) -> Job:
         """What is to be written of a state just captured, as of ``epoch``."""
-        self._next = arrays_at(state)
-        return Job(state, epoch, segment, self._number())
+        kept, self._next = self._kept(), {}
+
+        def taken(path: str, found: Any) -> Any:
+            if not isinstance(found, Leaf):
+                return found
+            known = self._leaves.get(path)
+            if known is not None and known.stays(found, kept):
+                self._next[path] = known
+                return known.place
+            self.described += 1
+            captured = found.make()
+            self._next[path] = Known(found.versions, arrays=arrays_at(captured, base_of(path)))
+            return Taken(captured)
+
+        state = mapped(state, taken)
+        self._next[""] = Known(None, arrays=arrays_at(state))
+        return Job(state, epoch, segment, self._number(), kept)
 
     def straight(self) -> Straight:
         """A new pack for rows that go straight into it."""
@@ -96,9 +143,7 @@ class Keeper:
         writer = PackWriter(self._files, job.number, self.database, beside=poll is not None)
         poll = poll or (lambda: None)
         try:
-            kept = self._kept()
-            before = {} if self.checkpoint is None else stored_at(self.open(self.checkpoint))
-            before |= self.loose.places
+            kept, before = job.kept, self._before(job.state)
             originals = Packs(self._files, self.database, written=False)
             storer = Storer(writer, self.read, before, self._fixed(before), frozenset(kept), poll, originals)
             block, size = storer.store(job.state)
@@ -117,6 +162,22 @@ class Keeper:
                 writer.abandon()
             raise
 
+    def _before(self, state: State) -> dict[str, Any]:
+        """What is stored by path: in the root, and in leaves that are written again."""
+        found: dict[str, Any] = {}
+        if self.checkpoint is not None:
+            root = self._root(self.checkpoint)
+            found = stored_at(root)
+            old = leaves_of(root)
+
+            def read(path: str, one: Any) -> Any:
+                if isinstance(one, Taken) and path in old and isinstance(one.state, dict):
+                    found.update(stored_at(CODEC.decode(old[path].read(self._packs)), base_of(path)))
+                return one
+
+            mapped(state, read)
+        return found | self.loose.places
+
     def adopt(self) -> Manifest:
         """Have what was written be the checkpoint; the manifest. OSError if that is not certain.
 
@@ -126,9 +187,12 @@ class Keeper:
         manifest = read_manifest(self._files, self._new)
         if manifest is None or manifest.checkpoint is None:
             raise FileNotFoundError(f"{self._files.where}/{self._new} was not written")
+        leaves = leaves_of(self._root(manifest.checkpoint))
         self._files.rename(self._new, NAME)
         self.checkpoint = manifest.checkpoint
-        self._arrays, self._next = self._next, {}
+        self._leaves, self._next = self._next, {}
+        for path, place in leaves.items():
+            self._leaves[path].place = place
         self._files.sync()
         gone = (before | self.loose.settle(manifest.segment)) - self._numbers()
         for number in gone:
@@ -181,8 +245,9 @@ class Keeper:
                 del self.read.given[identity]
             else:
                 found[identity] = stored
-        for path, reference in self._arrays.items():
-            array, place = reference(), before.get(path)
-            if array is not None and isinstance(place, Stored):
-                found[id(array)] = place
+        for known in self._leaves.values():
+            for path, reference in (known.arrays or {}).items():
+                array, place = reference(), before.get(path)
+                if array is not None and isinstance(place, Stored):
+                    found[id(array)] = place
         return found

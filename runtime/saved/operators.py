@@ -5,10 +5,12 @@ functions that were computed), is not captured; what belongs to a step in progre
 """
 
 from typing import Any, Final
+from weakref import ref
 
 from kpg.runtime.dataflow.operator import Operator
 from kpg.runtime.dataflow.step import Step
 from kpg.runtime.errors import InternalError
+from kpg.runtime.kernels import groups as group_kernels
 from kpg.runtime.operators.apply import Apply
 from kpg.runtime.operators.arrange import Arrange
 from kpg.runtime.operators.basic import BasicReduce
@@ -26,6 +28,7 @@ from kpg.runtime.operators.topk import TopK
 from kpg.runtime.operators.userreduce import UserReduce
 from kpg.runtime.operators.windows.operator import Window
 from kpg.runtime.progress.antichain import Antichain
+from kpg.runtime.saved.dormant import state_of
 from kpg.runtime.saved.form import Read, State, UnsavedError
 from kpg.runtime.saved.states import (
     capture_fold,
@@ -84,6 +87,26 @@ def captured(operators: tuple[Operator, ...]) -> State:
         except UnsavedError:
             continue
     return found
+
+
+def version_of_operator(operator: Operator) -> object:
+    """What is equal as long as an operator keeps the same, between steps; None if that is not known.
+
+    What traces do by themselves, merging and sealing, makes others of what they have, not of what it means.
+    """
+    match operator:
+        case Arrange():
+            spine = operator.spine
+            asleep: Any = state_of(spine)
+            if asleep is None:
+                return ref(operator), spine.inserted_rows, spine.merged_rows, operator.bound
+            return ref(operator), asleep["inserted"], asleep["merged"], operator.bound
+        case Reduce() | Distinct() | Single():
+            asleep = state_of(operator.table)
+            state = operator.table.state if asleep is None else asleep["state"]
+            return ref(operator), int(state[group_kernels.MARKER])
+        case _:
+            return None
 
 
 def restore_operator(operator: Operator, state: Any, read: Read) -> None:

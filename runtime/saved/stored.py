@@ -16,7 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kpg.runtime.records import dataclass
-from kpg.runtime.saved.form import Array, Later, Life, Part, State, changing, mapped
+from kpg.runtime.saved.form import Array, Later, Life, Part, State, mapped
+from kpg.runtime.saved.leaves import Described, Sheet, Taken, base_of
 from kpg.runtime.saved.patches import (
     LINE,
     Change,
@@ -84,7 +85,7 @@ class Small:
     shape: tuple[int, ...]
 
 
-CODEC: Final = Codec((Stored, Change, Small, Patch))
+CODEC: Final = Codec((Stored, Change, Small, Patch, Described))
 
 
 def bytes_of(array: Array, rows: int | None = None) -> Bytes:
@@ -168,20 +169,43 @@ class Storer:
         self._current = current
         self._poll = poll
         self._originals = originals
+        self._sheet = Sheet(writer.number)
         self.live: Counter[int] = Counter()
         """Blocks in use of each pack."""
 
     def store(self, state: State) -> tuple[int, int]:
-        """Write a state; at which block its description is, and its size."""
-        described = CODEC.dumps(mapped(state, self._stored))
-        data = np.frombuffer(bytearray(described), np.uint8)
-        block = self._writer.add(data, sums_of(data), len(described))
+        """Write a state; at which block the root of its description is, and its size."""
+        root = mapped(state, self._stored)
+        if self._sheet.text:
+            root = self._sheet.placed(root, self._add(self._sheet.text))
+        self.live.update(self._sheet.live)
+        described = bytearray(CODEC.dumps(root))
         self.live[self._writer.number] += blocks_of(len(described))
-        return block, len(described)
+        return self._add(described), len(described)
 
-    def _stored(self, path: str, found: Any) -> Stored | Small:
-        if isinstance(found, Later):
-            found = changing(np.frombuffer(bytearray(found.make()), np.uint8))
+    def _add(self, text: bytearray) -> int:
+        data = np.frombuffer(text, np.uint8)
+        return self._writer.add(data, sums_of(data), len(text))
+
+    def _leaf(self, path: str, leaf: Taken | Described) -> Described:
+        """A leaf that stays, or is written."""
+        if isinstance(leaf, Taken):
+            others, self.live = self.live, Counter()
+            try:
+                if isinstance(leaf.state, Later):
+                    text = leaf.state.make()
+                else:
+                    text = CODEC.dumps(mapped(leaf.state, self._stored, base_of(path)))
+                leaf = self._sheet.add(text, self.live)
+            finally:
+                self.live = others
+        self.live.update(dict(leaf.live))
+        self._sheet.note(leaf)
+        return leaf
+
+    def _stored(self, path: str, found: Any) -> Stored | Small | Described:
+        if isinstance(found, Taken | Described):
+            return self._leaf(path, found)
         stored = self._part(path, found) if isinstance(found, Part) else self._again(path, found)
         self._poll()
         if isinstance(stored, Stored):
@@ -307,19 +331,19 @@ def read_state(packs: Packs, pack: int, block: int, size: int) -> State:
     return CODEC.decode(found.data[block * BLOCK : block * BLOCK + size])
 
 
-def stored_at(state: State) -> dict[str, Any]:
-    """What is stored by its path."""
+def stored_at(state: State, path: str = "") -> dict[str, Any]:
+    """What is stored by its path, of a state that is at one."""
     places: dict[str, Any] = {}
 
     def note(path: str, found: Any) -> Any:
         places[path] = found
         return found
 
-    mapped(state, note)
+    mapped(state, note, path)
     return places
 
 
-def arrays_at(state: State) -> dict[str, ReferenceType[Array]]:
+def arrays_at(state: State, path: str = "") -> dict[str, ReferenceType[Array]]:
     """The arrays of a captured state by path, not kept alive."""
     places: dict[str, ReferenceType[Array]] = {}
 
@@ -328,5 +352,5 @@ def arrays_at(state: State) -> dict[str, ReferenceType[Array]]:
             places[path] = ref(found.array)
         return found
 
-    mapped(state, note)
+    mapped(state, note, path)
     return places

@@ -2,6 +2,7 @@
 
 from collections import deque
 from typing import Any
+from weakref import ref
 
 import numpy as np
 
@@ -41,6 +42,23 @@ def capture_table(table: Table) -> State:
             "buried": tuple(map(changing, vacuum._buried)),
         },
     }
+
+
+def version_of_table(table: Table) -> object:
+    """What is equal as long as a table has the same rows and indexes, between steps; None if it has a past.
+
+    Rowids are given out and rows deleted in numbers that only grow. An index that catches up meanwhile is
+    right as it was, too.
+    """
+    if table.past is not None:
+        return None
+    vacuum = table._vacuum
+    indexes = tuple([(index.name, index.columns) for index in table._unique]) if table._unique else ()
+    done = (vacuum.copied, vacuum.rewritten, vacuum._full, len(vacuum._queue), len(vacuum._buried))
+    return (
+        ref(table), table.count, table.dead, table.reclaimed, done, table._bag is None, indexes,
+        tuple(table._lookups),
+    )  # fmt: skip
 
 
 def restore_table(table: Table, state: Any, read: Read) -> None:

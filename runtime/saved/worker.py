@@ -4,8 +4,10 @@ Operators are known by what they compute. A restored worker has tables and no vi
 installed takes from the state what its operators kept, and computes what is not there.
 """
 
-from collections.abc import Sequence
-from typing import Any, Protocol
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Any, Final, Protocol
+from zlib import crc32
 
 from kpg.runtime.data.table import Table
 from kpg.runtime.dataflow.operator import Operator
@@ -16,14 +18,21 @@ from kpg.runtime.installed import Installed
 from kpg.runtime.plan import Plan
 from kpg.runtime.render.identity import Identities
 from kpg.runtime.saved.form import Read, State
-from kpg.runtime.saved.operators import captured, restore_known
+from kpg.runtime.saved.leaves import Leaf
+from kpg.runtime.saved.operators import STATELESS, captured, restore_known, version_of_operator
 from kpg.runtime.saved.pasts import capture_memory, restore_memory, restored_table_past
 from kpg.runtime.saved.tables import (
     capture_dictionary,
     capture_table,
     restore_dictionary,
     restore_table,
+    version_of_table,
 )
+
+TABLES: Final = 32
+"""So many tables that follow each other are described together."""
+OPERATORS: Final = 256
+"""Operators are described in so many parts."""
 
 
 class Holder(Protocol):
@@ -55,6 +64,8 @@ class Saved:
         self._filled: set[Table] = set()
         self.computed: list[str] = []
         """What was not found, and had to be computed."""
+        self.versions: dict[str, object] = {}
+        """What tables, by their numbers, and operators were when they had just been restored."""
 
     def fill(self, table: Table, number: int, *, past: bool) -> None:
         """Have a new table keep what the one of that number kept, if there was one, its past too if asked."""
@@ -62,6 +73,7 @@ class Saved:
         if state is not None:
             restore_table(table, state, self._read)
             self._filled.add(table)
+            self.versions[str(number)] = version_of_table(table)
             if past and state["past"] is not None:
                 table.past = restored_table_past(state["past"], self._read)
 
@@ -79,6 +91,8 @@ class Saved:
         """Have new operators keep what they kept before; those of which it is not known, to be computed."""
         left = restore_known(operators, self._operators, self._read)
         self.computed += [operator.place.description for operator in left]
+        for operator in set(operators).difference(left):
+            self.versions[operator.place.fingerprint] = version_of_operator(operator)
         return left
 
     def identities(self, name: str, plan: Plan) -> Identities | None:
@@ -98,15 +112,56 @@ def capture(worker: Holder) -> State:
     """The state of a worker between steps; InternalError while changes are pending."""
     if worker.has_pending:
         raise InternalError("a state with pending changes cannot be captured")
-    operators = {operator for view in worker.views.values() for operator in view.operators}
+    numbered = {str(worker.table_number(name)): table for name, table in worker.tables.items()}
+    return _root(worker, _tables(numbered), captured(tuple(sorted(_operators(worker)))))
+
+
+def leaves(worker: Holder) -> State:
+    """As :func:`capture`, tables and operators in leaves, which are captured when that is asked for."""
+    if worker.has_pending:
+        raise InternalError("a state with pending changes cannot be captured")
+    tables: dict[str, dict[str, Table]] = {}
+    for name, table in worker.tables.items():
+        number = worker.table_number(name)
+        tables.setdefault(str(number // TABLES), {})[str(number)] = table
+    operators: dict[str, list[Operator]] = {}
+    for operator in sorted(_operators(worker)):
+        if not isinstance(operator, STATELESS):
+            part = crc32(operator.place.fingerprint.encode()) % OPERATORS
+            operators.setdefault(str(part), []).append(operator)
+    return _root(
+        worker,
+        {
+            name: Leaf(
+                {number: version_of_table(one) for number, one in some.items()}, partial(_tables, some)
+            )
+            for name, some in tables.items()
+        },
+        {
+            name: Leaf(
+                {one.place.fingerprint: version_of_operator(one) for one in some},
+                partial(captured, tuple(some)),
+            )
+            for name, some in operators.items()
+        },
+    )
+
+
+def _operators(worker: Holder) -> set[Operator]:
+    return {operator for view in worker.views.values() for operator in view.operators}
+
+
+def _tables(tables: Mapping[str, Table]) -> State:
+    return {number: capture_table(table) for number, table in tables.items()}
+
+
+def _root(worker: Holder, tables: State, operators: State) -> State:
     return {
         "epoch": worker.epoch,
         "tables made": worker.tables_made,
         "dictionary": capture_dictionary(worker.dictionary),
-        "tables": {
-            str(worker.table_number(name)): capture_table(table) for name, table in worker.tables.items()
-        },
-        "operators": captured(tuple(sorted(operators))),
+        "tables": tables,
+        "operators": operators,
         "pasts": {name: capture_memory(view.past) for name, view in worker.views.items() if view.past},
     }
 

@@ -12,55 +12,15 @@ that reading copies nothing.
 import dataclasses
 import enum
 import struct
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Final
+from collections.abc import Callable, Iterable
+from typing import Any
 
 import numpy as np
 
-from kpg.runtime.errors import OperationalError
 from kpg.runtime.storage.checksum import padding
+from kpg.runtime.storage.decoding import KINDS, REAL, SMALL, Reader, Tag
+from kpg.runtime.storage.decoding import DamagedError as DamagedError
 from kpg.runtime.storage.files import Piece
-
-KINDS: Final = frozenset("biuf")
-"""Kinds of numpy arrays that are written: they hold no objects."""
-SMALL = struct.Struct("<q")
-REAL = struct.Struct("<d")
-
-
-class Tag(enum.IntEnum):
-    """What follows."""
-
-    NONE = 0
-    TRUE = 1
-    FALSE = 2
-    INT = 3
-    BIG = 4
-    FLOAT = 5
-    STR = 6
-    BYTES = 7
-    TUPLE = 8
-    LIST = 9
-    SET = 10
-    FROZENSET = 11
-    DICT = 12
-    ARRAY = 13
-    RECORD = 14
-    ENUM = 15
-    AGAIN = 16
-    CLASS = 17
-    CUSTOM = 18
-    SAID = 19
-
-
-GATHERED: Final[dict[Tag, Callable[[list[Any]], Any]]] = {
-    Tag.TUPLE: tuple,
-    Tag.SET: set,
-    Tag.FROZENSET: frozenset,
-}
-
-
-class DamagedError(OperationalError):
-    """Bytes are not what was written."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -80,6 +40,8 @@ class Codec:
         self.by_name: dict[str, type] = {}
         self.names: dict[type, str] = {}
         self.fields: dict[type, tuple[str, ...]] = {}
+        self.positional: dict[type, tuple[str, ...]] = {}
+        """The fields of classes that are made of values without names."""
         for one in known:
             self.add(one)
         self.custom = {one.type: one for one in custom}
@@ -95,6 +57,8 @@ class Codec:
         if not issubclass(known, enum.Enum):
             fields = dataclasses.fields(known)  # type: ignore[arg-type]
             self.fields[known] = tuple(field.name for field in fields if field.init)
+            if not any(field.kw_only for field in fields):
+                self.positional[known] = self.fields[known]
 
     def encode(self, value: Any) -> list[Piece]:
         """The bytes of a value in pieces, each a multiple of eight long; arrays are not copied.
@@ -121,7 +85,7 @@ class Codec:
         DamagedError if they are no value's, or of a class that is not known.
         """
         try:
-            return _Reader(self, memoryview(data).cast("B")).whole()
+            return Reader(self, memoryview(data).cast("B")).whole()
         except DamagedError:
             raise
         except (struct.error, IndexError, ValueError, KeyError, TypeError, UnicodeDecodeError) as error:
@@ -263,129 +227,3 @@ class _Writer:
         self._text(how.name)
         self.value(how.write(value))
         self._note(value)
-
-
-class _Reader:
-    def __init__(self, codec: Codec, data: memoryview) -> None:
-        self.codec = codec
-        self.data = data
-        self.at = SMALL.size
-        (size,) = SMALL.unpack_from(data, 0)
-        if not 0 <= size <= len(data) - SMALL.size:
-            raise DamagedError("bytes are no value: they end too early")
-        self.array_at = SMALL.size + size + padding(size)
-        self._seen: list[object] = []
-        self._texts: list[str] = []
-        self._classes: list[tuple[type, tuple[str, ...]]] = []
-
-    def whole(self) -> Any:
-        return self.value()
-
-    def value(self) -> Any:
-        tag = self._byte()
-        if tag <= Tag.FALSE:
-            return None if tag == Tag.NONE else tag == Tag.TRUE
-        if tag == Tag.INT:
-            number = self._number()
-            return (number >> 1) ^ -(number & 1)
-        if tag in (Tag.STR, Tag.SAID):
-            return self._text(tag)
-        if tag in (Tag.TUPLE, Tag.LIST, Tag.SET, Tag.FROZENSET):
-            items = [self.value() for _ in range(self._number())]
-            return items if tag == Tag.LIST else GATHERED[Tag(tag)](items)
-        if tag in (Tag.CLASS, Tag.RECORD):
-            return self._record(tag)
-        return self._other(tag)
-
-    def _other(self, tag: int) -> Any:
-        match tag:
-            case Tag.BIG:
-                return int.from_bytes(self._raw(), "little", signed=True)
-            case Tag.FLOAT:
-                self.at += REAL.size
-                return REAL.unpack_from(self.data, self.at - REAL.size)[0]
-            case Tag.BYTES:
-                return self._raw()
-            case Tag.DICT:
-                return {self.value(): self.value() for _ in range(self._number())}
-            case Tag.ARRAY:
-                return self._array()
-            case Tag.ENUM:
-                known: Mapping[str, Any] = self._class(self._text(self._byte())).__members__  # type: ignore[attr-defined]
-                return known[self._text(self._byte())]
-            case Tag.AGAIN:
-                return self._seen[self._number()]
-            case Tag.CUSTOM:
-                return self._custom()
-        raise DamagedError(f"bytes are no value: there is no kind {tag}")
-
-    def _byte(self) -> int:
-        self.at += 1
-        return self.data[self.at - 1]
-
-    def _number(self) -> int:
-        number = shift = 0
-        while True:
-            byte = self._byte()
-            number |= (byte & 127) << shift
-            if byte < 128:
-                return number
-            shift += 7
-
-    def _raw(self) -> bytes:
-        size = self._number()
-        raw = bytes(self.data[self.at : self.at + size])
-        if len(raw) != size:
-            raise DamagedError("bytes are no value: they end too early")
-        self.at += size
-        return raw
-
-    def _text(self, tag: int) -> str:
-        if tag == Tag.SAID:
-            return self._texts[self._number()]
-        if tag != Tag.STR:
-            raise DamagedError(f"bytes are no value: kind {tag} where a text is")
-        self._texts.append(self._raw().decode("utf-8", "surrogatepass"))
-        return self._texts[-1]
-
-    def _array(self) -> "np.ndarray[Any, Any]":
-        kind = np.dtype(self._text(self._byte()))
-        if kind.kind not in KINDS:
-            raise DamagedError(f"bytes are no value: an array of {kind}")
-        shape = tuple(self._number() for _ in range(self._number()))
-        count = 1
-        for size in shape:
-            count *= size
-        start, self.array_at = self.array_at, self.array_at + count * kind.itemsize
-        if self.array_at > len(self.data):
-            raise DamagedError("bytes are no value: an array ends too early")
-        self.array_at += padding(self.array_at)
-        if not count:
-            return np.empty(shape, kind)
-        return np.frombuffer(self.data, kind, count, start).reshape(shape)
-
-    def _class(self, name: str) -> type:
-        found = self.codec.by_name.get(name)
-        if found is None:
-            raise DamagedError(f'"{name}" is not known', hint="a newer kpg may have written it")
-        return found
-
-    def _record(self, tag: int) -> Any:
-        if tag == Tag.CLASS:
-            kind, names = self._class(self._text(self._byte())), self.value()
-            self._classes.append((kind, names))
-        else:
-            kind, names = self._classes[self._number()]
-        values = [self.value() for _ in names]
-        made = kind(**dict(zip(names, values, strict=True)))
-        self._seen.append(made)
-        return made
-
-    def _custom(self) -> Any:
-        name = self._text(self._byte())
-        how = self.codec.custom_by_name.get(name)
-        if how is None:
-            raise DamagedError(f'"{name}" is not known', hint="a newer kpg may have written it")
-        made = how.read(self.value())
-        self._seen.append(made)
-        return made

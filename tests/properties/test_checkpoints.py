@@ -6,12 +6,13 @@ histories of random plans; what was read before the next checkpoint, and what wa
 
 import random
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from kpg.runtime.plan import Plan
 from kpg.runtime.saved.keeper import Keeper
-from kpg.runtime.saved.worker import capture, restore
+from kpg.runtime.saved.worker import leaves, restore
 from kpg.runtime.storage.files import Disk, Files
 from kpg.runtime.storage.manifest import read_manifest
 from kpg.runtime.types import Schema
@@ -32,7 +33,7 @@ def opened(
     manifest = read_manifest(files)
     assert manifest is not None and manifest.checkpoint is not None
     keeper = Keeper(files, manifest.database)
-    state = keeper.open(manifest.checkpoint)
+    state = unfolded(keeper, keeper.open(manifest.checkpoint))
     keeper.tidy()
     worker = Worker()
     restore(worker, state, keeper.read)
@@ -40,13 +41,19 @@ def opened(
         worker.create_table(name, schema, number)
     for name, plan in plans.items():
         worker.watch(worker.install(name, plan))
-    assert worker.saved is not None and not worker.saved.computed
-    worker.saved = None
+    assert worker.saved is not None and not worker.restored()
+    for path, members in keeper.members.items():
+        keeper.learn(path, {one: worker.versions_restored.get(one) for one in members})
     return worker, keeper
 
 
+def unfolded(keeper: Keeper, state: Any) -> Any:
+    """A state as it was captured."""
+    return {**state, **{kind: keeper.unfolded(state[kind], f"/{kind}") for kind in ("tables", "operators")}}
+
+
 def checkpoint(worker: Worker, keeper: Keeper) -> None:
-    keeper.write(keeper.prepare(capture(worker), worker.epoch, 1))
+    keeper.write(keeper.prepare(leaves(worker), worker.epoch, 1))
     keeper.adopt()
 
 

@@ -274,25 +274,38 @@ def accepted(reader: Reader) -> statements.Statement:
         reader.take("WITH", "DATA")
         reader.end()
     if what in ("ANALYZE", "ANALYSE", "VACUUM", "LOCK"):
-        if reader.at("("):
-            reader.skip_enclosed()
-        while any(
-            reader.take(word) for word in ("FULL", "FREEZE", "VERBOSE", "ANALYZE", "ANALYSE", "TABLE", "ONLY")
-        ):
-            pass
-        if not reader.done:
-            found = [reader.relation()]
-            while True:
-                if reader.at("("):
-                    reader.names()
-                if not reader.take(","):
-                    break
-                found.append(reader.relation())
-            relations = tuple(found)
+        said, relations = _with_options(reader)
+        part = "ANALYZE" if what == "VACUUM" and _is_on(said, "ANALYZE") else part
     if what in ("LOCK", "CLUSTER", "CHECKPOINT"):
         reader.skip(len(reader.rest()))
     reader.end()
     return ast.Accepted(what, relations, reader.span, part)
+
+
+OPTIONS = ("FULL", "FREEZE", "VERBOSE", "ANALYZE", "ANALYSE", "TABLE", "ONLY")
+
+
+def _with_options(reader: Reader) -> tuple[list[str], tuple[str, ...]]:
+    """The words of options, and the relations behind them."""
+    start = reader.place
+    if reader.at("("):
+        reader.skip_enclosed()
+    while any(reader.take(word) for word in OPTIONS):
+        pass
+    tokens, found = reader.tokens[start : reader.place], list[str]()
+    while not reader.done:
+        found.append(reader.relation())
+        if reader.at("("):
+            reader.names()
+        if not reader.take(","):
+            break
+    return [token.text.upper().replace("ANALYSE", "ANALYZE") for token in tokens], tuple(found)
+
+
+def _is_on(said: list[str], option: str) -> bool:
+    """Whether an option is among those said, and not with a word behind it that turns it off."""
+    places = [place for place, word in enumerate(said) if word == option]
+    return any(not {*said[place + 1 : place + 2]} & {"OFF", "FALSE", "0"} for place in places)
 
 
 def _reindexed(reader: Reader) -> tuple[str, tuple[str, ...]]:

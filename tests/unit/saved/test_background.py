@@ -11,7 +11,7 @@ import pytest
 from kpg.runtime.errors import OperationalError
 from kpg.runtime.saved.background import Background
 from kpg.runtime.saved.keeper import Keeper
-from kpg.runtime.saved.worker import capture
+from kpg.runtime.saved.worker import capture, leaves
 from kpg.runtime.storage.files import Disk, Files
 from kpg.runtime.storage.manifest import Manifest, read_manifest
 from kpg.runtime.worker import Worker
@@ -44,7 +44,7 @@ class Case:
             self.worker.step()
 
     def begin(self, *, aside: bool = True) -> None:
-        self.background.begin(capture(self.worker), self.worker.epoch, 1, aside=aside)
+        self.background.begin(leaves(self.worker), self.worker.epoch, 1, aside=aside)
 
     def again(self) -> Worker:
         return opened(self.files, TABLES, PLANS)[0]

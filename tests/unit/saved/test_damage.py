@@ -8,6 +8,7 @@ import pytest
 
 from kpg.runtime.errors import OperationalError
 from kpg.runtime.saved.keeper import Keeper
+from kpg.runtime.saved.leaves import leaves_of
 from kpg.runtime.saved.stored import Stored, stored_at
 from kpg.runtime.saved.worker import capture
 from kpg.runtime.storage.codec import DamagedError
@@ -19,7 +20,7 @@ from tests.model.disk import Sim
 from tests.properties import loops
 from tests.properties.dataflows import DATAFLOWS, SCHEMA
 from tests.properties.plans import SCHEMAS
-from tests.properties.test_checkpoints import checkpoint, opened
+from tests.properties.test_checkpoints import checkpoint, opened, unfolded
 from tests.properties.test_saved import rows, worker_with
 
 KEYED = Schema((ColumnDef("k", BIGINT), ColumnDef("v", BIGINT)), (0,))
@@ -52,7 +53,12 @@ def blocks_in_use(sim: Sim) -> set[tuple[str, int]]:
     found, newest = manifest.checkpoint, manifest.checkpoint.packs[-1].number
     blocks = range(found.block, found.block + blocks_of(found.size))
     used = {(pack_name(newest), block) for block in blocks}
-    for one in stored_at(Keeper(sim, 7).open(found)).values():
+    keeper = Keeper(sim, 7)
+    root = keeper.open(found)
+    for leaf in leaves_of(root).values():
+        pack, first, end = leaf.places
+        used |= {(pack_name(pack), block) for block in range(first, end)}
+    for one in stored_at(unfolded(keeper, root)).values():
         if isinstance(one, Stored):
             used |= {
                 (pack_name(pack), block) for pack, first, end in one.places for block in range(first, end)
