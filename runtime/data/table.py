@@ -361,15 +361,6 @@ class Table:
                 self.dead -= given_up
                 self.reclaimed += given_up
 
-    def vacuum(self) -> int:
-        """Give up the places of all deleted rows in full groups; how many. With nothing pending."""
-        self.commit()
-        with self._interrupt:
-            given_up = self._vacuum.run_through(self.count)
-            self.dead -= given_up
-            self.reclaimed += given_up
-        return given_up
-
     def forget(self, epoch: int) -> None:
         """Forget what it was before an epoch. Between steps, with nothing pending."""
         if self.past is not None and (freed := self.past.forget(epoch)):

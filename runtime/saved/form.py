@@ -28,11 +28,15 @@ class Life(enum.Enum):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Part:
-    """An array; or, with ``used``, as much of it along its first axis, and room for some more or less."""
+    """An array; or, with ``used``, as much of it along its first axis, and room for some more or less.
+
+    With ``rows``, what is behind so many elements along its second axis is nobody's: it is stored as zeros.
+    """
 
     array: Array
     life: Life
     used: int | None = None
+    rows: int | None = None
 
 
 class UnsavedError(Exception):

@@ -5,7 +5,7 @@ from typing import Any
 from kpg.runtime.data.rowgroups import Group, RowGroups
 from kpg.runtime.kernels import rowgroups as kernels
 from kpg.runtime.saved.dormant import lull, state_of
-from kpg.runtime.saved.form import Part, Read, State, changing, fixed
+from kpg.runtime.saved.form import Life, Part, Read, State, changing, fixed
 
 
 def columns_path(table: int, group: int) -> str:
@@ -19,11 +19,6 @@ def capture_groups(groups: RowGroups, count: int) -> State:
     if asleep is not None:
         return asleep
     full = count >> groups.bits
-    if full < len(groups.held_groups) and (begun := groups.held_groups[full]) is not None:
-        # What memory held before, nobody's rows yet, is not to be written anywhere.
-        room = begun.columns[:, count - (full << groups.bits) :]
-        if room.any():
-            room[:] = 0
     return {
         "bits": groups.bits,
         "capacity": groups.capacity,
@@ -32,17 +27,20 @@ def capture_groups(groups: RowGroups, count: int) -> State:
         "groups": tuple(
             None
             if group is None
-            else _capture_group(groups, number, group, fixed if number < full else changing)
+            else _capture_group(
+                groups, number, group, None if number < full else count - (number << groups.bits)
+            )
             for number, group in enumerate(groups.held_groups)
         ),
     }
 
 
-def _capture_group(groups: RowGroups, number: int, group: Group, rows: Any) -> State:
+def _capture_group(groups: RowGroups, number: int, group: Group, rows: int | None) -> State:
+    """A group, full unless it has so many ``rows``: behind them is what memory held before."""
     entry = groups.directory[1 + number]
-    part: Part = rows(group.columns)
+    columns = group.columns
     return {
-        "columns": part,
+        "columns": fixed(columns) if rows is None else Part(columns, Life.CHANGING, rows=max(rows, 0)),
         "live": changing(group.live),
         "chart": None if group.chart is None else fixed(group.chart),
         "links": None if group.links is None else changing(group.links),

@@ -233,6 +233,11 @@ class Storer:
         return all(pack in self._current for pack, _, _ in stored.places)
 
     def _part(self, path: str, part: Part) -> Stored | Small:
+        if part.rows is not None:
+            # Whoever writes does it, which takes as long as reading all of the array.
+            room = part.array[:, part.rows :]
+            if room.any():
+                room[:] = 0
         array, used = part.array, part.array.shape[0] if part.used is None else part.used
         rows = array.shape[0] if part.used is None else max(2 * used, ROOM)
         if part.life is not Life.GROWING:

@@ -17,9 +17,7 @@ from kpg.durable.checking import check
 FOLDERS = Path(__file__).parent / "folders"
 
 
-@pytest.mark.parametrize(
-    "written", ["log1_pack1", "log2_pack1", "log2_pack2", "log3_pack2", "log3_pack3"]
-)
+@pytest.mark.parametrize("written", ["log1_pack1", "log2_pack1", "log2_pack2", "log3_pack2", "log3_pack3"])
 def test_a_folder_of_an_earlier_format(written: str, tmp_path: Path) -> None:
     folder = tmp_path / "db"
     with tarfile.open(FOLDERS / f"{written}.tar.xz") as packed:

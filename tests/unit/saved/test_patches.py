@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from kpg.runtime.saved import patches, stored
-from kpg.runtime.saved.form import Part, changing, growing
+from kpg.runtime.saved.form import Life, Part, changing, growing
 from kpg.runtime.saved.keeper import Keeper
 from kpg.runtime.saved.stored import Small, Stored
 from kpg.runtime.storage.packs import BLOCK
@@ -117,3 +117,13 @@ def test_lengths_that_are_no_whole_lines(case: Case) -> None:
         data[place] ^= 255
         case.save(changing(data))
         assert case.read().tolist() == data.tolist()
+
+
+def test_what_is_behind_rows_is_stored_as_zeros(case: Case) -> None:
+    """By whoever writes: capturing a state does not look at what memory held before."""
+    words = np.full((3, 1 << 12), 7, np.int64)
+    part = Part(words, Life.CHANGING, rows=1 << 10)
+    assert words.min() == 7
+    case.save(part)
+    found = case.read()
+    assert found[:, : 1 << 10].min() == 7 and found[:, 1 << 10 :].max() == 0
