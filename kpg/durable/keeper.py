@@ -154,7 +154,7 @@ class Keeper:
             ahead, self._ahead = self._ahead, None
             assert ahead is not None and self._mark is not None
             if isinstance(error, OSError):
-                raise self._failed(error, self._mark, syncing=False) from error
+                raise self._failed(error, self._mark) from error
             self._cut(self._mark)
             self._rows.undo(certain=self.refuses is None)
             raise error
@@ -196,7 +196,7 @@ class Keeper:
         except OSError as error:
             if self._log is None:
                 raise
-            raise self._failed(error, self._log.mark(), syncing=False) from error
+            raise self._failed(error, self._log.mark()) from error
 
     def _new_strings(self) -> tuple[Any, ...] | None:
         """The strings that no record has."""
@@ -204,7 +204,7 @@ class Keeper:
             return self._rows.strings(self._strings)
         except OSError as error:
             mark, self._ahead = self._begun(), None
-            raise self._failed(error, mark, syncing=False) from error
+            raise self._failed(error, mark) from error
 
     def _begun(self) -> Mark:
         """Where in the log the commit under way begins."""
@@ -220,17 +220,15 @@ class Keeper:
         except TypeError as error:
             raise InterfaceError(f"a durable database cannot keep this: {error}") from error
         mark, self._ahead = self._begun(), None
-        syncing = False
         try:
             self._log.write(COMMIT, pieces)
-            syncing = True
             if sync:
                 self._sync()
             self._rows.settle(self._log.segment)
             if self.checkpoints is not None:
                 self.checkpoints.written(self._log.end - mark.end)
         except OSError as error:
-            raise self._failed(error, mark, syncing=syncing) from error
+            raise self._failed(error, mark) from error
         except BaseException:
             self._cut(mark)
             self._rows.undo(certain=self.refuses is None)
@@ -256,30 +254,30 @@ class Keeper:
             f'and what was committed in the mode "{self.mode}" may be lost'
         )
 
-    def _failed(self, error: OSError, mark: Any, *, syncing: bool) -> OperationalError:
+    def _failed(self, error: OSError, mark: Mark) -> OperationalError:
         reason = error.strerror or os.strerror(error.errno or 0)
-        unsynced = self._log is not None and self._log.synced < mark.number - 1
         self._cut(mark)
         self._rows.undo(certain=self.refuses is None)
-        if unsynced and syncing:
-            self._doubt(error)
         return OperationalError(
             f"the commit was refused: {self.where} could not be written to: {reason}",
-            hint=(self.refuses and "reading goes on; open the database again to change it")
+            hint=(self.refuses and f"reading goes on; {self.refuses}")
             or "nothing has changed; free some space, or see to the disk, and try again",
         )
 
-    def _cut(self, mark: Any) -> None:
+    def _cut(self, mark: Mark) -> None:
         """Take a record back that is half written."""
         assert self._log is not None
+        lost = self._log.failure if self._log.synced < mark.number - 1 else None
         try:
             with self._lazy.apart:
                 self._log.cut(mark)
         except OSError as error:
             self.refuses = (
                 f"the database in {self.where} takes no changes any more: a commit failed, and could not be "
-                f"taken back ({error.strerror}); open it again"
+                f"taken back ({error.strerror}); open it again, which tells whether the commit was made"
             )
+        if lost is not None:
+            self._doubt(lost)
 
     # Several steps that are one commit
 

@@ -148,7 +148,23 @@ def _refused(where: str, error: OSError) -> OperationalError:
                 hint = f"open it with read_only=True, or {hint}"
     elif error.errno == errno.ENOENT:
         hint = "a file of the database is missing: restore a backup"
+    if isinstance(error.filename, str) and Path(error.filename).name == error.filename != LOCK:
+        where = f"{where}/{error.filename}"
     return OperationalError(f"{where} cannot be opened: {reason}", hint=hint)
+
+
+@dataclass(frozen=True, slots=True)
+class _Last:
+    """The last segment, which place it has, where its records end and what number the next one has.
+
+    ``unused`` are names of segments behind it that have none.
+    """
+
+    segment: Segment
+    place: int
+    end: int
+    number: int
+    unused: list[str]
 
 
 class _Opening:
@@ -185,10 +201,12 @@ class _Opening:
             if manifest.checkpoint is not None:
                 self.before = checkpoints.open(manifest.checkpoint)
                 self.state, self.epoch = dict(self.before), manifest.checkpoint.epoch
-            log = self._read(manifest)
+            last = self._read(manifest)
             self._again()
             checkpoints.opened()
             if not self.wanted.read_only:
+                # What is damaged has been found by now, as far as that is needed: nothing was changed before.
+                log = self._go_on(last)
                 checkpoints.tidy(manifest.segment)
             checkpoints.written(self.size)
         self.engine.keeper = keeper
@@ -226,8 +244,8 @@ class _Opening:
 
     # Reading
 
-    def _read(self, manifest: Manifest) -> Log | None:
-        """Read all segments; the last one goes on, unless nothing is to be written."""
+    def _read(self, manifest: Manifest) -> "_Last":
+        """Read all segments; where the last one ends."""
         numbers = [segment_number(name) for name in self.files.list()]
         found = sorted(one for one in numbers if one is not None and one >= manifest.segment)
         if found[:1] != [manifest.segment] or found != list(
@@ -240,11 +258,13 @@ class _Opening:
                 f"{self.files.where}/{segment_name(missing)} is missing", hint="restore a backup"
             )
         segments = [Segment(self.files, number, manifest.database) for number in found]
-        begun = self._drop_begun(segments)
+        begun, unused = self._begun(segments)
         end, number = 64, segments[0].first
         for place, segment in zip(found, segments, strict=False):
             end, ahead = 64, list[Any]()
-            if segment.empty or segment.first != number:
+            if segment.empty:
+                raise DamagedError(f"{segment.where} is damaged at byte 0: it has no header")
+            if segment.first != number:
                 raise DamagedError(f"{segment.where} does not follow the segment before it")
             for record in segment.records():
                 if record.kind in (ROWS, COMMIT):
@@ -260,24 +280,26 @@ class _Opening:
         if begun > number:
             where = segments[-1].where
             raise DamagedError(f"{where} is damaged at byte {end}: records up to {begun - 1} are missing")
-        if self.wanted.read_only:
-            return None
-        last = found[len(segments) - 1]
-        return Log.resume(self.files, segments[-1], last, end, number, direct=self._direct)
+        return _Last(segments[-1], found[len(segments) - 1], end, number, unused)
 
-    def _drop_begun(self, segments: list[Segment]) -> int:
-        """Leave out segments at the end that have no record; the number of what would have been the first.
+    def _begun(self, segments: list[Segment]) -> tuple[int, list[str]]:
+        """Leave out segments at the end that have no record; what would have been the first, and their names.
 
         They may have been made in part, and nobody has seen to their names outliving a power cut.
         """
-        first = 0
+        first, names = 0, list[str]()
         while len(segments) > 1 and (segments[-1].empty or next(segments[-1].records(), None) is None):
             gone = segments.pop()
             first = max(first, gone.first)
-            if not self.wanted.read_only:
-                self.files.remove(gone.name)
-                self.files.sync()
-        return first
+            names.append(gone.name)
+        return first, names
+
+    def _go_on(self, last: "_Last") -> Log:
+        """Have the last segment go on where its records end."""
+        for name in last.unused:
+            self.files.remove(name)
+            self.files.sync()
+        return Log.resume(self.files, last.segment, last.place, last.end, last.number, direct=self._direct)
 
     def _note(self, value: Any, ahead: list[Any], segment: int, damaged: str) -> None:
         try:

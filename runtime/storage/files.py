@@ -10,8 +10,9 @@ import contextlib
 import errno
 import mmap
 import os
+import stat
 import weakref
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Protocol
@@ -106,14 +107,20 @@ def size_of(files: Files, name: str) -> int:
 
 
 class DiskFile:
-    """A file of the operating system. ``direct`` is its descriptor for whole pages, -1 if it has none."""
+    """A file of the operating system. ``direct`` is its descriptor for whole pages, -1 if it has none.
 
-    __slots__ = ("_descriptor", "_direct", "name")
+    ``refused`` is called where there is no such way after all.
+    """
 
-    def __init__(self, name: str, descriptor: int, direct: int = -1) -> None:
+    __slots__ = ("_descriptor", "_direct", "_refused", "name")
+
+    def __init__(
+        self, name: str, descriptor: int, direct: int = -1, refused: Callable[[], None] = lambda: None
+    ) -> None:
         self.name = name
         self._descriptor = descriptor
         self._direct = direct
+        self._refused = refused
 
     def size(self) -> int:
         """Its bytes."""
@@ -142,6 +149,10 @@ class DiskFile:
         except OSError as error:
             if error.errno != errno.EINVAL:
                 raise
+            # Some file systems open a file so and then refuse each write, or have larger blocks than pages.
+            descriptor, self._direct = self._direct, -1
+            os.close(descriptor)
+            self._refused()
             return 0
         return done & -PAGE
 
@@ -216,6 +227,8 @@ class Disk:
 
     def __init__(self, folder: str | Path) -> None:
         self._folder = Path(folder)
+        self._past_memory = True
+        """Whether a way past the system's memory is looked for: none has turned out to be none."""
 
     @cached_property
     def _at(self) -> int:
@@ -244,10 +257,14 @@ class Disk:
 
     def _file(self, name: str, flags: int, direct: bool) -> DiskFile:
         descriptor, past = self._descriptor(name, flags), -1
-        if direct:
+        if direct and self._past_memory:
             with contextlib.suppress(OSError):  # file systems in memory have no such way
                 past = self._descriptor(name, os.O_RDWR | os.O_DIRECT)
-        return DiskFile(name, descriptor, past)
+        return DiskFile(name, descriptor, past, self._refuse)
+
+    def _refuse(self) -> None:
+        """Files that are opened from now on have no way past the system's memory."""
+        self._past_memory = False
 
     def _descriptor(self, name: str, flags: int) -> int:
         return os.open(name, flags | os.O_CLOEXEC, 0o666, dir_fd=self._at)
@@ -266,6 +283,10 @@ class Disk:
 
     def map(self, name: str) -> Bytes:
         """The bytes of a file, in pages that are this process' own once it has written to them."""
+        if not stat.S_ISREG(os.stat(name, dir_fd=self._at).st_mode):
+            raise OSError(
+                errno.EINVAL, "it is no file", name
+            )  # to open a pipe would wait for who writes to it
         descriptor = self._descriptor(name, os.O_RDONLY)
         try:
             facts = os.fstat(descriptor)

@@ -210,6 +210,8 @@ class Log:
         self.segment = segment
         self.synced = number - 1
         """The last record that is there whatever happens."""
+        self.failure: OSError | None = None
+        """What the last sync ended in, if not well: no later one would have there what it has lost."""
         self._memory = _pages(SMALL)
         """Begins as the page does that the next record begins in."""
         self._memory[: len(page)] = page
@@ -247,10 +249,14 @@ class Log:
         file = files.open(found.name, writing=True, direct=direct)
         try:
             file.truncate(end)
-            begun = 8 * HEADER_WORDS
-            file.write(0, [_header(segment, found.database, found.first, found.salt)])
-            for at in range(begun, end, ROOM):
-                file.write(at, [found.bytes(at, min(end, at + ROOM))])
+            header = _header(segment, found.database, found.first, found.salt)
+            memory = _pages(min(end, ROOM))
+            for at in range(0, end, ROOM):
+                part = found.bytes(at, min(end, at + ROOM))
+                memory[: len(part)] = part
+                if not at:
+                    memory[: len(header)] = header
+                file.write(at, [memory[: len(part)]])
             file.sync()
             page = file.read(end - end % PAGE, end % PAGE)
             return cls(file, page, end, end, number, found.salt, segment)
@@ -310,7 +316,11 @@ class Log:
     def sync(self) -> None:
         """Have all records be there whatever happens."""
         upto = self.number - 1
-        self._file.sync()
+        try:
+            self._file.sync()
+        except OSError as error:
+            self.failure = error
+            raise
         self.synced = upto
 
     def mark(self) -> Mark:
@@ -318,9 +328,13 @@ class Log:
         return Mark(self.end, self.number)
 
     def cut(self, mark: Mark) -> None:
-        """Have no record after a mark; when this returns, none of them can come back."""
+        """Have no record after a mark; when this returns, none of them can come back.
+
+        After a :attr:`failure` those before it may not be there if they had not been synced before.
+        """
         self._file.truncate(mark.end)
         self._file.sync()
+        self.failure = None
         self.end = self._room = mark.end
         self.number = mark.number
         self.synced = mark.number - 1

@@ -301,6 +301,19 @@ class Lives:
         process = context.Process(target=write, args=(str(self.folder), self._name, telling))
         process.start()
         telling.close()
+        try:
+            self._lived(process.pid, heard, random, beside=beside)
+        finally:  # nobody would end it who waits for processes at the end
+            process.kill()
+            process.join(60)
+        assert process.exitcode == -signal.SIGKILL, "it has ended by itself"
+        self._hear(heard)
+        heard.close()
+        self.kills += 1
+        self.check()
+
+    def _lived(self, process: int, heard: "Connection", random: Generator, *, beside: bool) -> None:
+        """Wait for the moment when a process is to be killed."""
         if random.random() < 0.85:
             self._hear(heard, until=int(random.integers(1, 8)))
             time.sleep(float(random.exponential(0.05)))
@@ -309,15 +322,8 @@ class Lives:
         if beside and (self.folder / "manifest").exists():
             look(self.folder)
         if random.random() < 0.2:
-            kill_children(process.pid)
+            kill_children(process)
             time.sleep(float(random.exponential(0.05)))
-        process.kill()
-        process.join(60)
-        assert process.exitcode == -signal.SIGKILL, "it has ended by itself"
-        self._hear(heard)
-        heard.close()
-        self.kills += 1
-        self.check()
 
     def _hear(self, heard: "Connection", until: int | None = None) -> None:
         """Hear so many messages, or all to the end."""

@@ -111,6 +111,33 @@ def test_a_sync_that_failed_before_a_restart_is_made_good() -> None:
             assert sorted(found.query("select a from t").fetchall()) == [(n,) for n in range(6)]
 
 
+def test_what_rows_written_ahead_could_not_be_synced_with_is_in_doubt(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A sync that failed may have lost what no commit had waited for: no later commit stands on that."""
+    monkeypatch.setattr("kpg.durable.keeper.MANY", 2)
+    sim = Sim(3)
+    db = opened(sim)
+    db.sql("create table t (a int); create sequence s; insert into t values (1)")
+    db.sql("begin; select nextval('s'); rollback")
+    keeper = db._engine.keeper
+    assert isinstance(keeper, Keeper)
+    keeper.record_last()  # as a backup does
+    failing(sim, "sync log")
+    with pytest.raises(kpg.OperationalError, match="the commit was refused"):
+        db.sql("insert into t values (8), (9)")
+    sim.fails = lambda count, what: 0
+    with pytest.raises(kpg.OperationalError, match="takes no changes any more: its disk failed"):
+        db.sql("insert into t values (2)")
+    assert db.query("select * from t").fetchall() == [(1,)]
+    sim.holder = None
+    with opened(sim) as db:
+        db.sql("insert into t values (2)")
+        for seed in range(20):
+            with opened(sim.after_cut(seed)) as found:
+                assert sorted(found.query("select * from t").fetchall()) == [(1,), (2,)]
+
+
 def test_a_copy_that_failed_at_its_last_sync_is_no_database() -> None:
     db = opened(Sim())
     db.sql("create table t (a int)")

@@ -4,6 +4,7 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from decimal import Decimal
 from pathlib import Path
 
@@ -321,6 +322,43 @@ def test_a_missing_or_foreign_log() -> None:
     foreign.names[segment_name(2)].now[:] = other.names[segment_name(2)].now
     with pytest.raises(kpg.OperationalError, match="is a log of another database"):
         opened(foreign)
+
+
+@pytest.fixture
+def packed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A pack that a log names, as a killed process has left them: behind the log's records is room."""
+    monkeypatch.setattr("kpg.durable.rows.STRAIGHT", 512)
+    folder = tmp_path / "db"
+    with kpg.connect(folder.with_name("whole")) as db:
+        db.sql("create table t (a int primary key); insert into t select * from generate_series(1, 500)")
+        db.sql("insert into t values (501)")
+        shutil.copytree(folder.with_name("whole"), folder)
+    return next(one for one in folder.iterdir() if one.name.startswith("pack-"))
+
+
+def test_what_cannot_be_opened_is_left_as_it_is(packed: Path) -> None:
+    written = bytearray(packed.read_bytes())
+    written[100] ^= 1
+    packed.write_bytes(written)
+    before = {one.name: one.read_bytes() for one in packed.parent.iterdir() if one.name != "lock"}
+    with pytest.raises(kpg.OperationalError, match=f"{packed.name} is damaged at byte 0"):
+        kpg.connect(packed.parent)
+    assert {one.name: one.read_bytes() for one in packed.parent.iterdir() if one.name != "lock"} == before
+
+
+@pytest.mark.parametrize("make", [os.mkdir, os.mkfifo])
+def test_a_pack_that_is_no_file_is_named(make: Callable[[Path], None], packed: Path) -> None:
+    """A pipe above all, which would wait for somebody who writes to it."""
+    packed.unlink()
+    make(packed)
+    with pytest.raises(kpg.OperationalError, match=f"db/{packed.name} cannot be opened: it is no file"):
+        kpg.connect(packed.parent)
+
+
+def test_a_log_that_is_empty_is_damaged(packed: Path) -> None:
+    (packed.parent / segment_name(1)).write_bytes(b"")
+    with pytest.raises(kpg.OperationalError, match="log-00000001 is damaged at byte 0: it has no header"):
+        kpg.connect(packed.parent)
 
 
 def test_a_newer_format_is_refused_by_name() -> None:

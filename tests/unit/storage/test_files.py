@@ -69,6 +69,29 @@ def test_whole_pages_and_others_are_one_file(files: Files) -> None:
     assert again.read(PAGE - 1, 9) == expected[PAGE - 1 : PAGE] + bytes(pages[PAGE : PAGE + 8])
 
 
+def test_a_way_past_memory_that_is_none_is_tried_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Some file systems open a file for it, and then refuse each write."""
+    tried = list[int]()
+
+    def refuse(descriptor: int, data: memoryview, offset: int) -> int:
+        tried.append(offset)
+        raise OSError(errno.EINVAL, "Invalid argument")
+
+    monkeypatch.setattr(os, "pwrite", refuse)
+    disk, pages = Disk(tmp_path), memoryview(mmap.mmap(-1, 2 * PAGE))
+    pages[:] = bytes(n % 251 for n in range(2 * PAGE))
+    for name in ("a", "b"):
+        file = disk.create(name, direct=True)
+        file.write(0, [pages])
+        file.write(2 * PAGE, [pages[:PAGE]])
+        assert file.read(0, 4 * PAGE) == bytes(pages) + bytes(pages[:PAGE])
+        file.close()
+        file.close()
+    assert tried == [0]
+
+
 def test_names(files: Files) -> None:
     files.create("b").write(0, [b"b"])
     files.create("a")

@@ -8,7 +8,7 @@ from kpg.runtime.storage.checksum import checksum_of
 from kpg.runtime.storage.codec import DamagedError
 from kpg.runtime.storage.files import PAGE
 from kpg.runtime.storage.log import MAGIC, VERSION, Log, Segment, segment_name, segment_number
-from tests.model.disk import PowerCut, Sim
+from tests.model.disk import PowerCut, Sim, SimFile
 
 
 def payload(number: int, size: int | None = None) -> bytes:
@@ -64,6 +64,26 @@ def test_a_log_of_an_earlier_version_goes_on_as_one_of_this() -> None:
     log.write(1, [payload(2)])
     assert np.frombuffer(file.read(0, 64), np.int64)[:6].tolist() == [MAGIC, VERSION, 99, 3, 10, segment.salt]
     assert [one[2] for one in contents(sim)] == [payload(1), payload(2)]
+
+
+def test_what_is_written_again_is_whole_pages_of_memory_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else each piece would be refused where it is to go past the system's memory."""
+    monkeypatch.setattr("kpg.runtime.storage.log.ROOM", 2 * PAGE)
+    sim = Sim()
+    log = Log.create(sim, 3, 99, 10)
+    log.write(1, [payload(1, 5 * PAGE)])
+    log.sync()
+    addresses, write = list[int](), SimFile.write
+
+    def noted(file: SimFile, offset: int, pieces: list[memoryview]) -> None:
+        (piece,) = pieces
+        addresses.append(np.frombuffer(piece, np.uint8).ctypes.data % PAGE)
+        write(file, offset, pieces)
+
+    monkeypatch.setattr(SimFile, "write", noted)
+    Log.resume(sim, Segment(sim, 3, 99), 3, log.end, 11)
+    assert addresses == [0, 0, 0]
+    assert contents(sim) == [(1, 10, payload(1, 5 * PAGE))]
 
 
 def test_cut_back_to_a_mark() -> None:
