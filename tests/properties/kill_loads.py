@@ -40,6 +40,8 @@ if TYPE_CHECKING:
 Commit = Callable[[Database, int], None]
 COPIED = 3000
 """Rows of a file that is copied, many for a database whose large commits begin at a few."""
+MOST = 100
+"""Commits of a life; a process that has made so many waits for its end, as the model makes them all again."""
 TICK = 0.0007
 """Seconds between signals."""
 
@@ -176,7 +178,7 @@ LOADS = {
 
 
 def write(folder: str, name: str, telling: "Connection") -> None:
-    """Commit for ever, and tell of each commit when it has returned."""
+    """Commit, and tell of each commit when it has returned; end when killed."""
     import kpg.durable.checkpoints
     import kpg.durable.rows
     import kpg.runtime.data.rowgroups
@@ -189,9 +191,11 @@ def write(folder: str, name: str, telling: "Connection") -> None:
         n = begin(db, load)
         telling.send(n)
         with disturbed(load.signals) as disturbing:
-            while True:
+            for _ in range(MOST):
                 n = committed(load, db, n + 1, disturbing)
                 telling.send(n)
+            while True:
+                time.sleep(60)
 
 
 def begin(db: Database, load: Load) -> int:
