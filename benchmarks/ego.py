@@ -17,13 +17,13 @@ import kpg
 from benchmarks._bars import draw
 from kpg.runtime.dictionary import Dictionary
 from kpg.runtime.ego.building import Construction, build
+from kpg.runtime.ego.deciding import flowing
 from kpg.runtime.ego.engine import Change, Engine
 from kpg.runtime.ego.families import calibrated, family_of
-from kpg.runtime.ego.overlay import grouped
+from kpg.runtime.ego.overlay import WRITER, grouped
 from kpg.runtime.plan import EgoCall, EgoFamily
 from kpg.runtime.types import BIGINT, INTEGER, array
 
-RATIOS = (0.05, 0.2, 1.0, 5.0, 20.0)
 BATCH = 2000
 TOGETHER = 25
 
@@ -70,7 +70,27 @@ def web(nodes: int, edges: int, random: np.random.Generator) -> np.ndarray:
     return np.unique(pairs, axis=1)
 
 
-GRAPHS = {"social": social, "web": web}
+def crawl(nodes: int, edges: int, random: np.random.Generator) -> np.ndarray:
+    """The copying model: a page has an earlier one's links, but for a twentieth of its own."""
+    degree, site = max(1, edges // nodes), 1000
+    pages = np.arange(nodes)
+    first = pages // site * site
+    pattern = first + (random.random(nodes) * (pages - first)).astype(np.int64)
+    shape = (nodes, degree)
+    near = first[:, None] + random.integers(0, site, shape)
+    popular = random.zipf(1.7, shape) - 1
+    where = random.random(shape)
+    links = (
+        np.where(where < 0.5, near, np.where(where < 0.8, popular, random.integers(0, nodes, shape))) % nodes
+    )
+    copied = random.random(shape) < 0.95
+    for page in range(1, nodes):
+        if pattern[page] < page:
+            links[page] = np.where(copied[page], links[pattern[page]], links[page])
+    return np.unique(np.stack((np.repeat(pages, degree), links.reshape(-1))), axis=1)
+
+
+GRAPHS = {"social": social, "web": web, "crawl": crawl}
 
 
 def forget_peak() -> float:
@@ -119,29 +139,33 @@ FAMILIES = {
     "top_k": (EgoFamily.COUNTS, EgoCall("top_k", (0, 1), (BIGINT, INTEGER), array(BIGINT)), 10),
 }
 WAYS = (("all-push", "none", "push"), ("all-pull", "none", "pull"), ("decisions", "none", "auto"),
-        ("overlay", "vnm_a", "auto"))  # fmt: skip
+        ("overlay", "vnm_a", "auto"), ("no edges", "nobody", "push"))  # fmt: skip
+"""In the last each reader has one writer, who never writes: what is around overlays, and cannot be saved."""
+OVERLAY = 3
 
 
 def traffic(
-    nodes: int, ratio: float, random: np.random.Generator, count: int
+    nodes: int, ratio: float, random: np.random.Generator, count: int, batch: int
 ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     """Batches of writers and readers, by Zipf, so many writes to a read: who writes much is read much."""
     share = ratio / (1 + ratio)
     rank = np.random.default_rng(nodes).permutation(nodes)
     chances = np.cumsum(1 / np.arange(1, nodes + 1))
     for _ in range(count):
-        who = rank[np.searchsorted(chances, chances[-1] * random.random(BATCH))]
-        writes = round(share * BATCH)
+        who = rank[np.searchsorted(chances, chances[-1] * random.random(batch))]
+        writes = round(share * batch) if batch > 1 else int(random.random() < share)
         yield who[:writes], who[writes:]
 
 
 def prepared(
-    nodes: int, ratio: float, random: np.random.Generator, held: np.ndarray
+    nodes: int, ratio: float, random: np.random.Generator, held: np.ndarray, batch: int
 ) -> tuple[list[tuple[Change, np.ndarray]], int]:
     """Batches of changes, each write in the place of the node's last one, and of readers; and how many."""
     nothing = np.empty((2, 0), np.int64)
     batches, served = [], 0
-    for writers, readers in traffic(nodes, ratio, random, TOGETHER):
+    for writers, readers in traffic(
+        nodes, ratio, random, TOGETHER * BATCH // batch // (1 if batch > 1 else 50), batch
+    ):
         writers = np.unique(writers)
         values = random.zipf(1.5, writers.shape[0]) % 1000
         old = held[writers]
@@ -168,13 +192,13 @@ def served(engine: Engine, batches: list[tuple[Change, np.ndarray]]) -> float:
 
 
 def throughput(
-    engines: list[Engine], nodes: int, ratio: float, seconds: float, held: np.ndarray
+    engines: list[Engine], nodes: int, ratio: float, seconds: float, held: np.ndarray, batch: int = BATCH
 ) -> list[float]:
     """Writes and reads a second of processor time of each engine: all serve the same batches, by turns."""
     random = np.random.default_rng(7)
     took, total = np.zeros(len(engines)), 0
     while took.min() < seconds:
-        batches, count = prepared(nodes, ratio, random, held)
+        batches, count = prepared(nodes, ratio, random, held, batch)
         took += [served(engine, batches) for engine in engines]
         total += count
     return (total / took).tolist()
@@ -186,15 +210,34 @@ def loaded(
     """Engines of constructions and modes with the graph and one write of each node, and these writes."""
     kind, call, few = FAMILIES[family]
     values = np.random.default_rng(3).zipf(1.5, nodes) % 1000
+    alone = np.stack((np.unique(pairs[0]), np.full(np.unique(pairs[0]).shape[0], nodes)))
     engines = []
     for construction, mode in ways:
         partial = family_of(kind, (call,), few, Dictionary())
         costs = calibrated(kind, answers=few > 0)
-        engines.append(Engine(partial, Construction(construction), mode, costs))
-        writes = np.stack((np.arange(nodes), values))
-        change = Change(pairs, np.ones(pairs.shape[1], np.int64), writes, np.ones(nodes, np.int64))
-        engines[-1].apply(change)
+        given, made = (alone, "none") if construction == "nobody" else (pairs, construction)
+        engines.append(Engine(partial, Construction(made), mode, costs))
+        writes = np.stack((np.arange(nodes + 1), np.append(values, 1)))
+        engines[-1].apply(
+            Change(given, np.ones(given.shape[1], np.int64), writes, np.ones(nodes + 1, np.int64))
+        )
     return engines, values
+
+
+def visited(engine: Engine, nodes: int, ratio: float) -> float:
+    """Edges that a write or a read goes over, on average, by the traffic's law and the engine's labels."""
+    overlay, share = engine.overlay, ratio / (1 + ratio)
+    law = np.zeros(nodes + 1)
+    law[np.random.default_rng(nodes).permutation(nodes)] = 1 / np.arange(1, nodes + 1)
+    law /= law.sum()
+    push, pull = np.zeros(overlay.room), np.zeros(overlay.room)
+    for ids, often, part in ((engine._writers, push, share), (engine._readers, pull, 1 - share)):
+        words, places = ids.every()
+        often[places] = part * law[words]
+    often = flowing(overlay, overlay.order(), push, pull)
+    others = overlay.kinds != WRITER
+    down = often.push[others & (overlay.pushed == 1)].sum()
+    return float(down + (often.pull * overlay.inputs.size)[others & (overlay.pushed == 0)].sum())
 
 
 def learn(engines: list[Engine], nodes: int, ratio: float, held: np.ndarray) -> None:
@@ -208,31 +251,41 @@ def learn(engines: list[Engine], nodes: int, ratio: float, held: np.ndarray) -> 
 
 
 def runs(
-    nodes: int, edges: int, graphs: list[str], seconds: float, families: list[str], plot: Path | None
+    nodes: int,
+    edges: int,
+    ratios: tuple[float, ...],
+    graphs: list[str],
+    seconds: float,
+    families: list[str],
+    plot: Path | None,
+    batch: int,
 ) -> None:
     """Throughput of each aggregate at each ratio, with and without an overlay."""
     panels: dict[str, dict[str, list[float]]] = {}
     print(
-        "| graph | aggregate | writes to reads |", " | ".join(way for way, _, _ in WAYS), "| to the better |"
-    )
-    print("| --- | --- | --- |", " | ".join("---" for _ in WAYS), "| --- |")
+        "| graph | aggregate | writes to reads |", " | ".join(way for way, _, _ in WAYS),
+        "| overlay to the better | no edges to the better | edges visited by each |",
+    )  # fmt: skip
+    print("| --- | --- | --- |", " | ".join("---" for _ in WAYS), "| --- | --- | --- |")
     for name in graphs:
         pairs = GRAPHS[name](nodes, edges, np.random.default_rng(1))
         for family in families:
             engines, held = loaded(family, [way[1:] for way in WAYS], pairs, nodes)
-            for ratio in RATIOS:
+            for ratio in ratios:
                 learn(engines, nodes, ratio, held)
-                rates = throughput(engines, nodes, ratio, seconds, held)
+                rates = throughput(engines, nodes, ratio, seconds, held, batch)
+                edges_of = " ".join(f"{visited(engine, nodes, ratio):.2f}" for engine in engines[:-1])
                 lines = panels.setdefault(f"{name}, {family}", {})
                 for (way, _, _), rate in zip(WAYS, rates, strict=True):
                     lines.setdefault(way, []).append(rate)
                 shown = " | ".join(f"{rate:,.0f}" for rate in rates)
+                over, most = rates[OVERLAY] / max(rates[:2]), rates[-1] / max(rates[:2])
                 print(
-                    f"| {name} | {family} | {ratio} | {shown} | {rates[-1] / max(rates[:2]):.2f} x |",
+                    f"| {name} | {family} | {ratio} | {shown} | {over:.2f} x | {most:.2f} x | {edges_of} |",
                     flush=True,
                 )
     if plot is not None:
-        draw(panels, RATIOS, plot)
+        draw(panels, ratios, plot)
 
 
 def shift(nodes: int, edges: int) -> None:
@@ -242,22 +295,23 @@ def shift(nodes: int, edges: int) -> None:
     learn(engines, nodes, 0.05, held)
     (rate,) = throughput(engines, nodes, 0.05, 1.0, held)
     print(f"reading: {rate:,.0f} operations a second")
-    begun = time.perf_counter()
+    worked, begun = 0.0, time.perf_counter()
     for _ in range(12):
         (rate,) = throughput(engines, nodes, 20.0, 0.5, held)
+        worked += 0.5
         print(
-            f"writing, after {time.perf_counter() - begun:.1f} s: {rate:,.0f} a second,"
-            f" {engines[0].flips} flips"
+            f"writing, after some {worked:.1f} s of serving ({time.perf_counter() - begun:.1f} s with drawing"
+            f" writes): {rate:,.0f} a second, {engines[0].flips} flips"
         )
     engines[0].relabel()
     (rate,) = throughput(engines, nodes, 20.0, 1.0, held)
     print(f"decided anew: {rate:,.0f} a second")
 
 
-def api(nodes: int, edges: int) -> None:
-    """Reads through the public interface, one by one and many at once, and writes, beside plain SQL."""
+def api(nodes: int, edges: int, *, beside: bool) -> None:
+    """Reads through the public interface, one by one and many at once, and writes; both beside plain SQL."""
     pairs = social(nodes, edges, np.random.default_rng(1))
-    for plain in (False, True):
+    for plain in (False, True) if beside else (False,):
         db = kpg.connect()
         db.sql("CREATE TABLE edges (a BIGINT, b BIGINT, PRIMARY KEY (a, b))")
         db.sql("CREATE TABLE writes (o BIGINT PRIMARY KEY, n BIGINT, v INT)")
@@ -289,7 +343,9 @@ def api(nodes: int, edges: int) -> None:
             )
         if plain:
             continue
-        for mode in ("auto", "continuous"):
+        for mode in ("auto", "pull", "continuous"):
+            if mode == "pull":
+                view = db.ego("pulled", edges="edges", writes="writes", mode="pull", overlay="none")
             if mode == "continuous":
                 view.subscribe(lambda changes: None)
                 db.insert("writes", [(order, 1, 1)])
@@ -302,33 +358,89 @@ def api(nodes: int, edges: int) -> None:
                 f"  {mode}: read() p50 {np.median(took) * 1e6:.0f} us,"
                 f" p99 {np.quantile(took, 0.99) * 1e6:.0f} us"
             )
-            many = random.integers(0, nodes, 10_000)
-            begun = time.perf_counter()
-            view.read_many(many)
-            print(f"  {mode}: read_many() {(time.perf_counter() - begun) * 100:.2f} us a node")
+            took = []
+            for many in random.integers(0, nodes, (200, 1000)):
+                begun = time.perf_counter()
+                view.read_many(many)
+                took.append(time.perf_counter() - begun)
+            print(
+                f"  {mode}: read_many() of 1,000: a node p50 {np.median(took) * 1e3:.2f} us,"
+                f" p99 {np.quantile(took, 0.99) * 1e3:.2f} us"
+            )
+
+
+def beside_sql(nodes: int, edges: int, ratios: tuple[float, ...]) -> None:
+    """Writes and reads one by one through the public interface: the ego view, and plain SQL that is kept."""
+    pairs = social(nodes, edges, np.random.default_rng(1))
+    rates: dict[bool, list[float]] = {}
+    for plain in (False, True):
+        db = kpg.connect()
+        db.sql("CREATE TABLE edges (a BIGINT, b BIGINT); CREATE TABLE writes (o BIGINT, n BIGINT, v INT)")
+        db.insert("edges", {"a": pairs[0], "b": pairs[1]})
+        values = np.arange(nodes)
+        db.insert("writes", {"o": values, "n": values, "v": values % 1000})
+        if plain:
+            text = (
+                "SELECT a AS node, sum(v) AS value FROM edges JOIN (SELECT *, row_number() OVER"
+                " (PARTITION BY n ORDER BY o DESC) AS k FROM writes) AS w ON n = b WHERE k <= 1 GROUP BY a"
+            )
+            db.sql(f"CREATE MATERIALIZED VIEW totals AS {text}")
+        else:
+            view = db.ego("totals", edges="edges", writes="writes", window=1)
+        order, random = nodes, np.random.default_rng(2)
+        for ratio in ratios:
+            took = 0.0
+            for turn in range(2):  # the first is to learn from
+                begun = time.process_time()
+                for who, asked in traffic(nodes, ratio, random, 600, 1):
+                    for node in who.tolist():
+                        db.insert("writes", [(order, node, order % 100)])
+                        order += 1
+                    for node in asked.tolist():
+                        if plain:
+                            db.query("SELECT value FROM totals WHERE node = ?", [node]).fetchall()
+                        else:
+                            view.read(node)
+                took = time.process_time() - begun
+                if not plain and turn == 0:
+                    view.decide()
+            rates.setdefault(plain, []).append(600 / took)
+    print("| writes to reads | ego view | plain SQL | |")
+    print("| --- | --- | --- | --- |")
+    for ratio, ego, sql in zip(ratios, rates[False], rates[True], strict=True):
+        print(f"| {ratio} | {ego:,.0f} | {sql:,.0f} | {ego / sql:.1f} x |")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser()
-    parser.add_argument("what", choices=["build", "run", "shift", "api"])
+    parser.add_argument("what", choices=["build", "run", "shift", "api", "sql"])
     parser.add_argument("--nodes", type=int, default=100_000)
     parser.add_argument("--edges", type=int, default=1_000_000)
     parser.add_argument("--only")
+    parser.add_argument("--alone", action="store_true", help="api without plain SQL")
     parser.add_argument("--graphs", default="social,web")
     parser.add_argument("--families", default="sum,max,top_k")
     parser.add_argument("--seconds", type=float, default=1.0)
+    parser.add_argument("--batch", type=int, default=BATCH, help="writes and reads at once; 1: one at a time")
+    parser.add_argument("--ratios", default="0.05,0.2,1,5,20", help="writes to a read, with commas")
     parser.add_argument("--plot", type=Path, help="SVG of what run measures")
     given = parser.parse_args()
     graphs = given.graphs.split(",")
+    ratios = tuple(map(float, given.ratios.split(",")))
     match given.what:
         case "build":
             builds(given.nodes, given.edges, given.only, graphs)
         case "run":
-            runs(given.nodes, given.edges, graphs, given.seconds, given.families.split(","), given.plot)
+            families = given.families.split(",")
+            runs(
+                given.nodes, given.edges, ratios, graphs, given.seconds, families, given.plot, given.batch
+            )  # fmt: skip
         case "shift":
             shift(given.nodes, given.edges)
+        case "sql":
+            beside_sql(given.nodes, given.edges, ratios)
         case _:
-            api(given.nodes, given.edges)
+            api(given.nodes, given.edges, beside=not given.alone)
 
 
 if __name__ == "__main__":

@@ -6,7 +6,8 @@ is that of the aggregate by *writer*, in which the reduce has become an ``Ego`` 
 
 import re
 from collections.abc import Callable, Sequence
-from typing import Final
+from dataclasses import fields, is_dataclass, replace
+from typing import Any, Final
 
 from kpg.runtime import plan
 from kpg.runtime.errors import NotSupportedError
@@ -15,7 +16,7 @@ from kpg.runtime.functions.aggregation import AggregateFunction, Trend
 from kpg.runtime.functions.named import Named
 from kpg.runtime.plan import EgoCall, EgoFamily, Mfp, Plan, Ref, inputs, moved
 from kpg.runtime.records import dataclass
-from kpg.runtime.scalar import Column, Literal, Scalar, columns, remap
+from kpg.runtime.scalar import Column, Fetch, Literal, Scalar, columns, remap
 from kpg.runtime.types import Type
 
 CALL: Final = re.compile(r"\s*(\w+)\s*\(\s*(?:value|\*)\s*\)\s*", re.IGNORECASE)
@@ -157,6 +158,24 @@ def pruned(nodes: Sequence[plan.AnyNode], output: Ref) -> Plan:
     order = sorted(needed)
     place = {ref: at for at, ref in enumerate(order)}
     return Plan(tuple(moved(nodes[ref], place.__getitem__) for ref in order), place[output])
+
+
+def renamed(of: Plan, was: str, name: str) -> Plan:
+    """The plan when a table that it reads has another name."""
+
+    def followed(part: Any) -> Any:
+        if isinstance(part, tuple):
+            return tuple(map(followed, part))
+        if not is_dataclass(part) or isinstance(part, type):
+            return part
+        old = {field.name: getattr(part, field.name) for field in fields(part) if field.init}
+        new = {field: followed(value) for field, value in old.items()}
+        if isinstance(part, plan.Source | Fetch) and part.table == was:
+            new["table"] = name
+        return part if all(new[field] is value for field, value in old.items()) else replace(part, **new)
+
+    made: Plan = followed(of)
+    return made
 
 
 def _compiled(base: Plan, end: Ref, types: Sequence[tuple[Type, ...]], aggregate: str) -> How | None:

@@ -9,10 +9,11 @@ from kpg.compiler.algebra.traverse import transform_up
 from kpg.compiler.catalog import TableEntry, ViewEntry, get_of
 from kpg.engine.schemas import Schemas
 from kpg.engine.table import Table
-from kpg.queries.planning import plan_view_entry
+from kpg.queries.planning import Planned, plan_view_entry
+from kpg.queries.reading import Reader
 from kpg.runtime.errors import NotSupportedError
 from kpg.runtime.handles import Installation
-from kpg.runtime.plan import Plan
+from kpg.runtime.plan import Ego, Plan
 from kpg.runtime.types import Schema
 
 
@@ -58,6 +59,30 @@ class Following(Schemas):
             assert view.rel is not None
             self._move(replace(view, definition=transform_up(view.rel, moved)))
 
+    def _rename_overlay(self, view: str, was: str, name: str) -> None:
+        """Have an ego view's plan follow a table, as its definition does not tell of its overlay."""
+        before = self._plans.get(view)
+        if before is not None and _is_ego(before):
+            from kpg.compiler.ego import renamed
+
+            self._plans[view] = renamed(before, was, name)
+            self.journal.note(undo=partial(self._plans.__setitem__, view, before))
+
+    def _planned_again(self, entry: ViewEntry, reader: Reader, known: Plan | None) -> Planned:
+        """The plan of a kept view by its present definition; that of an ego view is the one it has.
+
+        Columns only come behind those that there are while a view uses a table.
+        """
+        planned = plan_view_entry(entry, reader, self.catalog, self.statistics)
+        return planned if known is None or not _is_ego(known) else replace(planned, plan=known)
+
+    def _keep_redefined(self, name: str) -> None:
+        """As :meth:`keep_later`, of a view that means something else now: its plan is of no use any more."""
+        before = self._plans.pop(name, None)
+        if before is not None:
+            self.journal.note(undo=partial(self._plans.__setitem__, name, before))
+        self.keep_later(name)
+
     def replace_view(self, entry: ViewEntry, uses: frozenset[str], over: Sequence[ViewEntry]) -> None:
         """A view that is not kept takes the place of another, and ``over``, who use it, have new plans."""
         self.check_defining("CREATE VIEW")
@@ -73,7 +98,7 @@ class Following(Schemas):
                 self._uses[view.name] = self._uses.pop(view.name)
             self._uses[entry.name] = uses
         for name in kept:
-            self.keep_later(name)
+            self._keep_redefined(name)
 
     def plan_again(self, views: Sequence[tuple[ViewEntry, frozenset[str]]]) -> None:
         """Views have other plans, which use what stands beside them."""
@@ -88,7 +113,7 @@ class Following(Schemas):
                 self.catalog.replace(view)
                 self._uses[view.name] = uses
         for name in kept:
-            self.keep_later(name)
+            self._keep_redefined(name)
 
     def _move(self, entry: ViewEntry) -> None:
         self.catalog.replace(entry)
@@ -122,7 +147,7 @@ class Following(Schemas):
             maintained = self.views.pop(name)
             maintained.live = False
             self.executor.uninstall(maintained.installed)
-            planned = plan_view_entry(entry, maintained.reader, self.catalog, self.statistics)
+            planned = self._planned_again(entry, maintained.reader, self._plans.get(name))
             self._keep(entry, planned, self._uses[name], self.executor.install(name, planned.plan))
 
     # Other names
@@ -158,13 +183,14 @@ class Following(Schemas):
         self.catalog.add(replace(old, name=name))
         self._rename_in_catalog(was, name)
 
-        def renamed(node: Rel) -> Rel:
+        def moved(node: Rel) -> Rel:
             return replace(node, name=name) if isinstance(node, Get) and node.name == was else node
 
         for user in self.dependents(was):
             view = self.catalog.find(user)
             if isinstance(view, ViewEntry) and view.rel is not None:
-                self._move(replace(view, definition=transform_up(view.rel, renamed)))
+                self._move(replace(view, definition=transform_up(view.rel, moved)))
+                self._rename_overlay(user, was, name)
         for user, used in list(self._uses.items()):
             if was in used:
                 self._uses[user] = used - {was} | {name}
@@ -209,7 +235,7 @@ class Following(Schemas):
                 "renaming a materialized view in a transaction that has changed rows is not supported"
             )
         maintained = self.views.get(entry.name)
-        new = replace(entry, name=name)
+        new, known = replace(entry, name=name), self._plans.get(entry.name)
         uses = self._uses[entry.name]
         self.catalog.remove(entry.name)
         self.catalog.rights.rename(("RELATION", entry.name.lower()), ("RELATION", name.lower()))
@@ -217,12 +243,11 @@ class Following(Schemas):
         if maintained is None:
             self.create_view(new, uses, replace_old=False)
         else:
-            planned = plan_view_entry(new, maintained.reader, self.catalog, self.statistics)
+            planned = partial(self._planned_again, new, maintained.reader, known)
             if self.transactions.idle:
-                self.create_materialized_view(new, planned, uses, replace_old=False)
+                self.create_materialized_view(new, planned(), uses, replace_old=False)
             else:
-                later = partial(plan_view_entry, new, maintained.reader, self.catalog, self.statistics)
-                self.create_later(new, later, uses, replace_old=False)
+                self.create_later(new, planned, uses, replace_old=False)
 
     def rename_view_column(self, name: str, place: int, new: str) -> None:
         """Readers of a kept view see another name."""
@@ -232,3 +257,8 @@ class Following(Schemas):
         names[place] = new
         maintained.reader = replace(before, names=tuple(names))
         self.journal.note(undo=partial(setattr, maintained, "reader", before))
+
+
+def _is_ego(plan: Plan) -> bool:
+    """Whether a plan has an overlay, of which the view's text says nothing."""
+    return any(isinstance(node, Ego) for node in plan.nodes)

@@ -52,8 +52,8 @@ class Counts(Undoable):
         self._take(Written(overlay, nodes, words, diffs))
 
     def _change(self, one: Written, diffs: Words) -> None:
-        for nodes, origin, sign in reached(one.overlay, one.nodes):
-            self._bags.add(nodes, one.words[origin], diffs[origin] * sign)
+        for items, origin in reached(one.overlay, one.nodes):
+            self._bags.spread(items, origin, one.nodes, one.words, diffs)
 
     def fill(self, overlay: Overlay, order: Words) -> None:
         chosen = order[(overlay.pushed[order] == 1) & (overlay.kinds[order] != WRITER)]
@@ -70,41 +70,45 @@ class Counts(Undoable):
         self._bags.clear(nodes)
 
     def read(self, overlay: Overlay, nodes: Words) -> tuple[NDArray[np.bool_], Words]:
-        words = np.full((1, nodes.shape[0]), NULL, np.int64)
+        words, size = np.full((1, nodes.shape[0]), NULL, np.int64), np.zeros(nodes.shape[0], np.int64)
         if self._way == kernels.NUMBER:
-            _, sizes, _ = self._frequent(overlay, nodes, 0)
-            words[0] = sizes
-            return sizes > 0, words
-        self._pushed = overlay.pushed
-        first, room = 0, max(1024, 4 * self._few * nodes.shape[0])
-        while first < nodes.shape[0]:
-            rest = np.ascontiguousarray(nodes[first:])
-            found, size, done = self._frequent(overlay, rest, room)
-            self._finished(rest[:done], found, size, words[0, first : first + done])
-            first += done
-            room *= 4
+            self._frequent(overlay, nodes, 0, size, 0)
+            words[0] = size
+            return size > 0, words
+        answer = self._bags.answer
+        try:
+            self._find(overlay, nodes, size, words[0])
+        except BaseException:
+            answer[nodes] = kernels.FREE
+            raise
+        fresh = np.flatnonzero(size >= 0)
+        kept = overlay.pushed[nodes[fresh]] == 1  # of others it is not known when they change
+        answer[nodes[fresh]] = np.where(kept, words[0, fresh], kernels.FREE)
+        known, again = size == kernels.KNOWN, np.flatnonzero(size <= kernels.SAME)
+        words[0, known] = answer[nodes[known]]
+        words[0, again] = words[0, kernels.SAME - size[again]]
         return words[0] != NULL, words
 
-    def _finished(self, nodes: Words, found: Words, size: Words, words: Words) -> None:
-        """The answers of nodes, of what the kernel found; those of pushed nodes are remembered."""
-        answer = self._bags.answer
-        known = size == kernels.KNOWN
-        words[known] = answer[nodes[known]]
-        rest = np.flatnonzero(~known)
-        sizes = np.ascontiguousarray(size[rest])
-        total = int(sizes.sum())
-        words[rest] = self._answers.words(found[0, :total], found[1, :total], sizes)
-        kept = rest[self._pushed[nodes[rest]] == 1]
-        answer[nodes[kept]] = words[kept]
+    def _find(self, overlay: Overlay, nodes: Words, size: Words, words: Words) -> None:
+        """Have the words of those nodes whose answer is not known, or asked for before them."""
+        first, room = 0, max(1024, 4 * self._few * nodes.shape[0])
+        while first < nodes.shape[0]:
+            found, done = self._frequent(overlay, nodes, first, size, room)
+            fresh = first + np.flatnonzero(size[first:done] >= 0)
+            sizes = size[fresh]
+            total = int(sizes.sum())
+            words[fresh] = self._answers.words(found[0, :total], found[1, :total], sizes)
+            first, room = done, 4 * room
 
-    def _frequent(self, overlay: Overlay, nodes: Words, room: int) -> tuple[Words, Words, int]:
-        bags, edges = self._bags, overlay.inputs
-        found, size = np.empty((2, room), np.int64), np.zeros(nodes.shape[0], np.int64)
+    def _frequent(
+        self, overlay: Overlay, nodes: Words, first: int, size: Words, room: int
+    ) -> tuple[Words, int]:
+        bags, edges, found = self._bags, overlay.inputs, np.empty((2, room), np.int64)
         done = kernels.frequent(
-            nodes, edges.start, edges.size, edges.items, overlay.pushed, bags.start, bags.room,
-            bags.live, bags.answer, bags.words, bags.counts, self._few, self._way, found, size,
+            nodes, first, edges.start, edges.size, edges.items, overlay.pushed, bags.heads, bags.table,
+            self._few, self._way, found, size,
         )  # fmt: skip
-        return found, size[:done], int(done)
+        return found, int(done)
 
     @property
     def bytes(self) -> int:

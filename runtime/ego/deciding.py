@@ -6,6 +6,7 @@ pushing, the best labels are the sides of a minimum cut; most nodes need no cut 
 the paper).
 """
 
+from collections.abc import Iterator
 from importlib.util import find_spec
 from typing import Final
 
@@ -107,10 +108,10 @@ class Frequencies:
 def frequencies(overlay: Overlay, order: Words) -> Frequencies:
     """As observed at writers and readers, each of which is taken to have had a part of the mean besides."""
     push, pull = _observed(overlay, WRITER, overlay.arrivals), _observed(overlay, READER, overlay.asked)
-    return _flowing(overlay, order, push, pull)
+    return flowing(overlay, order, push, pull)
 
 
-def _flowing(overlay: Overlay, order: Words, push: Floats, pull: Floats) -> Frequencies:
+def flowing(overlay: Overlay, order: Words, push: Floats, pull: Floats) -> Frequencies:
     """What writers' frequencies add up to below them, and readers' above."""
     inputs, outputs = overlay.inputs, overlay.outputs
     total = float(push.sum() + pull.sum())
@@ -278,63 +279,62 @@ def dissolve(overlay: Overlay, costs: Costs) -> int:
     return int(chosen.sum())
 
 
-def split_at(push: Floats, pull: float, costs: Costs) -> tuple[int, float]:
-    """How many of a pulled node's inputs, by ascending push frequency, a pushed node of their own pays for.
-
-    The sum of the first l frequencies times H(l), and the pull frequency times L(k - l + 1), for 0 < l < k;
-    0 if not to split is about as good. And what that costs.
-    """
-    inputs = push.shape[0]
-    best, least = 0, pull * float(costs.pulling(np.array([inputs]))[0])
-    sizes = np.arange(1, inputs)
-    if not sizes.shape[0]:
-        return 0, least
-    cost = np.cumsum(push)[:-1] * costs.pushing(sizes) + pull * costs.pulling(inputs - sizes + 1)
-    place = int(np.argmin(cost))
-    return (place + 1, float(cost[place])) if CLEARLY * cost[place] < least else (best, least)
-
-
 def split(overlay: Overlay, costs: Costs, *, least: int = 4) -> int:
     """Give pulled nodes pushed ones for those of their inputs that seldom change; how many were made."""
     often = frequencies(overlay, overlay.order())
-    most = often.pull * costs.pulling(overlay.inputs.size)
-    worth = worthwhile(overlay, often, costs)
-    pulled = np.flatnonzero((overlay.pushed == 0) & (overlay.inputs.size >= least) & (most > worth))
-    made = 0
-    for node in pulled.tolist():
-        items = overlay.inputs.of(node)
-        kept = items[overlay.pushed[items >> 1] == 1]
-        ranked = kept[np.argsort(often.push[kept >> 1], kind="stable")]
-        count, cost = split_at(often.push[ranked >> 1], float(often.pull[node]), costs)
-        if count > 1 and most[node] - cost > worth:
-            fresh = overlay.add(PARTIAL)
-            overlay.pushed[fresh] = 1
-            for item in ranked[:count].tolist():
-                overlay.disconnect(node, item)
-                overlay.connect(fresh, item)
-            overlay.connect(node, 2 * fresh)
-            made += 1
-    return made
+    worth, edges = worthwhile(overlay, often, costs), overlay.inputs
+    most = often.pull * costs.pulling(edges.size)
+    nodes = np.flatnonzero((overlay.pushed == 0) & (edges.size >= least) & (most > worth))
+    counts = np.zeros(nodes.shape[0], np.int64)
+    each = np.array([costs.push, costs.push_log, costs.pull, costs.pull_each])
+    if not deciding.divide(
+        nodes, often.push, often.pull, each, CLEARLY, worth, edges.start, edges.size, edges.items,
+        overlay.pushed, counts,
+    ):  # fmt: skip
+        return 0
+    nodes, counts = nodes[counts > 0], counts[counts > 0]
+    fresh = np.array([overlay.add(PARTIAL) for _ in nodes], np.int64)
+    overlay.pushed[fresh] = 1
+    _part(overlay, nodes, fresh, counts)
+    return fresh.shape[0]
 
 
-def adapt(overlay: Overlay, costs: Costs) -> Words:
+def _part(overlay: Overlay, nodes: Words, fresh: Words, counts: Words) -> None:
+    """Have the first ``counts`` inputs of each of ``nodes`` be those of a fresh one, which feeds the node."""
+    edges = overlay.inputs
+    heads = np.cumsum(counts) - counts
+    moved = np.repeat(edges.start[nodes] - heads, counts) + np.arange(int(counts.sum()))
+    start, size = edges.start.copy(), edges.size.copy()
+    start[fresh], size[fresh] = edges.items.shape[0] + heads, counts
+    items = np.concatenate((edges.items, edges.items[moved]))
+    start[nodes] += counts - 1
+    size[nodes] -= counts - 1
+    items[start[nodes]] = 2 * fresh
+    overlay.replaced(Edges(start, size, items))
+
+
+def adapt(overlay: Overlay, costs: Costs) -> Iterator[Words]:
     """The nodes between what is pushed and what is not that clearly cost less the other way, as observed.
 
-    Of nodes that were seldom written and read nothing is said.
+    Of nodes that were seldom written and read nothing is said. Once whoever asks has changed their labels,
+    the next ones are those that are at the frontier then.
     """
     inputs, outputs = overlay.inputs, overlay.outputs
-    often = _flowing(overlay, overlay.order(), overlay.arrivals.astype(float), overlay.asked.astype(float))
+    often = flowing(overlay, overlay.order(), overlay.arrivals.astype(float), overlay.asked.astype(float))
     enough = often.push + often.pull >= OFTEN
     nodes = np.flatnonzero(enough & (overlay.kinds != WRITER) & (inputs.size > 0))
-    size, pushed, push, pull = inputs.size[nodes], overlay.pushed[nodes], often.push[nodes], often.pull[nodes]
+    size, push, pull = inputs.size[nodes], often.push[nodes], often.pull[nodes]
     pushing = pushed_cost(overlay, often, costs)[nodes]
     pulling = pull * costs.pulling(size, often.far(pull))
     pulling += costs.answer * np.maximum(pull - push, 0) * (overlay.kinds[nodes] == READER)
-    dearer = np.where(pushed == 1, pushing > CLEARLY * pulling, pulling > CLEARLY * pushing)
-    nodes = nodes[dearer]
+    better = [pushing > CLEARLY * pulling, pulling > CLEARLY * pushing]
     found = np.empty(nodes.shape[0], np.int64)
-    count = deciding.frontier(
-        nodes, inputs.start, inputs.size, inputs.items, outputs.start, outputs.size, outputs.items,
-        overlay.pushed, found,
-    )  # fmt: skip
-    return found[:count].copy()
+    while True:
+        dearer = nodes[np.where(overlay.pushed[nodes] == 1, *better)]
+        count = deciding.frontier(
+            dearer, inputs.start, inputs.size, inputs.items, outputs.start, outputs.size, outputs.items,
+            overlay.pushed, found,
+        )  # fmt: skip
+        if not count:
+            return
+        yield found[:count].copy()

@@ -4,6 +4,7 @@ All that it answers is a function of the pairs and of what writers have in their
 and its labels are. So a change is undone by its opposite.
 """
 
+import itertools
 import time
 from dataclasses import field
 from typing import Final
@@ -30,6 +31,10 @@ FEW: Final = 64
 """So many changes of pairs are always taken one by one."""
 MANY: Final = 0.2
 """A larger share of all pairs that changes at once has the overlay built anew."""
+LEVELS: Final = 8
+"""So often at most the frontier is looked at again when labels at it have changed."""
+FORGET: Final = 2
+"""Bits of what was observed that are forgotten once labels were compared with it."""
 DECAYED: Final = 0.25
 """An overlay of which this share of edges was patched is built anew, in the background."""
 
@@ -304,7 +309,7 @@ class Engine:
         """Between steps: follow what is observed, and build the overlay anew when it has decayed."""
         if self.rebuilding is not None:
             self._go_over()
-        elif self.overlay.patches > max(FEW, DECAYED * self.overlay.edges, self._borne):
+        elif self.overlay.patches > max(FEW, self._borne) and self.overlay.decayed(DECAYED):
             self.rebuilding = Rebuilding(self.construction, self._pairs(), self._writers.every()[0])
         elif self.mode == "auto" and not self.followed.every and self._work.due:
             begun, flips = time.perf_counter(), self.flips
@@ -329,19 +334,20 @@ class Engine:
         self._borne = 0
 
     def adapt(self) -> None:
-        """Flip the nodes at the frontier that cost less the other way, and half forget what was observed."""
-        nodes = np.setdiff1d(deciding.adapt(self.overlay, self.fitted), self.forced())
-        pushed = self.overlay.pushed[nodes] == 1
-        self.overlay.pushed[nodes[pushed]] = 0
-        self.family.drop(nodes[pushed])
-        rising = patching.all_pushed(self.overlay, np.ascontiguousarray(nodes[~pushed]))
-        self.overlay.pushed[rising] = 1
-        self._fill(rising)
-        self.overlay.labelled(np.concatenate((nodes, rising)))
-        self.overlay.settle()
-        self.flips += nodes.shape[0]
-        self.overlay.arrivals >>= 1
-        self.overlay.asked >>= 1
+        """Flip what costs less the other way at the frontier, and forget most of what was observed."""
+        forced, overlay = self.forced(), self.overlay
+        for found in itertools.islice(deciding.adapt(overlay, self.fitted), LEVELS):
+            nodes = np.setdiff1d(found, forced)
+            pushed = overlay.pushed[nodes] == 1
+            overlay.pushed[nodes[pushed]] = 0
+            self.family.drop(nodes[pushed])
+            rising = patching.all_pushed(overlay, np.ascontiguousarray(nodes[~pushed]))
+            overlay.pushed[rising] = 1
+            self._fill(rising)
+            overlay.labelled(np.concatenate((nodes, rising)))
+            self.flips += nodes.shape[0]
+        overlay.settle()
+        overlay.forget(FORGET)
 
     # What is read
 
@@ -372,7 +378,8 @@ class Engine:
         """The followed readers whose answers a change may change, as words, as pairs are now."""
         writers = np.unique(self._writers.find(np.unique(change.writes[0])))
         nodes = [np.empty(0, np.int64)]
-        for found, _, _ in reached(self.overlay, writers[writers >= 0], every=True):
+        for items, _ in reached(self.overlay, writers[writers >= 0], every=True):
+            found = items >> 1
             nodes.append(np.unique(found[self.overlay.kinds[found] == READER]))
         words, known = self._readers.every()
         word_of = np.zeros(self.overlay.room, np.int64)

@@ -46,7 +46,7 @@ class Extremes(Undoable):
     def _change(self, one: Written, diffs: Words) -> None:
         overlay = one.overlay
         self._bags.add(one.nodes, one.words, diffs)
-        nodes = np.unique(one.nodes)
+        nodes = one.nodes[np.flatnonzero(np.diff(one.nodes, prepend=-1))]
         outputs, inputs = overlay.outputs, overlay.inputs
         overlays.push_least(
             nodes, self._bags.least(nodes), outputs.start, overlay.live, outputs.items,

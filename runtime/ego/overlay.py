@@ -22,12 +22,24 @@ Flags = NDArray[np.uint8]
 WRITER: Final = 0
 READER: Final = 1
 PARTIAL: Final = 2
+LINE: Final = 8
+"""Words of a line of the processor's caches."""
 
 
 def stretched(array: Words, length: int) -> Words:
     """The array with zeros behind it."""
     grown: Words = np.zeros((length, *array.shape[1:]), np.int64)
     grown[: array.shape[0]] = array
+    return grown
+
+
+def aligned(rows: Words, length: int) -> Words:
+    """The rows with zeros behind them, in an array that begins with a line of the processor's caches."""
+    width = rows.shape[1]
+    given = np.zeros(length * width + LINE, np.int64)
+    first = -(given.ctypes.data // given.itemsize) % LINE
+    grown: Words = given[first : first + length * width].reshape(length, width)
+    grown[: rows.shape[0]] = rows
     return grown
 
 
@@ -186,6 +198,15 @@ class Overlay:
         if nodes.shape[0]:
             items = np.concatenate([self.inputs.of(node) for node in nodes.tolist()])
             self._unsettled.update(np.unique(items >> 1).tolist())
+
+    def forget(self, bits: int) -> None:
+        """Have all been written and read so much seldomer."""
+        self.arrivals >>= bits
+        self.asked >>= bits
+
+    def decayed(self, share: float) -> bool:
+        """Whether such a share of the edges was changed since it was built."""
+        return self.patches > share * self.edges
 
     def settle(self, *, every: bool = False) -> None:
         """Have pushed outputs come first: of nodes whose outputs, or the labels of these, have changed."""

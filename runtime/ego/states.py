@@ -82,9 +82,10 @@ class States:
     def _add(self, overlay: Overlay, changes: dict[int, dict[Row, int]]) -> None:
         """Have each pushed node that a writer reaches take the writer's changes."""
         writers = np.array(list(changes), np.int64)
-        for nodes, origin, signs in reached(overlay, writers):
+        for items, origin in reached(overlay, writers):
             of = writers[origin].tolist()
-            for node, writer, sign in zip(nodes.tolist(), of, signs.tolist(), strict=True):
+            signs = (1 - 2 * (items & 1)).tolist()
+            for node, writer, sign in zip((items >> 1).tolist(), of, signs, strict=True):
                 self._keep(node)
                 state = self._states.get(node)
                 state = self._algorithm.initialize() if state is None else state

@@ -1,122 +1,185 @@
 """Multisets of words, many in one pool: what holistic aggregates keep of a node.
 
-A bag is a table with open addressing, ``room[bag]`` places from ``start[bag]`` on in ``words`` and
-``counts``. A place with count 0 is free, or was: ``used[bag]`` places have had a word since the table was
-made anew. ``live[bag]`` is how many words it has. ``answer[bag]`` may have what was once found of it, and is
-``FREE`` when it has changed. A bag without a table has room 0. ``state`` says how many
-places of the pool are taken.
+A bag is a table with open addressing in the pool, whose rows are a word and how often it is there, or
+``FREE``. ``heads[bag]`` says where the table begins, how many rows it has (none, or a power of two), how many
+words, and what was once found of it: ``FREE`` when it has changed since. All of that stands together, for a
+bag is mostly far from whatever was looked at before it. ``state`` says how many rows of the pool are taken;
+its second word is of no meaning.
 """
 
 import numpy as np
 
 from kpg.runtime.kernels import device, kernel
 
-FREE = -(2**63) + 1  # the word of a place that never had one; no value has it
-LEAST = 2  # places of a table
+FREE = -(2**63) + 1  # the word of a row without one; no value has it
+TABLE_AT, TABLE_ROWS, HELD, FOUND = 0, 1, 2, 3  # of a head
+LEAST = 2  # rows of a table
+AHEAD = 32  # bags that are looked for together
 KNOWN = -1  # the size of what has an answer
+SAME = -2  # that of what is asked again: less the place where it was asked first
 NUMBER, BY_WORD, BY_COUNT = 0, 1, 2  # what is asked of bags: how many words, which, in what order
 
 
 @device
-def place_of(word, first, room, words):
-    """Where a word is, or the free place for it; -1 if there is none."""
+def home(word, rows):
+    """Where a word is looked for first."""
     h = np.uint64(word) * np.uint64(0x9E3779B97F4A7C15)
     h ^= h >> np.uint64(29)
-    at = np.int64(h & np.uint64(room - 1))
-    for _ in range(room):
-        held = words[first + at]
+    return np.int64(h & np.uint64(rows - 1))
+
+
+@device
+def place_of(word, first, rows, table):
+    """Where a word is, or the free row for it; -1 if there is none."""
+    at = home(word, rows)
+    for _ in range(rows):
+        held = table[first + at, 0]
         if held in (word, FREE):
             return first + at
-        at = (at + 1) & (room - 1)
+        at = (at + 1) & (rows - 1)
     return -1
 
 
 @device
-def rebuild(bag, room, start, rooms, used, words, counts, end):
-    """Give a bag a table of so many places at the pool's end."""
-    for at in range(end, end + room):
-        words[at] = FREE
-        counts[at] = 0
-    used[bag] = 0
-    for at in range(start[bag], start[bag] + rooms[bag]):
-        if counts[at] != 0:
-            place = place_of(words[at], end, room, words)
-            words[place] = words[at]
-            counts[place] = counts[at]
-            used[bag] += 1
-    start[bag] = end
-    rooms[bag] = room
+def remove(first, rows, table, place):
+    """Have a row be free, and what is behind it because of it come nearer to its home."""
+    hole, at = place - first, place - first
+    for _ in range(rows - 1):
+        at = (at + 1) & (rows - 1)
+        word = table[first + at, 0]
+        if word == FREE:
+            break
+        if ((at - home(word, rows)) & (rows - 1)) >= ((at - hole) & (rows - 1)):
+            table[first + hole, 0] = word
+            table[first + hole, 1] = table[first + at, 1]
+            hole = at
+    table[first + hole, 0] = FREE
 
 
-@kernel(
-    "int64(int64[::1], int64[::1], int64[::1], int64, int64[::1], int64[::1], int64[::1], int64[::1],"
-    " int64[::1], int64[::1], int64[::1], int64[::1])"
-)
-def add(bags, given, diffs, first, start, room, used, live, answer, words, counts, state):
+@device
+def rebuild(bag, rows, heads, table, end):
+    """Give a bag a table of so many rows at the pool's end."""
+    for at in range(end, end + rows):
+        table[at, 0] = FREE
+    for at in range(heads[bag, TABLE_AT], heads[bag, TABLE_AT] + heads[bag, TABLE_ROWS]):
+        if table[at, 0] != FREE:
+            place = place_of(table[at, 0], end, rows, table)
+            table[place, 0] = table[at, 0]
+            table[place, 1] = table[at, 1]
+    heads[bag, TABLE_AT] = end
+    heads[bag, TABLE_ROWS] = rows
+
+
+@device
+def change(bag, word, diff, heads, table, state):
+    """Have a word be in a bag so much oftener; whether the pool had room."""
+    heads[bag, FOUND] = FREE
+    first, rows, live = heads[bag, TABLE_AT], heads[bag, TABLE_ROWS], heads[bag, HELD]
+    place = -1
+    if rows > 0:
+        place = place_of(word, first, rows, table)
+    if place < 0 or (table[place, 0] == FREE and rows > 4 and 4 * (live + 1) > 3 * rows):
+        rows = LEAST
+        while rows < 2 * live or (rows <= 4 and rows <= live):
+            rows *= 2
+        if state[0] + rows > table.shape[0]:
+            return False
+        first = state[0]
+        rebuild(bag, rows, heads, table, first)
+        state[0] += rows
+        place = place_of(word, first, rows, table)
+    if table[place, 0] == FREE:
+        table[place, 0] = word
+        table[place, 1] = diff
+        heads[bag, HELD] = live + 1
+        return True
+    count = table[place, 1] + diff
+    table[place, 1] = count
+    if count == 0:
+        remove(first, rows, table, place)
+        heads[bag, HELD] = live - 1
+    return True
+
+
+@device
+def fetch(items, first, last, heads, table, state):
+    """Look at some bags, so that memory is asked for all of them at once: they are at hand afterwards."""
+    seen = 0
+    for k in range(first, last):
+        seen ^= heads[items[k] >> 1, TABLE_AT]
+    for k in range(first, last):
+        if heads[items[k] >> 1, TABLE_ROWS] > 0:
+            seen ^= table[heads[items[k] >> 1, TABLE_AT], 0]
+    state[1] = seen  # or nobody would look
+
+
+@kernel("int64(int64[::1], int64[::1], int64[::1], int64, int64[:, ::1], int64[:, ::1], int64[::1])")
+def add(bags, given, diffs, first, heads, table, state):
     """Add words to bags, so often, from entry ``first`` on; at which entry the pool was full, else all."""
     for i in range(first, bags.shape[0]):
-        bag = bags[i]
-        if diffs[i] == 0:
-            continue
-        answer[bag] = FREE
-        place = -1
-        if room[bag] > 0:
-            place = place_of(given[i], start[bag], room[bag], words)
-        full = place < 0 or (words[place] == FREE and room[bag] > 4 and 4 * used[bag] >= 3 * room[bag])
-        if full:
-            wanted = LEAST
-            while wanted < 2 * live[bag] or (wanted <= 4 and wanted <= live[bag]):
-                wanted *= 2
-            if state[0] + wanted > words.shape[0]:
-                return i
-            rebuild(bag, wanted, start, room, used, words, counts, state[0])
-            state[0] += wanted
-            place = place_of(given[i], start[bag], room[bag], words)
-        if words[place] == FREE:
-            words[place] = given[i]
-            used[bag] += 1
-        before = counts[place]
-        counts[place] = before + diffs[i]
-        if before == 0:
-            live[bag] += 1
-        elif counts[place] == 0:
-            live[bag] -= 1
+        if diffs[i] != 0 and not change(bags[i], given[i], diffs[i], heads, table, state):
+            return i
     return bags.shape[0]
 
 
-@kernel("int64(int64[::1], int64[::1], int64[::1], int64[::1], int64[::1])")
-def compact(start, room, words, counts, order):
-    """Move tables to the pool's beginning, those that begin first first; how many places are taken then."""
+@kernel(
+    "int64(int64[::1], int64[::1], int64[::1], int64[::1], int64[::1], int64[::1], int64[:, ::1],"
+    " int64[:, ::1], int64[::1])"
+)
+def spread(items, origin, nodes, given, diffs, done, heads, table, state):
+    """Add to each of ``items`` what its writer has got: the rows of ``nodes`` from ``origin`` on.
+
+    ``done`` says how many items and how many rows of the next one are, before and after. Returns the bag for
+    which the pool was full, or -1.
+    """
+    ready = done[0]
+    for k in range(done[0], items.shape[0]):
+        if k == ready:
+            ready = min(k + AHEAD, items.shape[0])
+            fetch(items, k, ready, heads, table, state)
+        bag, sign = items[k] >> 1, 1 - 2 * (items[k] & 1)
+        writer = nodes[origin[k]]
+        i = origin[k] + done[1]
+        while i < nodes.shape[0] and nodes[i] == writer:
+            if diffs[i] != 0 and not change(bag, given[i], sign * diffs[i], heads, table, state):
+                done[0] = k
+                done[1] = i - origin[k]
+                return bag
+            i += 1
+        done[1] = 0
+    return -1
+
+
+@kernel("int64(int64[:, ::1], int64[:, ::1], int64[::1])")
+def compact(heads, table, order):
+    """Move tables to the pool's beginning, those that begin first first; how many rows are taken then."""
     end = 0
     for i in range(order.shape[0]):
         bag = order[i]
-        at = start[bag]
+        at, rows = heads[bag, TABLE_AT], heads[bag, TABLE_ROWS]
         if at != end:
-            for k in range(room[bag]):
-                words[end + k] = words[at + k]
-                counts[end + k] = counts[at + k]
-            start[bag] = end
-        end += room[bag]
+            for k in range(rows):
+                table[end + k, 0] = table[at + k, 0]
+                table[end + k, 1] = table[at + k, 1]
+            heads[bag, TABLE_AT] = end
+        end += rows
     return end
 
 
-@kernel("int64(int64, int64[::1], int64[::1], int64[::1], int64[::1], int64[::1], int64[::1])")
-def listed(bag, start, room, words, counts, found, times):
+@kernel("int64(int64, int64[:, ::1], int64[:, ::1], int64[::1], int64[::1])")
+def listed(bag, heads, table, found, times):
     """The words of a bag and how often it has each; how many there are."""
     count = 0
-    for at in range(start[bag], start[bag] + room[bag]):
-        if counts[at] != 0:
-            found[count] = words[at]
-            times[count] = counts[at]
+    for at in range(heads[bag, TABLE_AT], heads[bag, TABLE_AT] + heads[bag, TABLE_ROWS]):
+        if table[at, 0] != FREE:
+            found[count] = table[at, 0]
+            times[count] = table[at, 1]
             count += 1
     return count
 
 
-@kernel(
-    "int64(int64[::1], int64[::1], int64[::1], int32[::1], int64[::1], int64[::1], int64[::1], int64[::1],"
-    " int64[:, ::1])"
-)
-def gathered(nodes, at_start, at_size, at_items, start, room, words, counts, out):
+@kernel("int64(int64[::1], int64[::1], int64[::1], int32[::1], int64[:, ::1], int64[:, ::1], int64[:, ::1])")
+def gathered(nodes, at_start, at_size, at_items, heads, table, out):
     """All that is in the bags of what feeds nodes, in ``out`` a node, a word and how often, as signs say.
 
     Returns how many entries there are, room or not.
@@ -125,34 +188,36 @@ def gathered(nodes, at_start, at_size, at_items, start, room, words, counts, out
     for i in range(nodes.shape[0]):
         for k in range(at_start[nodes[i]], at_start[nodes[i]] + at_size[nodes[i]]):
             source = at_items[k] >> 1
-            for at in range(start[source], start[source] + room[source]):
-                if counts[at] != 0:
+            for at in range(heads[source, TABLE_AT], heads[source, TABLE_AT] + heads[source, TABLE_ROWS]):
+                if table[at, 0] != FREE:
                     if count < out.shape[1]:
                         out[0, count] = nodes[i]
-                        out[1, count] = words[at]
-                        out[2, count] = -counts[at] if at_items[k] & 1 else counts[at]
+                        out[1, count] = table[at, 0]
+                        out[2, count] = -table[at, 1] if at_items[k] & 1 else table[at, 1]
                     count += 1
     return count
 
 
-@kernel("void(int64[::1], int64[::1], int64[::1], int64[::1], int64[::1], int64[::1])")
-def least(bags, start, room, words, counts, out):
+@kernel("void(int64[::1], int64[:, ::1], int64[:, ::1], int64[::1])")
+def least(bags, heads, table, out):
     """The least word of each bag; the largest word there is of an empty one."""
     for i in range(bags.shape[0]):
         found = 2**63 - 1
-        for at in range(start[bags[i]], start[bags[i]] + room[bags[i]]):
-            if counts[at] > 0 and words[at] < found:
-                found = words[at]
+        first = heads[bags[i], TABLE_AT]
+        for at in range(first, first + heads[bags[i], TABLE_ROWS]):
+            word = table[at, 0]
+            if word != FREE and table[at, 1] > 0 and word < found:
+                found = word
         out[i] = found
 
 
 @device
-def most(first, room, counts, few, best):
+def most(first, rows, table, few, best):
     """The count of the word that comes ``few``-th by how often it is there; 0 if there are not so many."""
     known = 0
-    for at in range(first, first + room):
-        count = counts[at]
-        if count <= 0 or (known == few and count <= best[known - 1]):
+    for at in range(first, first + rows):
+        count = table[at, 1]
+        if table[at, 0] == FREE or count <= 0 or (known == few and count <= best[known - 1]):
             continue
         if known < few:
             known += 1
@@ -198,8 +263,8 @@ def arrange(words, counts, first, last, by_count):
 
 
 @device
-def above(node, at_start, at_size, at_items, pushed, live, stack):
-    """What a node that is not kept is made of, in a list, and how many words there may be."""
+def above(node, at_start, at_size, at_items, pushed, heads, stack):
+    """What a node that is not kept is made of, in a list; how much that is, how many words there may be."""
     stack[0] = 2 * node
     top, expected, seen = 1, 0, 0
     while seen < top:
@@ -207,7 +272,7 @@ def above(node, at_start, at_size, at_items, pushed, live, stack):
         seen += 1
         source = item >> 1
         if pushed[source]:
-            expected += live[source]
+            expected += heads[source, HELD]
             continue
         while top + at_size[source] > stack.shape[0]:
             grown = np.empty(2 * stack.shape[0], np.int64)
@@ -219,84 +284,82 @@ def above(node, at_start, at_size, at_items, pushed, live, stack):
     return stack, top, expected
 
 
+@device
+def merge(stack, top, pushed, heads, table, heap, rows):
+    """Add up the bags of a list in a table of so many rows."""
+    for at in range(rows):
+        heap[at, 0] = FREE
+    for k in range(top):
+        source = stack[k] >> 1
+        if pushed[source] == 0:
+            continue
+        sign = 1 - 2 * (stack[k] & 1)
+        first = heads[source, TABLE_AT]
+        for at in range(first, first + heads[source, TABLE_ROWS]):
+            word = table[at, 0]
+            if word != FREE:
+                place = place_of(word, 0, rows, heap)
+                if heap[place, 0] == FREE:
+                    heap[place, 0] = word
+                    heap[place, 1] = 0
+                heap[place, 1] += sign * table[at, 1]
+
+
 @kernel(
-    "int64(int64[::1], int64[::1], int64[::1], int32[::1], uint8[::1], int64[::1], int64[::1],"
-    " int64[::1], int64[::1], int64[::1], int64[::1], int64, int64, int64[:, ::1], int64[::1])"
+    "int64(int64[::1], int64, int64[::1], int64[::1], int32[::1], uint8[::1], int64[:, ::1], int64[:, ::1],"
+    " int64, int64, int64[:, ::1], int64[::1])"
 )
-def frequent(
-    nodes,
-    at_start,
-    at_size,
-    at_items,
-    pushed,
-    start,
-    room,
-    live,
-    answer,
-    words,
-    counts,
-    few,
-    way,
-    out,
-    size,
-):
-    """Of each node's bag the words that come as often as the ``few``-th most frequent one, or oftener.
+def frequent(nodes, begun, at_start, at_size, at_items, pushed, heads, table, few, way, out, size):
+    """Of each node's bag, from the one at ``begun`` on, the words that come as often as the ``few``-th most
+    frequent one, or oftener.
 
     Bags of nodes that are not kept are those of what feeds them, added up. ``out`` gets words in order, one
     node after the other, and for each the number of its group, of those that come equally often if ``way``
-    is ``BY_COUNT``; ``size`` gets how many of each, which is all if it is ``NUMBER``, or ``KNOWN``. Returns
-    the nodes that there was room for.
+    is ``BY_COUNT``; ``size`` gets how many of each, which is all if it is ``NUMBER``, or ``KNOWN``, or
+    ``SAME``: so that a node is looked at once its answer is ``FREE + 1`` and its place, until there is one.
+    Returns how many nodes are done then: the next one had no room.
     """
     stack = np.empty(1 << 10, np.int64)
     best = np.empty(max(few, 1), np.int64)
-    heap_words = np.empty(1 << 6, np.int64)
-    heap_counts = np.empty(1 << 6, np.int64)
+    heap = np.empty((1 << 6, 2), np.int64)
     written = 0
-    for i in range(nodes.shape[0]):
+    for i in range(begun, nodes.shape[0]):
         node = nodes[i]
-        first, places, table, times = start[node], room[node], words, counts
-        if pushed[node] and answer[node] != FREE:
+        first, rows, bag, answer = heads[node, TABLE_AT], heads[node, TABLE_ROWS], table, heads[node, FOUND]
+        if FREE < answer <= FREE + nodes.shape[0]:
+            size[i] = SAME - (answer - FREE - 1)
+            continue
+        if pushed[node] and answer != FREE and way != NUMBER:
             size[i] = KNOWN
             continue
         if pushed[node] == 0:
-            stack, top, expected = above(node, at_start, at_size, at_items, pushed, live, stack)
-            places = 4
-            while places < 2 * expected:
-                places *= 2
-            if places > heap_words.shape[0]:
-                heap_words = np.empty(places, np.int64)
-                heap_counts = np.empty(places, np.int64)
-            for at in range(places):
-                heap_words[at] = FREE
-                heap_counts[at] = 0
-            for k in range(top):
-                source = stack[k] >> 1
-                if pushed[source] == 0:
-                    continue
-                for at in range(start[source], start[source] + room[source]):
-                    if counts[at] != 0:
-                        place = place_of(words[at], 0, places, heap_words)
-                        heap_words[place] = words[at]
-                        heap_counts[place] += -counts[at] if stack[k] & 1 else counts[at]
-            first, table, times = 0, heap_words, heap_counts
+            stack, top, expected = above(node, at_start, at_size, at_items, pushed, heads, stack)
+            first, rows = 0, 4
+            while rows < 2 * expected:
+                rows *= 2
+            if rows > heap.shape[0]:
+                heap = np.empty((rows, 2), np.int64)
+            merge(stack, top, pushed, heads, table, heap, rows)
+            bag = heap
         if way == NUMBER:
-            count = live[node]
+            count = heads[node, HELD]
             if pushed[node] == 0:
                 count = 0
-                for at in range(first, first + places):
-                    count += times[at] > 0
+                for at in range(rows):
+                    count += bag[at, 0] != FREE and bag[at, 1] > 0
             size[i] = count
             continue
-        enough = most(first, places, times, few, best) if few > 0 else 0
+        enough = most(first, rows, bag, few, best) if few > 0 else 0
         count = 0
-        for at in range(first, first + places):
-            if times[at] > 0 and times[at] >= enough:
+        for at in range(first, first + rows):
+            if bag[at, 0] != FREE and bag[at, 1] > 0 and bag[at, 1] >= enough:
                 if written + count == out.shape[1]:
                     return i
-                out[0, written + count] = table[at]
-                out[1, written + count] = times[at]
+                out[0, written + count] = bag[at, 0]
+                out[1, written + count] = bag[at, 1]
                 count += 1
         arrange(out[0], out[1], written, written + count, way == BY_COUNT)
         size[i] = count
+        heads[node, FOUND] = FREE + 1 + i
         written += count
     return nodes.shape[0]

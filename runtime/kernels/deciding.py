@@ -171,3 +171,55 @@ def expand(start, size, items, dissolved, begins, sizes, out):
                         top += 1
         sizes[node] = count - begins[node]
     return count
+
+
+@device
+def by_frequency(items, first, last, often):
+    """Put items in order, those of nodes that are pushed seldom first."""
+    gap = 1
+    while gap < (last - first) // 3:
+        gap = 3 * gap + 1
+    while gap > 0:
+        for i in range(first + gap, last):
+            item = items[i]
+            j = i
+            while j >= first + gap and often[items[j - gap] >> 1] > often[item >> 1]:
+                items[j] = items[j - gap]
+                j -= gap
+            items[j] = item
+        gap //= 3
+
+
+@kernel(
+    "int64(int64[::1], float64[::1], float64[::1], float64[::1], float64, float64, int64[::1], int64[::1],"
+    " int32[::1], uint8[::1], int64[::1])"
+)
+def divide(nodes, often, asked, costs, clearly, worth, start, size, items, pushed, counts):
+    """How many of each pulled node's inputs a pushed node of their own pays for: these come first then.
+
+    They are the first l of the kept inputs by ascending push frequency: the sum of these times H(l), and the
+    pull frequency times L(k - l + 1), is to be less than the pull frequency times L(k), by the factor
+    ``clearly``, and by ``worth``. ``costs`` are H at one input, what it grows by when these double, L of none
+    and what it grows by for each. Returns how many nodes are divided; ``counts`` of others is 0.
+    """
+    divided = 0
+    for i in range(nodes.shape[0]):
+        node = nodes[i]
+        first, last = start[node], start[node]
+        for at in range(first, first + size[node]):
+            if pushed[items[at] >> 1]:
+                items[last], items[at] = items[at], items[last]
+                last += 1
+        by_frequency(items, first, last, often)
+        kept, total, best, least = last - first, 0.0, 0, np.inf
+        for count in range(1, kept):
+            total += often[items[first + count - 1] >> 1]
+            cost = total * (costs[0] + costs[1] * np.log2(count))
+            cost += asked[node] * (costs[2] + costs[3] * (kept - count + 1))
+            if cost < least:
+                best, least = count, cost
+        whole = asked[node] * (costs[2] + costs[3] * kept)
+        every = asked[node] * (costs[2] + costs[3] * size[node])
+        counts[i] = best if best > 1 and clearly * least < whole and every - least > worth else 0
+        divided += counts[i] > 0
+    return divided

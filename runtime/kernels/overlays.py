@@ -312,34 +312,41 @@ def fill_least(order, start, size, items, pushed, best):
             best[node] = least(node, start, size, items, best)
 
 
-@kernel("int64(int64[::1], int64, int64[::1], int64[::1], int32[::1], int64[::1], int64[::1], int64[::1])")
-def reach(nodes, first, start, live, items, found, origin, sign):
-    """The kept nodes that the writers ``nodes[first:]`` reach, these themselves too, a sign for each path.
+@kernel(
+    "int64(int64[::1], int64[::1], int64[::1], int64[::1], int32[::1], uint8[::1], int64[::1], int64[::1])"
+)
+def reach(nodes, next_one, start, live, items, kinds, found, origin):
+    """The kept nodes that writers reach, as items, these themselves too, one for each path.
 
-    What one writer reaches is there whole, so some may have no room. Returns how many entries there are; of
-    which writer each is says ``origin``.
+    Of writers that follow one another and are the same only the first is looked at. ``origin`` says of which
+    each entry is; begun is at ``next_one[0]``, which is the next to begin at afterwards. What one writer
+    reaches is there whole, so some may have no room. Returns how many entries there are.
     """
-    stack = np.empty(ROOM, np.int64)
     count = 0
-    for i in range(first, nodes.shape[0]):
-        begun = count
-        stack[0] = 2 * nodes[i]
-        top = 1
-        while top > 0:
-            top -= 1
-            node = stack[top] >> 1
-            negative = stack[top] & 1
-            if count == found.shape[0]:
-                return begun
-            found[count] = node
+    for i in range(next_one[0], nodes.shape[0]):
+        if i > 0 and nodes[i] == nodes[i - 1]:
+            continue
+        begun, seen, full = count, count, count == found.shape[0]
+        if not full:
+            found[count] = 2 * nodes[i]
             origin[count] = i
-            sign[count] = -1 if negative else 1
             count += 1
-            while top + live[node] > stack.shape[0]:
-                stack = larger(stack)
-            for at in range(start[node], start[node] + live[node]):
-                stack[top] = items[at] ^ negative
-                top += 1
+        while seen < count and not full:
+            item = found[seen]
+            node = item >> 1
+            seen += 1
+            if seen > begun + 1 and kinds[node] != PARTIAL:
+                continue
+            full = count + live[node] > found.shape[0]
+            if not full:
+                for at in range(start[node], start[node] + live[node]):
+                    found[count] = items[at] ^ (item & 1)
+                    origin[count] = i
+                    count += 1
+        if full:
+            next_one[0] = i
+            return begun
+    next_one[0] = nodes.shape[0]
     return count
 
 

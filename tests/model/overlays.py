@@ -2,6 +2,7 @@
 
 from collections import Counter
 from itertools import product
+from math import log2
 
 import numpy as np
 
@@ -54,4 +55,21 @@ def least_cost(inputs: list[list[int]], writers: int, weight: "np.ndarray") -> f
     return min(
         sum(weight[node] if not on else 0.0 for node, on in enumerate(pushed) if node >= writers)
         for pushed in every_labelling(inputs, writers)
+    )
+
+
+def best_split(push: list[float], pull: float, costs: tuple[float, float, float, float]) -> tuple[int, float]:
+    """The l, and its cost, by the mended formula (digest, 1.4f): of inputs by ascending push frequency."""
+    one, doubled, none, each = costs
+    ranked, size = sorted(push), len(push)
+    return min(
+        (
+            (
+                count,
+                sum(ranked[:count]) * (one + doubled * log2(count))
+                + pull * (none + each * (size - count + 1)),
+            )
+            for count in range(1, size)
+        ),
+        key=lambda found: found[1],
     )

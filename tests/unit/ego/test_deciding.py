@@ -6,7 +6,7 @@ from kpg.runtime.ego import deciding
 from kpg.runtime.ego.deciding import Costs
 from kpg.runtime.ego.overlay import Edges, Overlay
 from kpg.runtime.kernels import deciding as kernels
-from tests.model.overlays import least_cost
+from tests.model.overlays import best_split, least_cost
 
 COSTS = Costs(push=1.0, push_log=0.0, pull=0.0, pull_each=1.0)
 
@@ -72,12 +72,38 @@ def test_the_papers_cut() -> None:
     assert (left, method) == (2, "minimum cut")
 
 
-def test_where_to_split() -> None:
+def test_the_formula_of_splits() -> None:
     """The digest's example: 50 without, 51, 42, 33, and 24 at four."""
-    often = np.array([1.0, 1.0, 1.0, 1.0, 100.0])
-    assert deciding.split_at(often, 10.0, COSTS) == (4, 24.0)
-    assert deciding.split_at(often, 0.5, COSTS) == (0, 2.5)
-    assert deciding.split_at(np.array([5.0]), 10.0, COSTS) == (0, 10.0)
+    assert best_split([1.0, 100.0, 1.0, 1.0, 1.0], 10.0, (1.0, 0.0, 0.0, 1.0)) == (4, 24.0)
+
+
+def test_splits_are_the_best_there_are() -> None:
+    """Of random nodes, some of whose inputs are pulled themselves: no other prefix costs less."""
+    random, divided = np.random.default_rng(4), 0
+    costs = np.array([0.7, 0.3, 0.2, 0.9])
+    for _ in range(200):
+        size = int(random.integers(2, 12))
+        often = np.round(random.exponential(5.0, size + 1), 2)
+        often[random.random(size + 1) < 0.3] *= 30
+        asked = np.array([0.0] * size + [float(random.integers(1, 60))])
+        pushed = (random.random(size + 1) < 0.8).astype(np.uint8)
+        items = 2 * random.permutation(size).astype(np.int32)
+        before, counts = sorted(items.tolist()), np.zeros(1, np.int64)
+        sizes = np.array([0] * size + [size])
+        kernels.divide(
+            np.array([size]), often, asked, costs, 1.25, 0.5, np.zeros(size + 1, np.int64), sizes, items,
+            pushed, counts,
+        )  # fmt: skip
+        assert sorted(items.tolist()) == before
+        kept = [float(often[one]) for one in range(size) if pushed[one]]
+        count, cost = best_split(kept, asked[-1], tuple(costs)) if len(kept) > 1 else (0, 0.0)
+        pays = count > 1 and 1.25 * cost < asked[-1] * (0.2 + 0.9 * len(kept))
+        pays = pays and asked[-1] * (0.2 + 0.9 * size) - cost > 0.5
+        assert counts[0] == (count if pays else 0)
+        chosen = items[: counts[0]] >> 1
+        assert sorted(often[chosen].tolist()) == sorted(kept)[: counts[0]] and pushed[chosen].all()
+        divided += bool(pays)
+    assert 40 < divided < 160
 
 
 def test_a_split_is_made() -> None:
@@ -107,11 +133,25 @@ def test_what_was_observed_flips_the_frontier() -> None:
     size = np.array([0, 0, 2], np.int64)
     overlay = Overlay(2, 1, Edges(np.zeros(3, np.int64), size, np.array([0, 2], np.int32)), 2)
     overlay.arrivals[0], overlay.asked[2] = 100, 500
-    assert deciding.adapt(overlay, COSTS).tolist() == [2]  # it would be told 100 times, and is asked 500
+    assert next(deciding.adapt(overlay, COSTS)).tolist() == [
+        2
+    ]  # it would be told 100 times, and is asked 500
     overlay.pushed[2] = 1
-    assert deciding.adapt(overlay, COSTS).tolist() == []
+    assert list(deciding.adapt(overlay, COSTS)) == []
     overlay.arrivals[1] = 10000
-    assert deciding.adapt(overlay, COSTS).tolist() == [2]
+    assert next(deciding.adapt(overlay, COSTS)).tolist() == [2]
+
+
+def test_the_frontier_moves_with_labels_that_change() -> None:
+    """Two writers, a node over both, and a reader of it, which are asked often: one after the other."""
+    size = np.array([0, 0, 1, 2], np.int64)
+    overlay = Overlay(2, 1, Edges(np.cumsum(size) - size, size, np.array([6, 0, 2], np.int32)), 2)
+    overlay.arrivals[:2], overlay.asked[2] = 50, 900
+    found = deciding.adapt(overlay, COSTS)
+    for node in (3, 2):
+        assert next(found).tolist() == [node]
+        overlay.pushed[node] = 1
+    assert next(found, None) is None
 
 
 def test_nodes_that_save_nothing_as_labels_are_dissolved() -> None:

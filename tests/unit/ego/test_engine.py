@@ -1,6 +1,7 @@
 """Engines of every family, construction and mode, against brute force after every change."""
 
 from collections import Counter
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,8 +14,10 @@ from kpg.runtime.ego.families import family_of
 from kpg.runtime.ego.followed import EVERYBODY, Followed
 from kpg.runtime.functions import aggregate_named
 from kpg.runtime.functions.aggregation import aggregated
+from kpg.runtime.mfp.memo import values_of
 from kpg.runtime.plan import EgoCall, EgoFamily
-from kpg.runtime.types import BIGINT
+from kpg.runtime.types import BIGINT, INTEGER, array
+from kpg.runtime.values.arrays import of
 from tests.model.overlays import check_overlay
 
 COSTS = Costs(push=1.0, push_log=0.5, pull=0.5, pull_each=1.0)
@@ -165,3 +168,26 @@ def test_the_papers_sum() -> None:
     engine.apply(Change(pairs, np.ones(4, np.int64), writes, np.ones(4, np.int64)))
     there, words = engine.read(np.array([0, 1]))
     assert (there.tolist(), words[0, 0]) == ([True, False], 19)
+
+
+@pytest.mark.parametrize("mode", ["push", "pull"])
+def test_what_is_asked_more_than_once_at_a_time(mode: str) -> None:
+    """The most frequent words of some nodes, each asked often, before and after a write."""
+    call = EgoCall("top_k", (0, 1), (BIGINT, INTEGER), array(BIGINT))
+    dictionary = Dictionary()
+    engine = Engine(family_of(EgoFamily.COUNTS, (call,), 1, dictionary), Construction.NONE, mode, COSTS)
+    pairs = np.array([[0, 0, 1], [7, 8, 8]])
+    writes = np.concatenate((np.stack((np.full(900, 7), np.arange(900))), [[8], [3]]), axis=1)
+    engine.apply(Change(pairs, np.ones(3, np.int64), writes, np.ones(901, np.int64)))
+    asked = np.array([1, 0, 5, 0, 1, *[0] * 3000])
+
+    def answers() -> list[Any]:
+        there, words = engine.read(asked)
+        assert there[[0, 1, 3]].all() and not there[2]
+        return values_of(words[0, there], array(BIGINT), dictionary)
+
+    none = np.empty((2, 0), np.int64)
+    for value, count in ((3, 2), (5, 3)):
+        assert answers() == [of([3]), of([value]), of([value]), of([3]), *[of([value])] * 3000]
+        if value == 3:
+            engine.apply(Change(none, none[0], np.array([[7], [5]]), np.array([count])))

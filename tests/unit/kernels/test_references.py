@@ -18,7 +18,10 @@ ELSEWHERE = {
     ),
     **dict.fromkeys(
         [
-            *(f"bags.{name}" for name in ("add", "compact", "frequent", "gathered", "least", "listed")),
+            *(
+                f"bags.{name}"
+                for name in ("add", "compact", "frequent", "gathered", "least", "listed", "spread")
+            ),
             *(f"bicliques.{name}" for name in ("drop_odd", "mine", "shingles")),
             "covering.cover_all",
             "ids.find",
@@ -27,7 +30,7 @@ ELSEWHERE = {
             "ids.observe_listed",
             "deciding.ask",
             "ids.put",
-            *(f"deciding.{name}" for name in ("add_up", "expand", "frontier", "greedy", "prune")),
+            *(f"deciding.{name}" for name in ("add_up", "divide", "expand", "frontier", "greedy", "prune")),
             *(
                 f"overlays.{name}"
                 for name in (
@@ -50,10 +53,6 @@ ELSEWHERE = {
             ),
         ],
         "parts of overlays, whose model is in model/overlays.py, and of brute force in unit/ego",
-    ),
-    **dict.fromkeys(
-        [f"frames.encode_{name}" for name in ("bytes", "pairs", "fours")],
-        "codes of columns, which unit/storage/test_columns.py reads back",
     ),
     **dict.fromkeys(
         [f"wires.{name}" for name in ("read", "receive", "send")],
