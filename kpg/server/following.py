@@ -209,7 +209,7 @@ class Following:
             raise ProgrammingError(f'cursor "{asked.name}" does not exist')
         if asked.most is None:
             del self._held[asked.name]
-            await self._client.engine(held.close)
+            await self._closed(held)
             return replies.complete("CLOSE CURSOR")
         rows = await self._fetched(held, asked.most, asked.timeout)
         self._client.send(replies.data(held.encoded(rows, spread(formats, len(held.types)))))

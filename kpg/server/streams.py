@@ -122,7 +122,8 @@ async def subscribe(client: "Client", statement: Subscribe, form: int, *, descri
         await client.flush()
         await _forward(client, stream, statement)
     finally:
-        await client.engine(stream.close)
+        # Not as the session, which may be cancelled: then it would not be done.
+        await client.server.look(stream.close)
 
 
 async def _forward(client: "Client", stream: Stream, statement: Subscribe) -> None:

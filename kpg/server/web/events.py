@@ -76,7 +76,7 @@ async def subscribe(server: "Server", connection: Connection, request: Request, 
         await connection.write(b"retry: 1000\n\n")
         await until_gone(connection, _forward(server, connection, outbox, watch))
     finally:
-        await server.run(session, watch.close)
+        await server.look(watch.close)
         await server.close_session(session)
 
 

@@ -92,7 +92,7 @@ class Talk:
             for watch in watches:
                 watch.close()
 
-        await self._server.run(self._session, close)
+        await self._server.look(close)
 
     # What comes
 
@@ -153,7 +153,7 @@ class Talk:
             watch = self._watches.pop(id_, None)
             if watch is None:
                 raise InterfaceError("there is no subscription of that id")
-            await self._server.run(self._session, watch.close)
+            await self._server.look(watch.close)
             self._send(id_, b'"unsubscribed":true')
             return
         wanted = found.get("subscribe")
@@ -169,7 +169,7 @@ class Talk:
         self._watches[id_] = watch
         try:
             await self._server.run(self._session, watch.open)
-        except BaseException:
+        except Error:
             self._watches.pop(id_, None)
             raise
 

@@ -109,7 +109,9 @@ class Watch:
         self.closed = False
 
     def open(self, engine: "Engine") -> None:
-        """Begin: tell the columns and what there is, and then what changes."""
+        """Begin: tell the columns and what there is, and then what changes; not if it has been closed."""
+        if self.closed:
+            return
         try:
             if self._wanted.view:
                 check_relation(engine.catalog, self._wanted.view)
