@@ -21,10 +21,10 @@ def bounds(words, found) -> object:
 
 
 def encode_cases(random: Random) -> Iterator[Arguments]:
-    width = random.randint(2, 32)
+    width = int(random.integers(2, 33))
     count = size(random) + 1
-    below = random.choice([-2, 40, 2**62, NULL])
-    codes = [random.randrange(1 << width) for _ in range(count)]
+    below = [-2, 40, 2**62, NULL][int(random.integers(4))]
+    codes = random.integers(0, 1 << width, count).tolist()
     given = [NULL + code if code < 2 else below + code for code in codes]
     words = -(-count // (64 // width))
     yield np.array(given, np.int64), below, width, np.empty(words, np.int64)
