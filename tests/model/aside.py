@@ -6,6 +6,7 @@ change later, between the commits that go on; any of its operations may fail, an
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 
 from numpy.random import Generator
@@ -75,7 +76,7 @@ class Child:
     """A checkpoint on its way, as ``kpg.runtime.saved.background.Writing``."""
 
     def __init__(self, job: Job, notes: Noted, pack: str, random: Generator) -> None:
-        self.job = Job(None, job.epoch, job.segment, job.number)
+        self.job = replace(job, state=None)
         self.error = ""
         self._notes = notes
         self._pack = pack
