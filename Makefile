@@ -33,7 +33,7 @@ $(STAMP): pyproject.toml
 		{ echo "kpg needs Python 3.11 or newer: make PYTHON=/path/to/python3.11 $(MAKECMDGOALS)" >&2; exit 1; }
 	@echo "setting up $(VENV): once, a minute or two"
 	@$(PYTHON) -m venv $(VENV)
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	@$(BIN)/python -m pip install -qq --disable-pip-version-check --editable '.[dev]'
 	@$(BIN)/python -m compileall -q kpg compiler runtime tpch  # some Pythons may write no bytecode when they start
 	@touch $@
 

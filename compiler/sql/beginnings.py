@@ -48,6 +48,7 @@ ALIKE: Final = 0.75
 SKIPPED: Final = re.compile(r"(?:\s+|--[^\n]*|/\*.*?\*/)*", re.DOTALL)
 FIRST: Final = re.compile(r"[A-Za-z_]+")
 LAST: Final = re.compile(r"(?<![\w.\"'])([A-Za-z]+)\s+$")
+PROMPTED: Final = re.compile(r"\.(help|tables|arrangements|read|timing|quit|exit)\b")
 DATALOG: Final = re.compile(r"\.[a-z]+\b|[\w.]+\s*\([^;]*\)\s*(?::-|\.\s*$)", re.DOTALL)
 
 
@@ -83,6 +84,8 @@ def _misspelt(word: str) -> str | None:
 def _hint(text: str) -> str | None:
     if text.startswith("?-"):
         return 'a goal of Datalog: db.prepare("?- ...")() answers it, as program.query does'
+    if PROMPTED.match(text):
+        return "that is a command of the prompt: kpg sql, without a script"
     if DATALOG.match(text):
         return "this is Datalog: db.datalog takes it"
     word = FIRST.match(text)

@@ -16,6 +16,7 @@ import kpg
             'a goal of Datalog: db.prepare("?- ...")() answers it, as program.query does',
         ),
         (".decl p(x: number)", "this is Datalog: db.datalog takes it"),
+        (".tables", "that is a command of the prompt: kpg sql, without a script"),
         ("p(1, 2).", "this is Datalog: db.datalog takes it"),
         ("p(x) :- q(x, _).", "this is Datalog: db.datalog takes it"),
         ("foo bar", "expected a statement"),
