@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from kpg.compiler.algebra.facts import unique_keys
 from kpg.compiler.algebra.rel import Get, OrderBy, Rel
-from kpg.compiler.constraints import Constraints, Domain, Index, Sequence
+from kpg.compiler.constraints import AsWritten, Constraints, Domain, Index, Sequence, Spelling
 from kpg.compiler.noted import Noted
 from kpg.compiler.rights import FIRST, Rights
 from kpg.compiler.rights import Asker as Asker
@@ -82,6 +82,7 @@ class Consulted:
     """How often statements have asked for what may be another at any time: the time, or what there is."""
 
     times: int = 0
+    spelling: Spelling = field(default_factory=AsWritten)
     session: Callable[[str], Iterable[tuple[int | str | None, ...]]] = lambda _kind: ()
 
 
@@ -112,8 +113,7 @@ class Catalog:
     types: dict[str, Type | Domain] = field(default_factory=dict)
     """Those that users have made, by their names in lower case."""
     routines: dict[str, tuple[Routine, ...]] = field(default_factory=dict)
-    """The functions that users have written in SQL, by their names in lower case: those of one name differ
-    in their arguments."""
+    """The functions that users have written, by name in lower case; those of one name differ in arguments."""
     others: dict[tuple[str, ...], Any] = field(default_factory=dict)
     """Triggers, rules and aggregates of users, by their kinds, relations and names in lower case."""
     moment: int = 0
@@ -124,7 +124,7 @@ class Catalog:
     """Tables, in lower case, that a statement changes as parts of another one, whose privileges count."""
     asker: Asker = Asker()
     activity: Callable[[], list[tuple[object, ...]]] = list
-    """The number, the user, the program, the state and the last text of each session."""
+    """Number, user, program, state and last text of each session."""
     numbers: Callable[[], Mapping[str, int]] = dict
     """What sequences will give next, by their names; those that were never asked are not there."""
     caller: "Callable[[Routine], Named[Own]] | None" = None

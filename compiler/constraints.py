@@ -4,6 +4,7 @@ Columns are named, not counted, so that a column may come or go; expressions are
 """
 
 from collections.abc import Iterator
+from typing import Any, Protocol
 
 from kpg.runtime.records import dataclass
 from kpg.runtime.types import Type
@@ -44,6 +45,13 @@ class Unique:
     nulls_distinct: bool = True
     index: bool = False
     """Made by CREATE UNIQUE INDEX, and no constraint by name."""
+    late: bool = False
+    """Said to be the PRIMARY KEY when views knew the table without one: kept as any other key is."""
+
+    @property
+    def is_primary(self) -> bool:
+        """Whether it is the PRIMARY KEY for who asks the catalogs."""
+        return self.primary or self.late
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +82,8 @@ class Index:
     table: str
     columns: tuple[str, ...]
     what: str
+    unique: bool = False
+    """Of a kept view's: whether its rows are unique in these."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,3 +162,49 @@ class Sequence:
     cycle: bool = False
     type: str = "bigint"
     owner: tuple[str, str] | None = None
+
+
+class Spelling(Protocol):
+    """How Postgres writes what users have written: the binder's knowledge, lent to the system's relations."""
+
+    def expression(
+        self,
+        catalog: Any,
+        entry: Any,
+        text: str,
+        pretty: bool = False,
+        given: Type | None = None,
+    ) -> str:
+        """An expression over a relation's columns; ``given`` is the type of a column whose DEFAULT it is."""
+        ...
+
+    def type_of(self, catalog: Any, entry: Any, text: str) -> Type | None:
+        """The type of an expression, if it is known."""
+        ...
+
+    def query(self, catalog: Any, text: str) -> str:
+        """A query with the schemas of what is not found without."""
+        ...
+
+
+class AsWritten:
+    """Leaves all as it is."""
+
+    def expression(
+        self,
+        catalog: Any,
+        entry: Any,
+        text: str,
+        pretty: bool = False,
+        given: Type | None = None,
+    ) -> str:
+        """The expression as it was written."""
+        return text
+
+    def type_of(self, catalog: Any, entry: Any, text: str) -> Type | None:
+        """Not known."""
+        return None
+
+    def query(self, catalog: Any, text: str) -> str:
+        """The query as it was written."""
+        return text

@@ -52,6 +52,8 @@ class Routine:
     """Of one that is run: whether it neither reads nor changes anything."""
     definer: bool = False
     """Whether its body has the rights of its owner: SECURITY DEFINER."""
+    declared: tuple[tuple[str, str], ...] = ()
+    """What else it was said to be, by kinds in their order: ``("volatility", "STABLE")``."""
 
     @property
     def key(self) -> str:

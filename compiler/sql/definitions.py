@@ -194,6 +194,7 @@ class CreateFunction(Definition):
     kind: str = "function"
     outs: tuple[tuple[str, Type], ...] = ()
     definer: bool = False
+    declared: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,6 +221,7 @@ class AlterFunction(Definition):
     strict: bool | None
     span: Span
     definer: bool | None = None
+    declared: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

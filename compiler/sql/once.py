@@ -52,6 +52,8 @@ def with_settings(tree: exp.Expr, value: Callable[[str, list[str]], str | None])
     def constant(node: exp.Expr) -> exp.Expr:
         if not isinstance(node, exp.Anonymous) or str(node.this).lower() not in SETTINGS:
             return node
+        if isinstance(node.expressions[0] if node.expressions else None, exp.Column):
+            return node  # of each row: see bind/system.py
         args = [str(part.this) if isinstance(part, exp.Boolean) else part.name for part in node.expressions]
         name = str(node.this).lower()
         found = value(name, args)

@@ -6,6 +6,7 @@ from typing import Final
 from kpg.compiler.catalog import Catalog
 from kpg.compiler.system.naming import number_of, split
 from kpg.compiler.system.relations import Row, System, columns
+from kpg.compiler.system.words import quoted, shown_name, whole
 from kpg.compiler.triggers import Trigger
 
 FOR_ROWS: Final = 1
@@ -73,29 +74,35 @@ def _arguments(one: Trigger) -> str:
     return ", ".join("'" + given.replace("'", "''") + "'" for given in one.arguments)
 
 
-def definition(catalog: Catalog, one: Trigger) -> str:
+def definition(catalog: Catalog, one: Trigger, *, pretty: bool) -> str:
     """A trigger as ``pg_get_triggerdef`` writes it."""
     events = " OR ".join(
-        f"UPDATE OF {', '.join(one.columns)}" if event == "UPDATE" and one.columns else event
+        f"UPDATE OF {', '.join(map(quoted, one.columns))}" if event == "UPDATE" and one.columns else event
         for event in ORDER
         if event in one.events
     )
-    text = f"CREATE {'CONSTRAINT ' if one.deferral else ''}TRIGGER {one.name} {_timing(one)} {events}"
-    text += f" ON {'.'.join(split(catalog, one.table))}"
+    kind = "CONSTRAINT " if one.deferral else ""
+    text = f"CREATE {kind}TRIGGER {quoted(one.name)} {_timing(one)} {events}"
+    text += f" ON {shown_name(catalog, one.table, 'relation') if pretty else whole(catalog, one.table)}"
     if one.deferral:
         text += " DEFERRABLE" + (" INITIALLY DEFERRED" if one.deferral == "DEFERRED" else "")
     tables = [
-        f"{name} TABLE AS {rows}" for name, rows in (("OLD", one.old_rows), ("NEW", one.new_rows)) if rows
+        f"{name} TABLE AS {quoted(rows)}"
+        for name, rows in (("OLD", one.old_rows), ("NEW", one.new_rows))
+        if rows
     ]
     text += f" REFERENCING {' '.join(tables)}" if tables else ""
     text += f" FOR EACH {'ROW' if one.for_rows else 'STATEMENT'}"
-    text += f" WHEN (({one.condition}))" if one.condition else ""
-    return f"{text} EXECUTE FUNCTION {one.function}({_arguments(one)})"
+    if one.condition:
+        spelling = catalog.consulted.spelling
+        text += f" WHEN ({spelling.expression(catalog, catalog.get(one.table), one.condition, pretty)})"
+    function = one.function.lower().removeprefix("public.")
+    return f"{text} EXECUTE FUNCTION {shown_name(catalog, function, 'function')}({_arguments(one)})"
 
 
-def definitions(catalog: Catalog) -> list[tuple[int, str]]:
+def definitions(catalog: Catalog, *, pretty: bool = False) -> list[tuple[int, str]]:
     """The texts of all triggers by their numbers."""
-    return [(trigger_number(one), definition(catalog, one)) for one in _all(catalog)]
+    return [(trigger_number(one), definition(catalog, one, pretty=pretty)) for one in _all(catalog)]
 
 
 def _routines(catalog: Catalog) -> Iterator[Row]:

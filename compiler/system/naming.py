@@ -189,7 +189,8 @@ def type_facts(type_: Type) -> tuple[str, str, int, int]:
     if type_.kind is Kind.RECORD and not type_.name:
         return RECORD_TYPE
     if type_.kind in (Kind.RECORD, Kind.ENUM):
-        return type_.name, type_.name, number_of("type", type_.name), -1
+        length = 4 if type_.kind is Kind.ENUM else -1
+        return type_.name, type_.name, number_of("type", type_.name), length
     return TYPES.get(type_.kind) or MORE_TYPES.get(type_.kind.value, UNKNOWN_TYPE)
 
 
@@ -258,6 +259,8 @@ def modifier(type_: Type) -> int:
     """What Postgres keeps of a type's length, or precision and scale; -1 for nothing."""
     if type_.kind.value in ("DECIMAL", "NUMERIC") and type_.precision:
         return (type_.precision << 16 | type_.scale) + 4
+    if type_.kind.value in ("BIT", "BIT VARYING"):
+        return type_.precision or -1
     return type_.precision + 4 if type_.is_text and type_.precision else -1
 
 

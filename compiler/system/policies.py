@@ -19,7 +19,14 @@ def _policies(catalog: Catalog) -> Iterator[Row]:
         numbers = number_of("policy", f"{one.table}.{one.name}"), number_of("relation", one.table)
         roles = " ".join("0" if role == EVERYBODY else str(role_number(role)) for role in one.roles)
         kind = LETTERS[one.command], int(one.permissive)
-        yield numbers[0], one.name, numbers[1], *kind, roles, one.using or None, one.check or None
+        yield numbers[0], one.name, numbers[1], *kind, roles, *_conditions(catalog, one)
+
+
+def _conditions(catalog: Catalog, one: Policy) -> tuple[str | None, str | None]:
+    """USING and WITH CHECK."""
+    spell, entry = catalog.consulted.spelling.expression, catalog.get(one.table)
+    using, check = (spell(catalog, entry, text) if text else None for text in (one.using, one.check))
+    return using, check
 
 
 def _shown(catalog: Catalog) -> Iterator[Row]:
@@ -27,7 +34,7 @@ def _shown(catalog: Catalog) -> Iterator[Row]:
         schema, table = split(catalog, one.table)
         kind = "PERMISSIVE" if one.permissive else "RESTRICTIVE"
         roles = "{" + ",".join(one.roles) + "}"
-        yield schema, table, one.name, kind, roles, one.command, one.using or None, one.check or None
+        yield schema, table, one.name, kind, roles, one.command, *_conditions(catalog, one)
 
 
 POSTGRES = {

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 from typing import Final, assert_never
 
 from kpg.compiler.catalog import KEYS, Catalog, Entry, TableEntry, ViewEntry
-from kpg.compiler.constraints import Check, ForeignKey, Unique
+from kpg.compiler.constraints import Check, Domain, ForeignKey, Unique
 from kpg.compiler.security import security_of
 from kpg.compiler.system.naming import (
     DATABASE,
@@ -15,6 +15,7 @@ from kpg.compiler.system.naming import (
     split,
     type_facts,
 )
+from kpg.compiler.triggers import Heir
 from kpg.compiler.views import written_columns
 from kpg.runtime.records import dataclass
 from kpg.runtime.types import BIGINT, BOOLEAN, INTEGER, OID, TEXT, ColumnDef, Kind, Type
@@ -132,9 +133,35 @@ def constraints(catalog: Catalog) -> Iterator[tuple[str, TableEntry, Check | Uni
     """Schema, table and constraint, for each one that is no index only."""
     for schema, _, entry in entries(catalog):
         if isinstance(entry, TableEntry):
+            hidden = bounds_of(catalog, entry.name)
             for one in entry.constraints:
-                if not (isinstance(one, Unique) and one.index):
-                    yield schema, entry, one
+                if isinstance(one, Unique) and one.index:
+                    continue
+                if isinstance(one, Check) and (one.name.lower() in hidden or _of_domain(catalog, entry, one)):
+                    continue
+                yield schema, entry, one
+
+
+def bounds_of(catalog: Catalog, name: str) -> frozenset[str]:
+    """The names of the CHECKs by which a partition, or one that it is within, refuses rows of others."""
+    lower = name.lower()
+    for one in catalog.others.values():
+        if isinstance(one, Heir) and one.told is not None and one.child.lower() == lower:
+            return bounds_of(catalog, one.parent) | {f"{lower.rpartition('.')[2]}_partition"}
+    return frozenset()
+
+
+def _of_domain(catalog: Catalog, entry: TableEntry, check: Check) -> bool:
+    """Whether a CHECK is what the domain of a column asks for."""
+    names = [name.lower() for name in entry.schema.names]
+    if check.column.lower() not in names:
+        return False
+    domain = catalog.types.get(entry.constraints.rule(names.index(check.column.lower())).domain.lower())
+    if not isinstance(domain, Domain):
+        return False
+    quoted = '"' + check.column.replace('"', '""') + '"'
+    plain = check.text.replace(quoted, "value").lower()
+    return any(one.text.lower() == plain for one in domain.checks)
 
 
 def _kind(one: Check | Unique | ForeignKey) -> str:
@@ -142,7 +169,7 @@ def _kind(one: Check | Unique | ForeignKey) -> str:
         case Check():
             return "CHECK"
         case Unique():
-            return "PRIMARY KEY" if one.primary else "UNIQUE"
+            return "PRIMARY KEY" if one.is_primary else "UNIQUE"
         case ForeignKey():
             return "FOREIGN KEY"
         case _:
@@ -254,6 +281,9 @@ def namespaces(catalog: Catalog) -> Iterator[Row]:
         key = ("SCHEMA", name)
         items = catalog.rights.lists.get(key)
         acl = None if items is None else "{" + ",".join(map(str, items)) + "}"
+        if items is None and name == "public":  # everybody may look into it
+            owner = catalog.rights.owner(key)
+            acl = "{" + f"{owner}=UC/{owner},=U/{owner}" + "}"
         yield schema_number(name), name, role_number(catalog.rights.owner(key)), acl
 
 
@@ -272,14 +302,16 @@ def pg_views(catalog: Catalog) -> Iterator[Row]:
     """Rows of pg_views."""
     for schema, name, entry in entries(catalog):
         if isinstance(entry, ViewEntry) and not entry.materialized:
-            yield schema, name, _owner(catalog, entry), f" {entry.sql};"
+            text = catalog.consulted.spelling.query(catalog, entry.sql)
+            yield schema, name, _owner(catalog, entry), f" {text};"
 
 
 def pg_matviews(catalog: Catalog) -> Iterator[Row]:
     """Rows of pg_matviews."""
     for schema, name, entry in entries(catalog):
         if isinstance(entry, ViewEntry) and entry.materialized:
-            yield schema, name, _owner(catalog, entry), 1, f" {entry.sql};"
+            text = catalog.consulted.spelling.query(catalog, entry.sql)
+            yield schema, name, _owner(catalog, entry), 1, f" {text};"
 
 
 def pg_sequences(catalog: Catalog) -> Iterator[Row]:

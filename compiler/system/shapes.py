@@ -36,8 +36,8 @@ SHAPES: Final = {
     "pg_proc": (
         "oid:o proname pronamespace:o proowner:o prolang:o procost:i prorows:i provariadic:o prosupport:p "
         "prokind:c prosecdef:b proleakproof:b proisstrict:b proretset:b provolatile:c proparallel:c "
-        "pronargs:i pronargdefaults:i prorettype:o proargtypes:a proallargtypes:a proargmodes proargnames:t "
-        "proargdefaults protrftypes:a prosrc probin prosqlbody proconfig:t proacl:t"
+        "pronargs:i pronargdefaults:i prorettype:o proargtypes:n proallargtypes:n proargmodes:t "
+        "proargnames:t proargdefaults protrftypes:a prosrc probin prosqlbody proconfig:t proacl:t"
     ),
     "pg_database": (
         "oid:o datname datdba:o encoding:i datlocprovider:c datistemplate:b datallowconn:b datconnlimit:i "
@@ -217,6 +217,11 @@ ROWS: Final[dict[str, tuple[dict[str, int | str], ...]]] = {
     "pg_am": (
         {"oid": 2, "amname": "heap", "amhandler": "heap_tableam_handler", "amtype": "t"},
         {"oid": 403, "amname": "btree", "amhandler": "bthandler", "amtype": "i"},
+        {"oid": 405, "amname": "hash", "amhandler": "hashhandler", "amtype": "i"},
+        {"oid": 783, "amname": "gist", "amhandler": "gisthandler", "amtype": "i"},
+        {"oid": 2742, "amname": "gin", "amhandler": "ginhandler", "amtype": "i"},
+        {"oid": 4000, "amname": "spgist", "amhandler": "spghandler", "amtype": "i"},
+        {"oid": 3580, "amname": "brin", "amhandler": "brinhandler", "amtype": "i"},
     ),
     "pg_collation": (
         {"oid": 100, "collname": "default", "collnamespace": 11, "collowner": 10, "collprovider": "d"},
@@ -234,6 +239,12 @@ ROWS: Final[dict[str, tuple[dict[str, int | str], ...]]] = {
             "lanplcallfoid": 13400,
         },
     ),
-    "pg_tablespace": ({"oid": 1663, "spcname": "pg_default", "spcowner": 10},),
+    "pg_tablespace": (
+        {"oid": 1663, "spcname": "pg_default", "spcowner": 10},
+        {"oid": 1664, "spcname": "pg_global", "spcowner": 10},
+    ),
+    "pg_extension": (
+        {"oid": 13501, "extname": "plpgsql", "extowner": 10, "extnamespace": 11, "extversion": "1.0"},
+    ),
 }
 """Relations with a few rows that are always the same."""

@@ -12,16 +12,16 @@ from kpg.compiler.system.naming import (
     TEXT_TYPE,
     TYPES,
     array_number,
-    modifier,
     number_of,
     role_number,
     schema_number,
     split,
-    type_facts,
 )
 from kpg.compiler.system.relations import Row
+from kpg.compiler.system.stored import physical
 from kpg.compiler.system.users import composites
 from kpg.compiler.system.users import type_rows as made_types
+from kpg.runtime.types import Type
 
 CATEGORIES: Final = {
     **dict.fromkeys(("int2", "int4", "int8", "numeric", "float4", "float8", "oid"), "N"),
@@ -81,14 +81,36 @@ NO_BASE: Final = (0, -1, 0, None, 0)
 def types(catalog: Catalog) -> Iterator[Row]:
     """Rows of pg_type."""
     for row in _given(catalog):
-        yield *row, *NO_BASE
+        yield *row, *NO_BASE, *_stored(str(row[1]), int(str(row[3]))), 10, None
+    bases = {one[2]: (one[1], one[3]) for one in (*TYPES.values(), *MORE_TYPES.values(), TEXT_TYPE)}
     for number, name, schema, kind, category, *rest in made_types(catalog):
         arrays = 0 if kind == "p" else array_number(int(str(number)))
         relation = number_of("relation of a type", f"{schema} {name}") if kind == "c" else 0
         length, given = (4 if kind == "e" else -1), io_names(READ[str(kind)])
-        yield number, name, schema, length, kind, category, 0, arrays, *given, *rest, relation
+        short, owner = str(name), _owner(catalog, str(name), int(str(schema)))
+        if kind == "d":
+            short, length = bases.get(int(str(rest[0])), (short, length))
+            category = CATEGORIES.get(short, "U")
+        facts = (*_stored(short, length), owner)
+        head = (number, name, schema, length, kind, category, 0)
+        yield *head, arrays, *given, *rest, relation, *facts, rest[3]
         if arrays:
-            yield arrays, f"_{name}", schema, -1, "b", "A", number, 0, *io_names("array"), *NO_BASE
+            its = (arrays, f"_{name}", schema, -1, "b", "A", number)
+            yield *its, 0, *io_names("array"), *NO_BASE, *_stored(f"_{short}", -1), owner, None
+
+
+def _stored(short: str, length: int) -> Row:
+    by_value, align, storage, collation = physical(short, length)
+    return by_value, align, storage, collation
+
+
+def _owner(catalog: Catalog, name: str, schema: int) -> int:
+    """The number of who owns a user's type."""
+    for key, one in catalog.types.items():
+        its, plain = split(catalog, one.name or key)
+        if plain == name and schema_number(its) == schema:
+            return role_number(catalog.rights.owner(("TYPE", (one.name or key).lower())))
+    return 10
 
 
 def classes(catalog: Catalog) -> Iterator[Row]:
@@ -116,11 +138,10 @@ def classes(catalog: Catalog) -> Iterator[Row]:
         )
 
 
-def fields(catalog: Catalog) -> Iterator[Row]:
-    """The columns that the fields of types of rows are."""
+def fields(catalog: Catalog) -> Iterator[tuple[int, str, Type, int]]:
+    """The columns that the fields of types of rows are: relation, name, type and place."""
     for whole, type_ in composites(catalog):
         schema, plain = split(catalog, whole)
         number = number_of("relation of a type", f"{schema_number(schema)} {plain}")
         for place, (name, part) in enumerate(zip(type_.labels, type_.parts, strict=True), 1):
-            facts = type_facts(part)
-            yield number, name, facts[2], facts[3], place, modifier(part), 0, 0, "", "", 0, None
+            yield number, name, part, place

@@ -16,7 +16,9 @@ from kpg.compiler.system.naming import (
     split,
     type_facts,
 )
+from kpg.compiler.system.ownership import array_of
 from kpg.compiler.system.relations import Row
+from kpg.compiler.system.words import quoted, shown_name
 from kpg.runtime.types import Kind, Type
 
 LANGUAGES: Final = {"internal": 12, "c": 13, "sql": 14, "plpgsql": 13500}
@@ -43,7 +45,7 @@ def named(catalog: Catalog, name: str) -> list[int]:
         its, short = split(catalog, one.name)
         if short.lower() != rest or schema not in ("", its):
             continue
-        given = [type_name(type_).lower() for type_ in _types(one)]
+        given = [type_name(catalog, type_).lower() for type_ in _types(one)]
         if "(" not in name or given == [_whole(word) for word in wanted]:
             found.append(number)
     return found
@@ -68,30 +70,56 @@ def function_rows(catalog: Catalog) -> Iterator[Row]:
         definer = int(isinstance(one, Routine) and one.definer)
         facts = (0 if result is None else type_number_of(result), len(_types(one)), body)
         language_number = LANGUAGES.get(language.lower(), 14)
-        yield (
-            number,
-            name,
-            schema_number(schema),
-            owner,
-            kind,
-            *facts,
-            language_number,
-            strict,
-            rows,
-            "v",
-            definer,
-        )
+        head = (number, name, schema_number(schema), owner, kind, *facts, language_number, strict, rows)
+        yield *head, definer, *_declared(catalog, one), *_argument_facts(one)
+
+
+def _declared(catalog: Catalog, one: Routine | Aggregate) -> Row:
+    """What a function was said to be: volatility, leaks, parallel, cost, rows; and who may call it."""
+    said = dict(one.declared) if isinstance(one, Routine) else {}
+    volatility = said.get("volatility", "VOLATILE" if isinstance(one, Routine) else "IMMUTABLE")
+    parallel = said.get("parallel", "PARALLEL UNSAFE").rpartition(" ")[2]
+    leaks = int(said.get("leaks") == "LEAKPROOF")
+    given = 1 if isinstance(one, Aggregate) else 100
+    cost = int(float(said.get("cost", f"COST {given}").split()[1]))
+    rows = said.get("rows", "ROWS 1000" if isinstance(one, Routine) and one.rows else "ROWS 0").split()[1]
+    items = catalog.rights.lists.get(("FUNCTION", one.name.lower()))
+    listed = None if items is None else array_of(items)
+    return volatility[0].lower(), parallel[0].lower(), leaks, cost, int(float(rows)), listed
+
+
+def _argument_facts(one: Routine | Aggregate) -> Row:
+    """Of the arguments: types, how many have a DEFAULT, all types, modes, names, and the DEFAULTs."""
+    types = " ".join(str(type_number_of(type_)) for type_ in _types(one))
+    if isinstance(one, Aggregate):
+        return types, 0, None, None, None, None
+    parameters, table = one.parameters, one.rows and len(one.outs) > 1
+    modes = ["v" if part.variadic else "i" for part in parameters] + ["t" if table else "o"] * len(one.outs)
+    every = [*(part.type for part in parameters), *(type_ for _, type_ in one.outs)]
+    names = [*(part.name for part in parameters), *(name for name, _ in one.outs)]
+    defaults = [part.default for part in parameters if part.default]
+    plain = set(modes) <= {"i"}
+    return (
+        types,
+        len(defaults),
+        None if plain else "{" + ",".join(str(type_number_of(type_)) for type_ in every) + "}",
+        None if plain else "{" + ",".join(modes) + "}",
+        "{" + ",".join(f'"{name}"' for name in names) + "}" if any(names) else None,
+        ", ".join(defaults) or None,
+    )
 
 
 def _types(one: Routine | Aggregate) -> list[Type]:
     return list(one.types) if isinstance(one, Aggregate) else [part.type for part in one.parameters]
 
 
-def type_name(type_: Type) -> str:
+def type_name(catalog: Catalog, type_: Type) -> str:
     """A type as psql shows it."""
-    if type_.name:
-        return type_.name
-    return type_facts(type_)[0]
+    if type_.kind.value == "ARRAY":
+        return f"{type_name(catalog, type_.parts[0])}[]"
+    if type_.name and type_.name.lower() in catalog.types:
+        return shown_name(catalog, type_.name, "type")
+    return type_.name or type_facts(type_)[0]
 
 
 def type_number_of(type_: Type) -> int:
@@ -101,36 +129,39 @@ def type_number_of(type_: Type) -> int:
     return type_facts(type_)[2]
 
 
-def arguments(one: Routine | Aggregate, *, defaults: bool = True) -> str:
+def arguments(catalog: Catalog, one: Routine | Aggregate, *, defaults: bool = True) -> str:
     """What a function takes."""
     if isinstance(one, Aggregate):
-        return ", ".join(map(type_name, one.types))
+        return ", ".join(type_name(catalog, type_) for type_ in one.types)
     parts = []
     for part in one.parameters:
-        words = ["VARIADIC"] if part.variadic else []
-        words += [part.name] if part.name else []
-        words.append(type_name(part.type))
-        words += ["DEFAULT", part.default] if part.default and defaults else []
+        words = ["VARIADIC"] if part.variadic else ["IN"] if one.kind == "procedure" else []
+        words += [quoted(part.name)] if part.name else []
+        words.append(type_name(catalog, part.type))
+        if part.default and defaults:
+            spelling = catalog.consulted.spelling
+            words += ["DEFAULT", spelling.expression(catalog, None, part.default, given=part.type)]
         parts.append(" ".join(words))
     if not one.rows or len(one.outs) < 2:
-        parts += [f"OUT {name} {type_name(type_)}" for name, type_ in one.outs]
+        parts += [f"OUT {quoted(name)} {type_name(catalog, type_)}" for name, type_ in one.outs]
     return ", ".join(parts)
 
 
-def identity(one: Routine | Aggregate) -> str:
+def identity(catalog: Catalog, one: Routine | Aggregate) -> str:
     """What it takes, without defaults."""
-    return arguments(one, defaults=False)
+    return arguments(catalog, one, defaults=False)
 
 
-def result(one: Routine | Aggregate) -> str | None:
+def result(catalog: Catalog, one: Routine | Aggregate) -> str | None:
     """What a function gives; None for a procedure."""
     if isinstance(one, Aggregate):
         return None
     if one.kind == "procedure":
         return None
     if one.rows and len(one.outs) > 1:
-        return f"TABLE({', '.join(f'{name} {type_name(type_)}' for name, type_ in one.outs)})"
-    return f"SETOF {type_name(one.result)}" if one.rows else type_name(one.result)
+        listed = (f"{quoted(name)} {type_name(catalog, type_)}" for name, type_ in one.outs)
+        return f"TABLE({', '.join(listed)})"
+    return f"SETOF {type_name(catalog, one.result)}" if one.rows else type_name(catalog, one.result)
 
 
 def definition(catalog: Catalog, one: Routine | Aggregate) -> str | None:
@@ -138,10 +169,18 @@ def definition(catalog: Catalog, one: Routine | Aggregate) -> str | None:
     if isinstance(one, Aggregate):
         return None
     schema, name = split(catalog, one.name)
-    given = result(one)
-    lines = [f"CREATE OR REPLACE {one.kind.upper()} {schema}.{name}({arguments(one)})"]
+    given = result(catalog, one)
+    head = f"{quoted(schema)}.{quoted(name)}({arguments(catalog, one)})"
+    lines = [f"CREATE OR REPLACE {one.kind.upper()} {head}"]
     lines += [] if given is None else [f" RETURNS {given}"]
-    lines.append(f" LANGUAGE {one.language.lower()}{' STRICT' if one.strict else ''}")
+    lines.append(f" LANGUAGE {one.language.lower()}")
+    said = dict(one.declared)
+    words = [said.get("window", ""), said.get("volatility", "").replace("VOLATILE", "")]
+    words.append(said.get("parallel", "").replace("PARALLEL UNSAFE", ""))
+    words += ["STRICT" if one.strict else "", "SECURITY DEFINER" if one.definer else ""]
+    words.append(said.get("leaks", "").replace("NOT LEAKPROOF", ""))
+    words += [said.get("cost", "").replace("COST 100", ""), said.get("rows", "").replace("ROWS 1000", "")]
+    lines += [f" {' '.join(word for word in words if word)}"] if any(words) else []
     mark = "$function$" if one.kind == "function" else "$procedure$"
     return "\n".join(lines) + f"\nAS {mark}{one.body}{mark}\n"
 
@@ -156,7 +195,9 @@ def type_rows(catalog: Catalog) -> Iterator[Row]:
         head = (number_of("type", whole), name, schema_number(schema))
         if isinstance(one, Domain):
             base = type_number_of(one.type)
-            yield *head, "d", "U", base, modifier(one.type), int(one.required), one.default or None
+            spell = catalog.consulted.spelling.expression
+            given = spell(catalog, None, one.default, given=one.type) if one.default else None
+            yield *head, "d", "U", base, modifier(one.type), int(one.required), given
         else:
             kind = "e" if one.kind is Kind.ENUM else "c"
             yield *head, kind, "E" if kind == "e" else "C", 0, -1, 0, None
@@ -198,8 +239,7 @@ def type_names(catalog: Catalog) -> dict[int, str]:
     names = {number: name for name, number in ROUTINE_TYPES.items()}
     for key, one in catalog.types.items():
         whole = one.name or key
-        schema, name = split(catalog, whole)
-        shown = name if schema in catalog.path else f"{schema}.{name}"
+        shown = shown_name(catalog, whole, "type")
         names[number_of("type", whole)] = shown
         names[array_number(number_of("type", whole))] = f"{shown}[]"
     return names

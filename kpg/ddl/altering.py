@@ -71,6 +71,8 @@ def alter(engine: Engine, statement: ast.Alter) -> None:
 
 def _alter_index(engine: Engine, statement: ast.Alter) -> None:
     catalog = engine.catalog
+    if not statement.actions:
+        return
     index = catalog.indexes.get(statement.name.lower())
     action = statement.actions[0]
     if index is None:

@@ -11,6 +11,7 @@ from kpg.compiler.catalog import TableEntry, did_you_mean
 from kpg.compiler.constraints import NO_RULE, Check, Constraints, Exclusion, ForeignKey, Rule, Unique
 from kpg.compiler.sql import definitions as ast
 from kpg.compiler.sql.rules import bind_default
+from kpg.compiler.triggers import Heir
 from kpg.constraints.links import Link, link_of
 from kpg.ddl.altering_table import TableChange
 from kpg.ddl.defining import with_constraint
@@ -101,6 +102,8 @@ class RuleChange(TableChange):
 
             add_exclusion(engine, self.entry, action.constraint)
             return
+        if isinstance(action.constraint, Unique) and self._has_from_whole(action.constraint):
+            return
         new = with_constraint(self.entry, action.constraint, engine.catalog, self.span)
         match action.constraint:
             case Check():
@@ -114,7 +117,7 @@ class RuleChange(TableChange):
                 for name in action.constraint.columns:
                     self._set_not_null(name, True)
                 found = next(one for one in new.constraints.uniques if one.primary)
-                add_key(engine, self.entry, replace(found, primary=False))
+                add_key(engine, self.entry, replace(found, primary=False, late=True))
                 self.entry = engine.catalog.table(new.name)
             case Unique(primary=True):
                 self._refuse_users("adding a primary key to")
@@ -131,6 +134,20 @@ class RuleChange(TableChange):
                     )
             case _:
                 assert_never(action.constraint)
+
+    def _has_from_whole(self, key: Unique) -> bool:
+        """Whether a partition has a key already, by that name, from the table that it is a part of.
+
+        Dumps say it of each partition, and then have the indexes attached.
+        """
+        whole = [one for one in self.engine.catalog.others.values() if isinstance(one, Heir) and one.told]
+        if not any(one.child.lower() == self.entry.name.lower() for one in whole):
+            return False
+        columns = [name.lower() for name in key.columns]
+        return any(
+            one.name.lower() == key.name.lower() and [name.lower() for name in one.columns] == columns
+            for one in self.entry.constraints.uniques
+        )
 
     def _drop_constraint(self, action: ast.DropConstraint) -> None:
         entry, old, engine = self.entry, self.entry.constraints, self.engine

@@ -126,7 +126,7 @@ def _with_key(entry: TableEntry, key: Unique, taken: set[str], span: Span) -> Ta
     old, schema = entry.constraints, entry.schema
     columns = _known(entry, key.columns, span)
     if key.primary:
-        if schema.primary_key:
+        if schema.primary_key or any(one.late for one in old.uniques):
             raise ProgrammingError("a table has one primary key only", span=span)
         positions = tuple(schema.names.index(name) for name in columns)
         schema = Schema(

@@ -31,7 +31,7 @@ def create_index(engine: Engine, statement: ast.CreateIndex) -> None:
         return
     if isinstance(entry, ViewEntry):
         _check_unique(entry, statement, columns)
-        catalog.indexes[name.lower()] = Index(name, entry.name, (), statement.what)
+        catalog.indexes[name.lower()] = Index(name, entry.name, (), statement.what, statement.unique)
         return
     if statement.unique and statement.elements:
         from kpg.ddl.exclusions import add_exclusion

@@ -85,6 +85,7 @@ def _routine(engine: Engine, statement: ast.CreateFunction, name: str) -> Routin
         statement.kind,
         outs,
         definer=statement.definer,
+        declared=statement.declared,
     )
     if statement.kind == "procedure" or statement.language == "plpgsql" or _is_run(statement.body, name):
         from kpg.blocks.procedures import settled
@@ -210,16 +211,16 @@ def _alter(engine: Engine, statement: ast.AlterFunction) -> None:
     routine = _found(engine, statement.name, statement.types, statement.span)
     if routine is None:
         raise ProgrammingError(f'function "{statement.name}" does not exist', span=statement.span)
-    if not statement.rename and statement.strict is None and statement.definer is None:
-        return
-    _refuse_used(engine, routine, "altered", statement.span)
+    declared = tuple(sorted((dict(routine.declared) | dict(statement.declared)).items()))
+    if statement.rename or statement.strict is not None or statement.definer is not None:
+        _refuse_used(engine, routine, "altered", statement.span)
     _remove(engine.catalog, routine)
     schema = routine.name.rpartition(".")[0]
     name = statement.rename.lower() or routine.name
     name = f"{schema}.{name}" if schema and statement.rename else name
     strict = routine.strict if statement.strict is None else statement.strict
     definer = routine.definer if statement.definer is None else statement.definer
-    new = replace(routine, name=name, strict=strict, definer=definer)
+    new = replace(routine, name=name, strict=strict, definer=definer, declared=declared)
     engine.catalog.routines[name] = (*engine.catalog.routines.get(name, ()), new)
 
 

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from kpg.compiler.algebra.rel import Get, Rel
 from kpg.compiler.algebra.traverse import transform_up
-from kpg.compiler.catalog import Catalog, TableEntry, ViewEntry
+from kpg.compiler.catalog import Catalog, Consulted, TableEntry, ViewEntry
 from kpg.engine.client import Client
 from kpg.engine.clock import Clock
 from kpg.engine.journal import Journal, Mark
@@ -24,6 +24,7 @@ from kpg.engine.kept import Kept
 from kpg.engine.remembered import Remembered
 from kpg.engine.table import Table
 from kpg.engine.transaction import Transactions
+from kpg.engine.wording import InPostgresWords, session_rows
 from kpg.listeners.notifications import Notification, Notifications
 from kpg.queries.planning import LiveStatistics, Planned
 from kpg.result import Result
@@ -101,7 +102,7 @@ class Engine(Kept):
         self.waiting_goals = {}
         """Those that were there before the database was opened, and nobody has prepared again yet."""
         self.cursors: dict[tuple[int, str], Cursor] = {}
-        self.catalog.consulted.session = self._session_rows
+        self.catalog.consulted = Consulted(0, InPostgresWords(), partial(session_rows, self))
         self.remembered = Remembered()
         self.keeping, self.followed, self.notices, self.at_commit = set(), set(), [], {}
         self.attached: set[str] = set()
@@ -123,11 +124,6 @@ class Engine(Kept):
             from kpg.engine import past
 
             self.past = past.Past(self, past.retention_of(history))
-
-    def _session_rows(self, what: str) -> "Iterable[tuple[int | str | None, ...]]":
-        from kpg.settings.session_rows import session_rows
-
-        return session_rows(self, what)
 
     @property
     def interrupt(self) -> DeferredInterrupt:
@@ -295,6 +291,10 @@ class Engine(Kept):
     def note_uses(self, label: str, uses: frozenset[str]) -> None:
         """Keep what a dataflow reads from being dropped."""
         self._uses[label] = uses
+
+    def uses(self) -> Iterator[tuple[str, str]]:
+        """The views and what they are kept up to date by, pair by pair."""
+        return ((name, used) for name, names in self._uses.items() for used in sorted(names))
 
     def forget_dataflow(self, label: str) -> None:
         """A dataflow is gone."""

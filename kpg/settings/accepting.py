@@ -66,10 +66,10 @@ def _refuse(message: str, state: str) -> None:
 
 def _check_index(engine: Engine, name: str, statement: ast.Accepted) -> None:
     """ProgrammingError if there is no index of a name."""
-    from kpg.compiler.system.objects import indexes
+    from kpg.compiler.system.indexes import indexes
 
     plain = name.rpartition(".")[2].lower()
-    if not any(known.rpartition(".")[2].lower() == plain for known, *_ in indexes(engine.catalog)):
+    if not any(known.name.rpartition(".")[2].lower() == plain for known in indexes(engine.catalog)):
         raise ProgrammingError(f'relation "{name}" does not exist', span=statement.span)
 
 

@@ -21,6 +21,8 @@ def session_rows(engine: "Engine", what: str) -> Iterable[Row]:
             return _prepared(engine)
         case "locks":
             return _locks(engine)
+        case "uses":
+            return engine.uses()
         case _:
             from kpg.settings.settings import SETTINGS, shown
 

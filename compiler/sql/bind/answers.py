@@ -32,9 +32,6 @@ NAMED: Final = {
 }
 TRUE: Final = frozenset(
     {
-        "pg_table_is_visible",
-        "pg_type_is_visible",
-        "pg_function_is_visible",
         "pg_collation_is_visible",
         "pg_operator_is_visible",
         "pg_opclass_is_visible",
@@ -47,6 +44,12 @@ TRUE: Final = frozenset(
         "pg_ts_template_is_visible",
     }
 )
+VISIBLE: Final = {
+    "pg_table_is_visible": "relation",
+    "pg_type_is_visible": "type",
+    "pg_function_is_visible": "function",
+}
+"""Functions that tell whether a name without its schema means a thing: of what kind."""
 TRANSACTION: Final = frozenset(
     {
         "txid_current",
@@ -73,18 +76,15 @@ INQUIRIES: Final = frozenset(
     }
 )
 ANSWERS: Final[dict[str, tuple[int | str | None, Type]]] = {
-    "acldefault": (None, TEXT),
     "inet_server_addr": (None, TEXT),
     "inet_client_addr": (None, TEXT),
     "pg_encoding_to_char": ("UTF8", TEXT),
     "getdatabaseencoding": ("UTF8", TEXT),
     "pg_char_to_encoding": (6, INTEGER),
+    "pg_describe_object": (None, TEXT),
     "pg_database_size": (None, BIGINT),
     "pg_get_function_sqlbody": (None, TEXT),
     "pg_tablespace_size": (None, BIGINT),
-    "pg_get_partkeydef": (None, TEXT),
-    "pg_get_partition_constraintdef": (None, TEXT),
-    "pg_get_ruledef": (None, TEXT),
     "pg_get_statisticsobjdef_columns": (None, TEXT),
     "pg_is_in_recovery": (0, BOOLEAN),
     "pg_is_other_temp_schema": (0, BOOLEAN),

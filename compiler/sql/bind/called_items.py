@@ -13,6 +13,7 @@ from kpg.runtime.records import dataclass
 from kpg.runtime.scalar import Column
 
 OPTIONS: Final = "pg_options_to_table"
+OF_PARTITIONS: Final = ("pg_partition_ancestors", "pg_partition_tree")
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,9 +37,19 @@ def bind_called(binding: Binding, scope: Scope, node: exp.Table) -> Node:
         from kpg.compiler.sql.bind.unlisted import no_options
 
         return no_options(binding, scope, node)
+    if isinstance(calls[0], exp.Anonymous) and _is_of_partitions(calls[0]):
+        from kpg.compiler.sql.bind.unlisted import kin_rows
+
+        return kin_rows(binding, scope, node, calls[0])
     if node.args.get("db") is not None and node.db.lower() != "pg_catalog":
         calls = [exp.Dot(this=node.args["db"].copy(), expression=calls[0].copy())]
     return bind_calls(binding, scope, node, calls, numbered=bool(node.args.get("ordinality")))
+
+
+def _is_of_partitions(node: exp.Anonymous) -> bool:
+    """Whether a call asks for the kin of one table; of each row's there is none that is known here."""
+    asked = str(node.this).lower() in OF_PARTITIONS and len(node.expressions) == 1
+    return asked and node.find(exp.Column) is None
 
 
 def bind_calls(

@@ -1,28 +1,28 @@
 """What the system tells of functions that users have made, and of constraints."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
+from typing import Final
 
 from sqlglot import exp
 
-from kpg.compiler.catalog import Catalog
 from kpg.compiler.routines import Aggregate, Routine
-from kpg.compiler.sql.bind.calls import call
-from kpg.compiler.sql.bind.choices import choice
+from kpg.compiler.sql.bind.calls import call, coerce
+from kpg.compiler.sql.bind.choices import choice, searched
 from kpg.compiler.sql.bind.scope import Binding
-from kpg.compiler.system import naming, objects, users
-from kpg.compiler.system.relations import constraints
-from kpg.runtime.scalar import Literal, Scalar
-from kpg.runtime.types import OID, TEXT
+from kpg.compiler.system import acting, indexes, keys, kin, naming, objects, tables, users
+from kpg.compiler.system.words import is_visible, quoted
+from kpg.runtime.scalar import If, Literal, Scalar
+from kpg.runtime.types import BIGINT, BOOLEAN, OID, TEXT
 
 
 def of_routine(binding: Binding, node: exp.Anonymous, name: str, number: Scalar) -> Scalar:
     """What a function takes or gives, or all of it."""
     catalog = binding.catalog
     tells: dict[str, Callable[[Routine | Aggregate], str | None]] = {
-        "pg_get_function_arguments": users.arguments,
-        "pg_get_function_identity_arguments": users.identity,
-        "pg_get_function_result": users.result,
+        "pg_get_function_arguments": partial(users.arguments, catalog),
+        "pg_get_function_identity_arguments": partial(users.identity, catalog),
+        "pg_get_function_result": partial(users.result, catalog),
         "pg_get_functiondef": partial(users.definition, catalog),
     }
     tell = tells[name]
@@ -55,10 +55,131 @@ def routine_names(binding: Binding, operand: Scalar, node: exp.Cast, kind: str) 
     return choice(binding, node, operand, ((number, one.name) for number, one in routines))
 
 
-def constraint_texts(catalog: Catalog) -> list[tuple[int, str]]:
-    """The texts of constraints by their numbers."""
-    known = [
-        (naming.number_of("constraint", f"{entry.name} {one.name}"), objects.definition_of(one))
-        for _, entry, one in constraints(catalog)
-    ]
-    return known + [(one[0], objects.definition_of(one[1])) for one in users.domain_checks(catalog)]
+def definition_text(binding: Binding, node: exp.Anonymous, name: str, args: list[Scalar]) -> Scalar:
+    """The text by which something was made, or a part of it; ``pretty`` for people, if they say so."""
+    from kpg.compiler.sql.bind.system import as_number
+
+    catalog = binding.catalog
+    last = args[-1] if len(args) > 1 else None
+    pretty = isinstance(last, Literal) and last.type == BOOLEAN and bool(last.value)
+    if name == "pg_get_expr":
+        return _expression_text(binding, node, args[0], pretty)
+    number = as_number(binding, args[0])
+    known: Iterable[tuple[int, str]]
+    match name:
+        case "pg_get_viewdef":
+            known = objects.of_views(catalog)
+        case "pg_get_triggerdef":
+            known = acting.definitions(catalog, pretty=pretty)
+        case "pg_get_constraintdef":
+            known = keys.texts(catalog, pretty=pretty)
+        case "pg_get_ruledef":
+            known = kin.rule_texts(catalog, pretty=pretty)
+        case "pg_get_partkeydef":
+            known = kin.partition_keys(catalog)
+        case "pg_get_partition_constraintdef":
+            known = kin.bound_conditions(catalog)
+        case _:
+            return _index_text(binding, node, number, args, pretty)
+    return choice(binding, node, number, known)
+
+
+def _expression_text(binding: Binding, node: exp.Anonymous, text: Scalar, pretty: bool) -> Scalar:
+    """What catalogs have as the text of an expression: for people with fewer parentheses."""
+    catalog = binding.catalog
+    if not pretty or isinstance(text, Literal):
+        return text
+    shorter: dict[str, str] = {}
+    for _, entry, place in tables.defaults(catalog):
+        plain = tables.default_text(catalog, entry, place, pretty=False)
+        shorter[plain] = tables.default_text(catalog, entry, place, pretty=True)
+    for index in indexes.indexes(catalog):
+        if index.where:
+            spell = catalog.consulted.spelling.expression
+            plain = spell(catalog, index.entry, index.where)
+            shorter[plain] = spell(catalog, index.entry, index.where, True)
+    others = {plain: short for plain, short in shorter.items() if plain != short}
+    return call(binding, "coalesce", [by_text(binding, node, text, others), text], node) if others else text
+
+
+def by_text(binding: Binding, node: exp.Expr, key: Scalar, known: Mapping[str, str]) -> Scalar:
+    """What belongs to a text, NULL if nothing does."""
+    result: Scalar = Literal(None, TEXT)
+    for one, text in known.items():
+        same = call(binding, "eq", [key, Literal(one, TEXT)], node)
+        result = If(same, Literal(text, TEXT), result, TEXT)
+    return result
+
+
+def _index_text(
+    binding: Binding, node: exp.Anonymous, number: Scalar, args: list[Scalar], pretty: bool
+) -> Scalar:
+    """The text of an index, or one of its columns."""
+    catalog, known = binding.catalog, list(indexes.indexes(binding.catalog))
+    if len(args) < 2 or (isinstance(args[1], Literal) and args[1].value == 0):
+        texts = ((one.number, indexes.definition(catalog, one, pretty)) for one in known)
+        return choice(binding, node, number, texts)
+    columns = {
+        one.number << 8 | place: indexes.part_text(catalog, one, part, pretty)
+        for one in known
+        for place, part in enumerate(one.parts, 1)
+    }
+    shifted = call(binding, "mul", [coerce(number, BIGINT), Literal(1 << 8, BIGINT)], node)
+    key = call(binding, "add", [shifted, coerce(args[1], BIGINT)], node)
+    return searched(binding, node, key, sorted(columns.items()))
+
+
+def visible(binding: Binding, node: exp.Anonymous, kind: str, number: Scalar) -> Scalar:
+    """Whether a name without its schema means the relation, type or function of a number."""
+    catalog = binding.catalog
+    whole: list[tuple[int, str]] = []
+    match kind:
+        case "relation":
+            names = [one.name for one in catalog] + [one.name for one in catalog.sequences.values()]
+            names += [one.name for one in indexes.indexes(catalog)]
+            whole = [(naming.number_of("relation", one), one) for one in names]
+        case "type":
+            whole = [
+                (naming.number_of("type", one.name or key), one.name or key)
+                for key, one in catalog.types.items()
+            ]
+        case _:
+            whole = [(one, routine.name) for one, routine in users.routines(catalog)]
+    hidden = [(one, "hidden") for one, name in whole if not is_visible(catalog, name, kind)]
+    if not hidden:
+        return Literal(1, BOOLEAN)
+    found = choice(binding, node, number, hidden)
+    return call(binding, "is_null", [found], node)
+
+
+GIVEN: Final = {
+    "r": "{0}=arwdDxt/{0}",
+    "c": "",
+    "s": "{0}=rwU/{0}",
+    "d": "=Tc/{0},{0}=CTc/{0}",
+    "f": "=X/{0},{0}=X/{0}",
+    "l": "=U/{0},{0}=U/{0}",
+    "L": "{0}=rw/{0}",
+    "n": "{0}=UC/{0}",
+    "t": "{0}=C/{0}",
+    "F": "{0}=U/{0}",
+    "S": "{0}=U/{0}",
+    "T": "=U/{0},{0}=U/{0}",
+    "p": "{0}=sA/{0}",
+}
+"""Who may do what with a thing of a kind while nothing was granted, by its owner."""
+
+
+def given_privileges(binding: Binding, node: exp.Anonymous, kind: Scalar, owner: Scalar) -> Scalar:
+    """The privileges that something of a kind comes with."""
+    roles = [(naming.role_number(one.name), quoted(one.name)) for one in binding.catalog.rights.every()]
+    letters = [str(kind.value)] if isinstance(kind, Literal) else list(GIVEN)
+    result: Scalar = Literal(None, TEXT)
+    for letter in letters:
+        known = [(number, "{" + GIVEN[letter].format(name) + "}") for number, name in roles]
+        text = choice(binding, node, owner, known)
+        if isinstance(kind, Literal):
+            return text
+        same = call(binding, "eq", [kind, Literal(letter, TEXT)], node)
+        result = If(same, text, result, TEXT)
+    return result

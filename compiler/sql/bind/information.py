@@ -6,6 +6,7 @@ from sqlglot import exp
 
 from kpg.compiler.sql.bind.scope import Binding, Scope
 from kpg.compiler.sql.bind.whole_rows import made_row
+from kpg.compiler.system.words import path_of
 from kpg.runtime.scalar import Literal, Scalar
 from kpg.runtime.types import TEXT, array
 from kpg.runtime.values import codec_of
@@ -31,6 +32,6 @@ def bind_information(binding: Binding, scope: Scope, node: exp.Dot) -> Scalar:
 def schemas_of(binding: Binding, implicit: exp.Expr) -> Scalar:
     """``current_schemas(implicit)``: the search path."""
     everything = isinstance(implicit, exp.Boolean) and implicit.this
-    listed = ",".join([*(["pg_catalog"] if everything else ()), *binding.catalog.path])
+    listed = ",".join([*(["pg_catalog"] if everything else ()), *path_of(binding.catalog)])
     codec = codec_of(array(TEXT))
     return Literal(codec.encode(codec.parse("{" + listed + "}")), array(TEXT))

@@ -85,6 +85,7 @@ SYSTEM_CALLS: Final = (
     "txid_current_if_assigned",
     "get_current_ts_config",
     "row_security_active",
+    "current_setting",
 )
 USER: Final = ("user", "current_role")
 """Other words for CURRENT_USER, which sqlglot takes for columns."""

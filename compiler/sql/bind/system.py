@@ -21,15 +21,18 @@ from kpg.compiler.sql.bind.answers import (
     SESSION,
     TRANSACTION,
     TRUE,
+    VISIBLE,
 )
 from kpg.compiler.sql.bind.calls import call, coerce, settled
-from kpg.compiler.sql.bind.choices import choice, searched
+from kpg.compiler.sql.bind.choices import choice
 from kpg.compiler.sql.bind.information import schemas_of
 from kpg.compiler.sql.bind.scope import Binding, Scope
 from kpg.compiler.sql.bind.types_told import formatted, reg_type, type_names, type_number
 from kpg.compiler.sql.tree import Rows
-from kpg.compiler.system import acting, naming, objects
+from kpg.compiler.system import comments, naming, objects
+from kpg.compiler.system.indexes import indexes
 from kpg.compiler.system.relations import System
+from kpg.compiler.system.words import shown_name
 from kpg.runtime.errors import ProgrammingError
 from kpg.runtime.scalar import If, Literal, Scalar
 from kpg.runtime.types import BIGINT, BOOLEAN, INTEGER, OID, TEXT, Type
@@ -76,6 +79,10 @@ def bind_system(binding: Binding, scope: Scope, node: exp.Expr) -> Scalar:
         return schemas_of(binding, *node.expressions)
     if name in TRUE:
         return Literal(1, BOOLEAN)
+    if name in VISIBLE:
+        from kpg.compiler.sql.bind.described import visible
+
+        return visible(binding, node, VISIBLE[name], args[0])
     if name in INQUIRIES:
         from kpg.compiler.sql.bind.inquiries import bind_inquiry
 
@@ -125,18 +132,19 @@ def _described(binding: Binding, node: exp.Anonymous, name: str, args: list[Scal
             from kpg.compiler.sql.bind.described import of_routine
 
             return of_routine(binding, node, name, args[0])
-        case "pg_get_expr":
-            return args[0]
-        case "pg_get_viewdef":
-            return choice(binding, node, _as_number(binding, args[0]), objects.of_views(catalog))
-        case "pg_get_triggerdef":
-            return choice(binding, node, args[0], acting.definitions(catalog))
-        case "pg_get_constraintdef":
-            from kpg.compiler.sql.bind.described import constraint_texts
+        case _ if name in DEFINITIONS:
+            from kpg.compiler.sql.bind.described import definition_text
 
-            return choice(binding, node, args[0], constraint_texts(catalog))
-        case "pg_get_indexdef":
-            return _index_definition(binding, node, args)
+            return definition_text(binding, node, name, args)
+        case "acldefault":
+            from kpg.compiler.sql.bind.described import given_privileges
+
+            return given_privileges(binding, node, *args)
+        case "current_setting":
+            from kpg.compiler.sql.bind.described import by_text
+
+            shown = {str(one[0]): str(one[1]) for one in catalog.consulted.session("settings")}
+            return by_text(binding, node, args[0], shown)
         case "to_regtype":
             return Literal(type_number(binding, args[0]), OID)
         case "format_type":
@@ -144,12 +152,8 @@ def _described(binding: Binding, node: exp.Anonymous, name: str, args: list[Scal
         case "obj_description":
             if args[0].type.is_text and not isinstance(args[0], Literal):
                 return Literal(None, TEXT)
-            comments = (
-                (naming.number_of("relation", key[1]), text)
-                for key, text in catalog.comments.items()
-                if key[0] == "RELATION"
-            )
-            return choice(binding, node, _as_number(binding, args[0]), comments)
+            said = comments.whole_descriptions(catalog)
+            return choice(binding, node, as_number(binding, args[0]), said)
         case "col_description":
             return _column_comment(binding, node, args)
         case "pg_get_serial_sequence":
@@ -164,24 +168,16 @@ OF_ROUTINES: Final = (
     "pg_get_function_result",
     "pg_get_functiondef",
 )
-
-
-def _index_definition(binding: Binding, node: exp.Anonymous, args: list[Scalar]) -> Scalar:
-    """The text of an index, or one of its columns."""
-    found = list(objects.indexes(binding.catalog))
-    number = _as_number(binding, args[0])
-    if len(args) < 2 or (isinstance(args[1], Literal) and args[1].value == 0):
-        return choice(
-            binding, node, number, ((naming.number_of("relation", one[0]), one[5]) for one in found)
-        )
-    columns = {
-        naming.number_of("relation", one[0]) << 8 | place: column
-        for one in found
-        for place, column in enumerate(one[2], 1)
-    }
-    shifted = call(binding, "mul", [coerce(number, BIGINT), Literal(1 << 8, BIGINT)], node)
-    key = call(binding, "add", [shifted, coerce(args[1], BIGINT)], node)
-    return searched(binding, node, key, sorted(columns.items()))
+DEFINITIONS: Final = (
+    "pg_get_expr",
+    "pg_get_viewdef",
+    "pg_get_triggerdef",
+    "pg_get_constraintdef",
+    "pg_get_indexdef",
+    "pg_get_ruledef",
+    "pg_get_partkeydef",
+    "pg_get_partition_constraintdef",
+)
 
 
 def _column_comment(binding: Binding, node: exp.Anonymous, args: list[Scalar]) -> Scalar:
@@ -194,7 +190,7 @@ def _column_comment(binding: Binding, node: exp.Anonymous, args: list[Scalar]) -
             place = [name.lower() for name in entry.schema.names].index(key[2]) + 1
             number = Literal(naming.number_of("relation", entry.name), BIGINT)
             column = call(binding, "eq", [args[1], Literal(place, INTEGER)], node)
-            relation = call(binding, "eq", [_as_number(binding, args[0]), number], node)
+            relation = call(binding, "eq", [as_number(binding, args[0]), number], node)
             result = If(relation, If(column, Literal(text, TEXT), result, TEXT), result, TEXT)
     return result
 
@@ -218,7 +214,7 @@ def _serial(binding: Binding, node: exp.Anonymous, args: list[Scalar]) -> Scalar
     return result
 
 
-def _as_number(binding: Binding, scalar: Scalar) -> Scalar:
+def as_number(binding: Binding, scalar: Scalar) -> Scalar:
     """A relation's number, by its name if that is given."""
     if isinstance(scalar, Literal) and isinstance(scalar.value, str):
         return Literal(_number(binding, scalar.value), BIGINT)
@@ -235,10 +231,11 @@ def _number(binding: Binding, text: str) -> int | None:
     sequence = binding.catalog.find_sequence(name)
     if sequence is not None:
         return naming.number_of("relation", sequence.name)
-    known = (one[0] for one in objects.indexes(binding.catalog))
-    index = next((one for one in known if one.lower() == name.lower()), None)
+    plain = name.lower().removeprefix("public.")
+    whole = {plain, *(f"{schema}.{plain}" for schema in binding.catalog.path)}
+    index = next((one for one in indexes(binding.catalog) if one.name.lower() in whole), None)
     if index is not None:
-        return naming.number_of("relation", index)
+        return index.number
     plain = name.lower().removeprefix("pg_catalog.")
     return naming.system_number(plain) if objects.find(plain) is not None else None
 
@@ -325,10 +322,9 @@ def named_by_number(node: exp.Expr) -> bool:
 
 def relation_names(binding: Binding, number: Scalar, node: exp.Expr) -> Scalar:
     """The name of the relation of a number."""
-    names = [(naming.number_of("relation", one.name), one.name) for one in binding.catalog]
-    names += [
-        (naming.number_of("relation", one.name), one.name) for one in binding.catalog.sequences.values()
-    ]
-    names += [(naming.number_of("relation", one[0]), one[0]) for one in objects.indexes(binding.catalog)]
+    catalog = binding.catalog
+    known = [one.name for one in catalog] + [one.name for one in catalog.sequences.values()]
+    known += [one.name for one in indexes(catalog)]
+    names = [(naming.number_of("relation", one), shown_name(catalog, one, "relation")) for one in known]
     names += [(naming.system_number(one), one) for one in objects.POSTGRES]
     return choice(binding, node, number, names)

@@ -5,7 +5,7 @@ from sqlglot import exp
 from kpg.compiler.sql.bind.calls import call, coerce
 from kpg.compiler.sql.bind.choices import choice, searched
 from kpg.compiler.sql.bind.scope import Binding
-from kpg.compiler.system import naming, users
+from kpg.compiler.system import naming, tables, users
 from kpg.runtime.scalar import Literal, Scalar
 from kpg.runtime.types import BIGINT, OID, TEXT
 
@@ -17,13 +17,10 @@ def formatted(binding: Binding, node: exp.Anonymous, args: list[Scalar]) -> Scal
         modified = naming.modified(*(one.value for one in args if isinstance(one, Literal)))
         return plain if modified is None else Literal(modified, TEXT)
     whole = {}
-    for entry in binding.catalog:
-        for type_ in entry.schema.types:
-            place = naming.modifier(type_)
-            if place >= 0:
-                name, _, number, _ = naming.type_facts(type_)
-                figures = f"{type_.precision},{type_.scale}" if type_.is_numeric else str(type_.precision)
-                whole[number << 32 | place] = f"{name}({figures})"
+    for number, place in tables.modifiers(binding.catalog):
+        shown = naming.modified(number, place)
+        if shown is not None:
+            whole[number << 32 | place] = shown
     if not whole:
         return plain
     shifted = call(binding, "mul", [coerce(args[0], BIGINT), Literal(1 << 32, BIGINT)], node)

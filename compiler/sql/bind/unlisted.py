@@ -3,15 +3,20 @@
 from sqlglot import exp
 
 from kpg.compiler.sql.bind.called_items import OPTIONS
+from kpg.compiler.sql.bind.calls import settled
 from kpg.compiler.sql.bind.from_clause import alias_of, enter
 from kpg.compiler.sql.bind.scope import Binding, Field, Scope
-from kpg.compiler.sql.bind.system import sequence_row, system_rows
+from kpg.compiler.sql.bind.system import as_number, sequence_row, system_rows
 from kpg.compiler.sql.syntax import relation_name
 from kpg.compiler.sql.tree import Map, Node, Rows
-from kpg.compiler.system.naming import system_number
+from kpg.compiler.system.kin import ancestors, partition_tree
+from kpg.compiler.system.naming import number_of, system_number
 from kpg.compiler.system.objects import find
+from kpg.compiler.system.relations import Row
 from kpg.runtime.scalar import Column, Literal
-from kpg.runtime.types import OID, TEXT
+from kpg.runtime.types import BOOLEAN, INTEGER, OID, TEXT, Type
+
+TREE = "pg_partition_tree"
 
 
 def bind_unlisted(binding: Binding, scope: Scope, node: exp.Table) -> Node | None:
@@ -56,3 +61,27 @@ def no_options(binding: Binding, scope: Scope, node: exp.Table) -> Node:
     columns = tuple(Column(id_, TEXT) for id_ in ids)
     enter(binding, scope, alias, ("option_name", "option_value"), columns, renamed, node)
     return Rows((), ids, (TEXT, TEXT))
+
+
+def kin_rows(binding: Binding, scope: Scope, node: exp.Table, call: exp.Anonymous) -> Node:
+    """Rows of ``pg_partition_ancestors`` and ``pg_partition_tree`` of one table, by name or number."""
+    name = str(call.this).lower()
+    given = as_number(binding, settled(binding.expression(scope, call.expressions[0])))
+    if not isinstance(given, Literal):
+        binding.refuse(f"{name} of anything but a constant", node)
+    number = None if given.value is None else int(given.value)
+    catalog = binding.catalog
+    table = next((one.name for one in catalog if number_of("relation", one.name) == number), None)
+    rows: list[Row] = []
+    if table is not None and name == TREE:
+        rows = list(partition_tree(catalog, table))
+    elif table is not None:
+        rows = [(number_of("relation", one),) for one in ancestors(catalog, table)]
+    types: tuple[Type, ...] = (OID, OID, BOOLEAN, INTEGER) if name == TREE else (OID,)
+    names = ("relid", "parentrelid", "isleaf", "level")[: len(types)]
+    ids = tuple(binding.fresh() for _ in types)
+    alias, renamed = alias_of(binding, node, name)
+    columns = tuple(Column(id_, type_) for id_, type_ in zip(ids, types, strict=True))
+    enter(binding, scope, alias, names, columns, renamed, node)
+    values = (tuple(Literal(*one) for one in zip(row, types, strict=True)) for row in rows)
+    return Rows(tuple(values), ids, types)

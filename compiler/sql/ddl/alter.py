@@ -38,6 +38,10 @@ def alter(reader: Reader, kind: str) -> ast.Alter:
     reader.take("ONLY")
     name = reader.relation()
     reader.take("*")
+    if kind == "INDEX" and reader.take("ATTACH", "PARTITION"):
+        reader.relation()  # an index of a partition is one of the whole table's by itself
+        reader.end()
+        return ast.Alter(kind, name, exists, (), reader.span)
     actions = [_action(reader)]
     while reader.take(","):
         actions.append(_action(reader))

@@ -20,11 +20,13 @@ TEXTS: Final = (
     TokenType.RAW_STRING,
     TokenType.BYTE_STRING,
 )
-NOTHING: Final = (
-    *("IMMUTABLE", "STABLE", "VOLATILE", "NOT LEAKPROOF", "LEAKPROOF", "WINDOW"),
-    *("PARALLEL SAFE", "PARALLEL UNSAFE", "PARALLEL RESTRICTED"),
-)
-"""What a function may be declared to be, and changes no answer."""
+DECLARED: Final = {
+    **dict.fromkeys(("IMMUTABLE", "STABLE", "VOLATILE"), "volatility"),
+    **dict.fromkeys(("NOT LEAKPROOF", "LEAKPROOF"), "leaks"),
+    **dict.fromkeys(("PARALLEL SAFE", "PARALLEL UNSAFE", "PARALLEL RESTRICTED"), "parallel"),
+    "WINDOW": "window",
+}
+"""What a function may be declared to be, and changes no answer: it is kept for the catalogs."""
 SECURITY: Final = {
     "SECURITY DEFINER": True,
     "EXTERNAL SECURITY DEFINER": True,
@@ -45,6 +47,7 @@ class _Parts:
         self.language = ""
         self.body = ""
         self.strict = False
+        self.declared: dict[str, str] = {}
         self.definer: bool | None = None
         """Whether it has its owner's rights."""
         self.keeps_outs = False
@@ -128,6 +131,7 @@ def _built(reader: Reader, name: str, parts: _Parts, how: tuple[bool, str]) -> a
         kind,
         tuple(parts.outs),
         bool(parts.definer),
+        tuple(sorted(parts.declared.items())),
     )
 
 
@@ -226,13 +230,19 @@ def _option(reader: Reader, parts: _Parts) -> None:
         parts.strict = True
     elif reader.take("CALLED", "ON", "NULL", "INPUT"):
         parts.strict = False
-    elif reader.take("COST") or reader.take("ROWS") or reader.take("SUPPORT"):
+    elif reader.at("COST") or reader.at("ROWS"):
+        word, number = (one.text for one in reader.rest()[:2])
+        parts.declared[word.lower()] = f"{word.upper()} {number}"
+        reader.skip(2)
+    elif reader.take("SUPPORT"):
         reader.skip(1)
     elif reader.take("SET"):
         _setting(reader)
     elif security := next((words for words in SECURITY if reader.take(*words.split())), ""):
         parts.definer = SECURITY[security]
-    elif not any(reader.take(*words.split()) for words in NOTHING):
+    elif words := next((words for words in DECLARED if reader.take(*words.split())), ""):
+        parts.declared[DECLARED[words]] = words
+    else:
         reader.unexpected("LANGUAGE, AS or RETURN")
 
 
@@ -314,6 +324,12 @@ def alter_function(reader: Reader) -> ast.AlterFunction:
             strict = reader.at("STRICT") or reader.at("RETURNS") or reader.at("CALLED")
             if not reader.take("RESTRICT"):
                 _option(reader, parts)
-            found = replace(found, strict=parts.strict if strict else found.strict, definer=parts.definer)
+            declared = tuple(sorted(parts.declared.items()))
+            found = replace(
+                found,
+                strict=parts.strict if strict else found.strict,
+                definer=parts.definer,
+                declared=declared,
+            )
     reader.end()
     return found

@@ -52,7 +52,7 @@ def _option(reader: Reader) -> tuple[str, Any] | None:
             reader.wrong("a sequence is of type smallint, integer or bigint")
         return "type", TYPES.get(word, word)
     if reader.take("SEQUENCE", "NAME"):
-        return "name", reader.relation()
+        return "name", reader.relation().removeprefix("public.")
     if reader.take("OWNED", "BY"):
         return "owner", _owner(reader)
     if reader.take("SET"):

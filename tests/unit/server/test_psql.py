@@ -47,15 +47,15 @@ def test_none_fails(made: Running) -> None:
             r"\df",
             [
                 "public|changed|trigger||func",
-                "public|done||x integer|proc",
+                "public|done||IN x integer|proc",
                 "public|inc|integer|x integer, by integer DEFAULT 1|func",
             ],
         ),
         (r"\dft", ["public|changed|trigger||func"]),
         (r"\dT", ["public|mood|", "public|pair|", "public|pos|"]),
         (r"\dT+ mood", ["public|mood|mood|4|sad", "ok|kpg||"]),
-        (r"\dD", ["public|pos|integer||not null||CHECK ((value > 0))"]),
-        (r"\dL", ["plpgsql|kpg|t|"]),
+        (r"\dD", ["public|pos|integer||not null||CHECK (VALUE > 0)"]),
+        (r"\dL", ["plpgsql|kpg|t|PL/pgSQL procedural language"]),
         (
             r"\sf inc",
             [

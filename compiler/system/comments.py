@@ -1,0 +1,79 @@
+"""Rows of ``pg_description``: what COMMENT has said."""
+
+from collections.abc import Iterator
+from typing import Final
+
+from kpg.compiler.catalog import Catalog
+from kpg.compiler.system.indexes import indexes
+from kpg.compiler.system.kin import rule_number
+from kpg.compiler.system.naming import number_of, schema_number, split, system_number
+from kpg.compiler.system.relations import Row, System, columns
+from kpg.compiler.system.users import routines
+
+STANDARD: Final = (
+    (2200, "pg_namespace", "standard public schema"),
+    (13500, "pg_language", "PL/pgSQL procedural language"),
+    (13501, "pg_extension", "PL/pgSQL procedural language"),
+)
+"""What is said of what is always there."""
+
+
+def descriptions(catalog: Catalog) -> Iterator[tuple[int, str, int, str]]:
+    """The number of each thing, the catalog that it is in, the place of a column or 0, and what is said."""
+    said = set()
+    for key, text in catalog.comments.items():
+        for number, where, place in _found(catalog, key):
+            said.add(number)
+            yield number, where, place, text
+    for number, where, text in STANDARD:
+        if number not in said:
+            yield number, where, 0, text
+
+
+def _found(catalog: Catalog, key: tuple[str, ...]) -> list[tuple[int, str, int]]:
+    kind, name = key[0], key[1].removeprefix("public.")
+    match kind:
+        case "RELATION" | "SEQUENCE":
+            return [(number_of("relation", name), "pg_class", 0)]
+        case "INDEX":
+            known = (one for one in indexes(catalog) if one.name.lower() in (name, key[1]))
+            return [(one.number, "pg_class", 0) for one in known]
+        case "COLUMN":
+            names = [one.lower() for one in catalog.get(key[1]).schema.names]
+            return [(number_of("relation", key[1]), "pg_class", names.index(key[2]) + 1)]
+        case "CONSTRAINT":
+            return [(number_of("constraint", f"{key[1]} {key[2]}"), "pg_constraint", 0)]
+        case "TRIGGER":
+            return [(number_of("trigger", f"{key[1]}.{key[2]}"), "pg_trigger", 0)]
+        case "RULE":
+            return [(rule_number(key[1], key[2]), "pg_rewrite", 0)]
+        case "SCHEMA":
+            return [(schema_number(name), "pg_namespace", 0)]
+        case "TYPE" | "DOMAIN":
+            return [(number_of("type", name), "pg_type", 0)]
+        case "FUNCTION" | "PROCEDURE" | "AGGREGATE":
+            plain = name.rpartition(".")[2]
+            return [
+                (number, "pg_proc", 0)
+                for number, one in routines(catalog)
+                if split(catalog, one.name)[1].lower() == plain
+            ]
+        case "POLICY":
+            return [(number_of("policy", f"{key[1]}.{key[2]}"), "pg_policy", 0)]
+        case _:
+            return []
+
+
+def _rows(catalog: Catalog) -> Iterator[Row]:
+    for number, where, place, text in descriptions(catalog):
+        yield number, system_number(where), place, text
+
+
+def whole_descriptions(catalog: Catalog) -> list[tuple[int, str]]:
+    """What is said of things by their numbers, but for columns."""
+    return [(number, text) for number, _, place, text in descriptions(catalog) if not place]
+
+
+POSTGRES: Final = {
+    "pg_description": System(columns("objoid:o classoid:o objsubid:i description"), _rows),
+}
