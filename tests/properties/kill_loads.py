@@ -31,6 +31,7 @@ from numpy.random import Generator
 import kpg
 from kpg.database import Database
 from kpg.durable.checking import check_contents
+from kpg.runtime.workers.messages import MemberGoneError
 from tests.model.durable import comparable, contents, difference
 from tests.properties.kills import kill_children
 
@@ -208,9 +209,9 @@ def begin(db: Database, load: Load) -> int:
 
 
 def committed(load: Load, db: Database, n: int, disturbing: "Disturbing") -> int:
-    """Make the n-th commit, again if Ctrl-C has ended it before it was one."""
+    """Make the n-th commit, again if Ctrl-C, or a worker that was killed, has ended it before it was one."""
     while True:
-        with suppress(KeyboardInterrupt):
+        with suppress(KeyboardInterrupt, MemberGoneError):
             disturbing.presses = False
             if db.query("select n from done").fetchall() == [(n,)]:
                 return n
