@@ -136,7 +136,7 @@ class RuleChange(TableChange):
                 assert_never(action.constraint)
 
     def _has_from_whole(self, key: Unique) -> bool:
-        """Whether a partition has a key already, by that name, from the table that it is a part of.
+        """Whether a partition has a key already: by that name, or the primary one of the same columns.
 
         Dumps say it of each partition, and then have the indexes attached.
         """
@@ -145,7 +145,8 @@ class RuleChange(TableChange):
             return False
         columns = [name.lower() for name in key.columns]
         return any(
-            one.name.lower() == key.name.lower() and [name.lower() for name in one.columns] == columns
+            [name.lower() for name in one.columns] == columns
+            and (one.name.lower() == key.name.lower() or (one.is_primary and key.primary))
             for one in self.entry.constraints.uniques
         )
 
