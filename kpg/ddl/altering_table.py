@@ -101,6 +101,7 @@ class TableChange:
         engine.create_table(new.name, new.schema, new.constraints)
         table = engine.table(new.name)
         table.insert(checked(np.ascontiguousarray(words), table))
+        engine.executor.known_from(new.name, engine.executor.epoch + engine.executor.has_pending)
         self.entry = engine.catalog.table(new.name)
         for index in engine.catalog.indexes.values():
             if index.table == new.name:

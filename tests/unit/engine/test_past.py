@@ -321,6 +321,26 @@ def test_a_table_is_known_since_it_is_as_it_is() -> None:
         db.query("select * from totals as of 2")
 
 
+@pytest.mark.parametrize(
+    "change",
+    ["add column b int", "add column b int default 3", "drop column z", "alter column a type bigint"],
+)
+def test_rows_are_not_missing_before_their_table_had_other_columns(change: str) -> None:
+    """At the epoch right before: the table was there then, and its rows are written anew in the next one."""
+    db = kpg.connect(history=100)
+    db.sql(
+        "create table t (a int, z int) partition by list (a); create table t1 partition of t for values in (1)"
+    )
+    db.sql("insert into t values (1, 2)")
+    if "type" in change:
+        db.sql("drop table t; create table t (a int, z int); insert into t values (1, 2)")
+    before = db.epoch
+    db.sql(f"alter table t {change}")
+    with pytest.raises(kpg.ProgrammingError, match=f'what "t1?" was at epoch {before} is not known'):
+        db.query("select * from t as of ?", [before])
+    assert len(db.query("select * from t as of ?", [db.epoch]).fetchall()) == 1
+
+
 def test_a_rule_that_was_added_later_is_not_taken_for_true_of_before() -> None:
     db = kpg.connect(history=100)
     db.sql("create table t (a int); create table u (a int)")
