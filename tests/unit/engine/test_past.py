@@ -328,12 +328,12 @@ def test_a_table_is_known_since_it_is_as_it_is() -> None:
 def test_rows_are_not_missing_before_their_table_had_other_columns(change: str) -> None:
     """At the epoch right before: the table was there then, and its rows are written anew in the next one."""
     db = kpg.connect(history=100)
-    db.sql(
-        "create table t (a int, z int) partition by list (a); create table t1 partition of t for values in (1)"
-    )
-    db.sql("insert into t values (1, 2)")
     if "type" in change:
-        db.sql("drop table t; create table t (a int, z int); insert into t values (1, 2)")
+        db.sql("create table t (a int, z int)")
+    else:
+        db.sql("create table t (a int, z int) partition by list (a)")
+        db.sql("create table t1 partition of t for values in (1)")
+    db.sql("insert into t values (1, 2)")
     before = db.epoch
     db.sql(f"alter table t {change}")
     with pytest.raises(kpg.ProgrammingError, match=f'what "t1?" was at epoch {before} is not known'):
