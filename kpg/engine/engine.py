@@ -376,7 +376,7 @@ class Engine(Kept):
     def _news(self) -> Iterator[tuple[str, Notification]]:
         """Whom to tell of a commit."""
         for view in list(self.views.values()):
-            if view.feed.is_heard():
+            if view.installed.watched and view.feed.is_heard():
                 for subscription, changes in view.feed.distribute():
                     yield f"a subscriber of view {view.name}", partial(subscription.tell, changes)
         for label, client in list(self.dataflows.items()):
