@@ -13,6 +13,7 @@ import numpy as np
 from kpg.runtime.kernels.head import UNFIT
 from kpg.runtime.kernels.links import FEW_IN_TAIL, MOST_IN_TAIL, SMALL_FOR_TAIL, SMALL_STEP, STEPS_IN_TAIL
 from kpg.runtime.progress.antichain import Antichain
+from kpg.runtime.trace.ends import Ends
 from kpg.runtime.trace.head import MOST, Head
 from kpg.runtime.trace.tail import Tail
 from kpg.runtime.trace.updates import Updates
@@ -89,7 +90,7 @@ class Recent:
         """Whether it is to be sealed after the step."""
         self.direct = 0
         """So many steps will not go to the head."""
-        self.ends: list[tuple[Antichain, int]] = []
+        self.ends = Ends(depth)
         self.churned_at = CHURN
         self._outweighing = OUTWEIGHING if depth == 1 else 1
 
@@ -150,7 +151,7 @@ class Recent:
             self.lower = before
         if verdict or size > self.churned_at:
             self.judge(verdict, size, batched)
-        self.ends.append((upper, size))
+        self.ends.append(upper, size)
 
     def judge(self, verdict: int, size: int, batched: Callable[[], int]) -> None:
         """Have the head be sealed if look-ups had better go through sorted batches."""
@@ -181,8 +182,7 @@ class Recent:
         """Go back to ``held`` updates in the head, and in the tail to those before ``upper``."""
         if self.head.size > held:
             self.head.truncate(held)
-            while self.ends and self.ends[-1][1] > held:
-                self.ends.pop()
+            self.ends.truncate(held)
         if self.tail is not None and self.tail.size:
             before, _ = self._split(upper)
             self.tail.clear()
@@ -226,7 +226,7 @@ class Recent:
             cuts.append((marked, held))
         for physical in physicals:
             if all(physical is not end and physical != end for end, _ in cuts):
-                cuts += [(end, last) for end, last in self.ends if end == physical and 0 < last < size]
+                cuts += [(physical, last) for last in self.ends.at(physical) if 0 < last < size]
         return sorted(cuts, key=itemgetter(1))
 
     def _split(self, marked: Antichain) -> tuple[Updates, Updates]:

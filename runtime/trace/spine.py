@@ -112,7 +112,7 @@ class Spine:
             recent.lower = self.upper
         if verdict or size > recent.churned_at:
             recent.judge(verdict, size, self._batched)
-        recent.ends.append((upper, size))
+        recent.ends.append(upper, size)
         self.inserted_rows += count
         self._owed += count
         self.upper = upper

@@ -1,0 +1,43 @@
+"""The ends of a head's steps are those that were told, whatever their times' coordinates."""
+
+import pytest
+
+from kpg.runtime.progress.antichain import Antichain
+from kpg.runtime.trace.ends import Ends
+
+FRONTIERS = {
+    1: [Antichain.of((3,)), Antichain.of((5,)), Antichain.of((5,)), Antichain.of((9,)), Antichain()],
+    2: [
+        Antichain.of((3, 0)),
+        Antichain.of((3, 2), (4, 0)),
+        Antichain.of((4, 0), (3, 2)),
+        Antichain.of((4, 1)),
+        Antichain(),
+    ],
+}
+
+
+def made(depth: int) -> Ends:
+    ends = Ends(depth)
+    for size, upper in zip((2, 4, 7, 8, 8), FRONTIERS[depth], strict=True):
+        ends.append(upper, size)
+    return ends
+
+
+@pytest.mark.parametrize("depth", [1, 2])
+def test_steps_are_found_by_the_frontier_that_they_led_to(depth: int) -> None:
+    ends, frontiers = made(depth), FRONTIERS[depth]
+    assert [ends.at(frontier) for frontier in frontiers] == [[2], [4, 7], [4, 7], [8], [8]]
+    assert ends.at(Antichain.of((4,) * depth)) == []
+
+
+@pytest.mark.parametrize("depth", [1, 2])
+def test_steps_of_what_was_rolled_back_are_forgotten(depth: int) -> None:
+    ends, frontiers = made(depth), FRONTIERS[depth]
+    ends.truncate(7)
+    assert [ends.at(frontier) for frontier in frontiers] == [[2], [4, 7], [4, 7], [], []]
+    ends.truncate(3)
+    ends.append(frontiers[3], 5)
+    assert [ends.at(frontier) for frontier in frontiers] == [[2], [], [], [5], []]
+    ends.clear()
+    assert [ends.at(frontier) for frontier in frontiers] == [[]] * 5
