@@ -92,7 +92,7 @@ def _capture_recent(recent: Recent) -> State:
         "crowded": int(recent.crowded),
         "direct": recent.direct,
         "churned": recent.churned_at,
-        "ends": tuple((end.elements, size) for end, size in recent.ends),
+        "ends": recent.ends.captured(),
         "head": _capture_head(recent.head) if recent.head.size else None,
         "hashed": recent.head.hashed,
         "tail": None if tail is None else _capture_updates(tail.updates()),
@@ -104,7 +104,7 @@ def _fill_recent(recent: Recent, state: Any, read: Read) -> None:
     recent.crowded = bool(state["crowded"])
     recent.direct = state["direct"]
     recent.churned_at = state["churned"]
-    recent.ends = [(Antichain.known(end), size) for end, size in state["ends"]]
+    recent.ends.restore(state["ends"])
     recent.head.serve(state["hashed"])
     if state["head"] is not None:
         _fill_head(recent.head, state["head"], read)

@@ -1,9 +1,10 @@
 """Where the steps end whose updates are in the head of a trace."""
 
 from array import array
+from collections.abc import Iterable
 from typing import Final
 
-from kpg.runtime.progress.antichain import Antichain
+from kpg.runtime.progress.antichain import Antichain, Time
 
 NEVER: Final = 1 << 62
 """Stands for the last frontier; times are below it (``runtime.executor.MAX_TIME``)."""
@@ -50,3 +51,17 @@ class Ends:
     def clear(self) -> None:
         """Forget all."""
         self.truncate(-1)
+
+    def captured(self) -> tuple[tuple[tuple[Time, ...], int], ...]:
+        """All of it, for :meth:`restore`: elements of frontiers, and sizes."""
+        if self._times is None:
+            uppers = [upper.elements for upper in self._uppers]
+        else:
+            uppers = [() if time == NEVER else ((time,),) for time in self._times]
+        return tuple(zip(uppers, self._sizes, strict=True))
+
+    def restore(self, captured: Iterable[tuple[tuple[Time, ...], int]]) -> None:
+        """Have what was captured."""
+        self.clear()
+        for elements, size in captured:
+            self.append(Antichain.known(elements), size)

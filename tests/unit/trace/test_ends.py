@@ -41,3 +41,15 @@ def test_steps_of_what_was_rolled_back_are_forgotten(depth: int) -> None:
     assert [ends.at(frontier) for frontier in frontiers] == [[2], [], [], [5], []]
     ends.clear()
     assert [ends.at(frontier) for frontier in frontiers] == [[]] * 5
+
+
+@pytest.mark.parametrize("depth", [1, 2])
+def test_what_was_captured_comes_back(depth: int) -> None:
+    ends, frontiers = Ends(depth), FRONTIERS[depth]
+    ends.append(frontiers[1], 1)
+    captured = made(depth).captured()
+    assert captured == tuple(zip((one.elements for one in frontiers), (2, 4, 7, 8, 8), strict=True))
+    ends.restore(captured)
+    assert [ends.at(frontier) for frontier in frontiers] == [[2], [4, 7], [4, 7], [8], [8]]
+    ends.restore(Ends(depth).captured())
+    assert ends.at(frontiers[0]) == []
