@@ -70,7 +70,7 @@ def test_psql_describes_relations(running: Running) -> None:
         '    "pet_pkey" PRIMARY KEY, btree (id)',
         '    "by_owner" btree (owner)',
         "Check constraints:",
-        '    "pet_weight_check" CHECK ((weight > 0))',
+        '    "pet_weight_check" CHECK (weight > 0::numeric)',
         "Foreign-key constraints:",
         '    "pet_owner_fkey" FOREIGN KEY (owner) REFERENCES owner(id) ON DELETE CASCADE',
     ]
