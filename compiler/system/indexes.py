@@ -110,36 +110,32 @@ def _made(catalog: Catalog, index: Index, rule: Exclusion | None) -> IndexFacts:
     )
 
 
-def _enclosed(text: str) -> tuple[str, str]:
-    """What stands in the parentheses at the beginning of a text, and what comes behind them."""
+def _unquoted(text: str) -> Iterator[tuple[int, str, int]]:
+    """The letters that are not in quotes, where each is, and how many parentheses are open behind it."""
     depth, quote = 0, ""
     for place, letter in enumerate(text):
         if quote:
             quote = "" if letter == quote else quote
         elif letter in "'\"":
             quote = letter
-        elif letter in "([":
-            depth += 1
-        elif letter in ")]":
-            depth -= 1
-            if not depth:
-                return text[1:place], text[place + 1 :]
+        else:
+            depth += (letter in "([") - (letter in ")]")
+            yield place, letter, depth
+
+
+def _enclosed(text: str) -> tuple[str, str]:
+    """What stands in the parentheses at the beginning of a text, and what comes behind them."""
+    for place, letter, depth in _unquoted(text):
+        if letter in ")]" and not depth:
+            return text[1:place], text[place + 1 :]
     return text.strip("()"), ""
 
 
 def _listed(text: str) -> list[str]:
     """What stands between the commas of a text, but for those in parentheses and quotes."""
-    found, depth, quote, start = [], 0, "", 0
-    for place, letter in enumerate(text):
-        if quote:
-            quote = "" if letter == quote else quote
-        elif letter in "'\"":
-            quote = letter
-        elif letter in "([":
-            depth += 1
-        elif letter in ")]":
-            depth -= 1
-        elif letter == "," and not depth:
+    found, start = [], 0
+    for place, letter, depth in _unquoted(text):
+        if letter == "," and not depth:
             found.append(text[start:place].strip())
             start = place + 1
     return [*found, text[start:].strip()]
