@@ -95,8 +95,14 @@ class SimFile:
         if failed:
             data = data[: int(self.sim.random.integers(len(data) + 1))]
         put(self.node.now, offset, data)
-        self.node.waiting.append((offset, data))
+        self._wait(offset, offset + len(data))
         self.sim.settle(failed)
+
+    def _wait(self, start: int, end: int) -> None:
+        """What was written waits in whole sectors: beside it is what they had in memory, written or not."""
+        start -= start % SECTOR
+        end = min(len(self.node.now), end + -end % SECTOR)
+        self.node.waiting.append((start, bytes(self.node.now[start:end])))
 
     @alone
     def read(self, offset: int, size: int) -> bytes:

@@ -166,6 +166,25 @@ def test_a_cut_takes_what_was_not_synced() -> None:
     assert bytes(sim.after_kill().names["a"].now) == y + y
 
 
+def test_a_sector_is_never_of_two_moments() -> None:
+    """A write that failed half way through a sector comes with what memory had beside it, or not at all."""
+    sim = Sim()
+    file = sim.create("a")
+    file.write(0, [b"x" * 512])
+    file.sync()
+    sim.sync()
+    file.write(0, [b"y" * 512])
+    sim.fails = lambda count, what: 28
+    with pytest.raises(OSError, match="ENOSPC"):
+        file.write(0, [b"z" * 512])
+    now = bytes(file.node.now)
+    part = now.count(b"z")
+    assert now == b"z" * part + b"y" * (512 - part)
+    assert 0 < part < 512
+    found = {bytes(sim.after_cut(seed).names["a"].now) for seed in range(60)}
+    assert found == {b"x" * 512, b"y" * 512, now}
+
+
 def test_a_rename_without_a_sync_may_not_be() -> None:
     sim = Sim()
     sim.create("new").sync()
