@@ -1,6 +1,6 @@
 """A worker's tables, indexes and operators as others may reach them: by name, in words and figures."""
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -51,6 +51,7 @@ class Access(Recorded, Undoing):
     _sources: dict[str, Source]
     remembering: bool
     saved: "Saved | None"
+    reread: "Callable[[], Read] | None"
     versions_restored: dict[str, object]
     """What tables, by their numbers, and operators were when they had just been restored."""
     tables_made: int
@@ -136,11 +137,14 @@ class Access(Recorded, Undoing):
         with self._interrupt:
             return vacuum(self.tables, self.views.values(), relations, self.epoch)
 
-    def restore(self, state: object, read: "Read") -> None:
-        """Have tables that are then made, and what is installed, keep what they kept (:meth:`capture`)."""
+    def restore(self, state: object, read: "Read", reread: "Callable[[], Read]") -> None:
+        """Have tables that are then made, and what is installed, keep what they kept (:meth:`capture`).
+
+        ``read`` gives arrays of what was captured; ``reread`` makes another such reader, for a branch.
+        """
         from kpg.runtime.saved.worker import restore
 
-        restore(self, state, read)
+        restore(self, state, read, reread)
 
     def restored(self) -> list[str]:
         """All is there that is to keep what it kept; what had to be computed."""

@@ -24,8 +24,11 @@ Bytes = np.ndarray[Any, np.dtype[np.uint8]]
 
 ROWS_AT_ONCE = 1 << 16
 """Room is made as if all strings of a portion were new: it bounds what repeated strings waste."""
+FIRST_SLOTS = 1 << 10
 GROWTH = 4
 """Factor by which arrays grow; memory that is not written to yet is not taken, but what is copied is."""
+TOO_LARGE = 4
+"""What strings are found by may be so many times as large as they need."""
 LARGE_BYTES = 1 << 30
 """From here on arrays only double, lest address space runs out."""
 NO_NULLS: Bytes = np.empty(0, dtype=np.uint8)
@@ -52,7 +55,7 @@ class Dictionary:
     def __init__(self) -> None:
         self.arena: Bytes = np.empty(1 << 12, dtype=np.uint8)
         self.offsets: Words = np.zeros(1 << 8, dtype=np.int64)
-        self._slots: Words = np.full(1 << 10, -1, dtype=np.int64)
+        self._slots: Words = np.full(FIRST_SLOTS, -1, dtype=np.int64)
         self._count = 0
         self.memos: WeakValueDictionary[Hashable, Any] = WeakValueDictionary()
 
@@ -129,6 +132,12 @@ class Dictionary:
         self.arena, self.offsets, self._slots = arena, offsets, slots
         self._count = count
         replaced()
+
+    def fit(self) -> None:
+        """Give up most of what strings are found by if it is for many more than have come."""
+        size = 1 << max(4 * self._count - 1, FIRST_SLOTS - 1).bit_length()
+        if TOO_LARGE * size < len(self._slots):
+            self._find_by(size)
 
     def intern_parts(self, bounds: Words, data: Bytes) -> Words:
         """The codes of strings ``data[bounds[i]:bounds[i + 1]]``."""
@@ -233,9 +242,12 @@ class Dictionary:
             replaced()
         size_now = len(self._slots)
         if 4 * wanted > size_now:
-            slots = np.full(1 << (4 * wanted - 1).bit_length(), -1, dtype=np.int64)
-            kernels.rehash(self._slots, slots)
-            self._slots = slots
+            self._find_by(1 << (4 * wanted - 1).bit_length())
+
+    def _find_by(self, size: int) -> None:
+        slots = np.full(size, -1, dtype=np.int64)
+        kernels.rehash(self._slots, slots)
+        self._slots = slots
 
 
 def _growth(array: "np.ndarray[Any, Any]") -> int:

@@ -36,6 +36,9 @@ class Recorder(Protocol):
         before it has. None if there is nothing.
         """
 
+    def load(self) -> None:
+        """Rows that come now are loaded in bulk: until the next commit they are written once, if they can."""
+
     def expect(self, changed: Sequence[Changed]) -> None:
         """Changes are going through everything installed, to be recorded or cancelled afterwards."""
 
@@ -63,10 +66,13 @@ class Lasting(Protocol):
     def capture(self) -> object:
         """All that tables and installations keep, as data (``runtime/saved``); not with pending changes."""
 
-    def restore(self, state: object, read: Callable[[Any], Any]) -> None:
+    def restore(
+        self, state: object, read: Callable[[Any], Any], reread: Callable[[], Callable[[Any], Any]]
+    ) -> None:
         """Have tables and installations that are then made keep what they kept where it was captured.
 
-        The executor must be new; ``read`` gives the arrays of what stands for them in the state.
+        The executor must be new; ``read`` gives the arrays of what stands for them in the state,
+        ``reread`` makes such a reader for a branch, beside which this one goes on.
         """
 
     @property

@@ -6,7 +6,7 @@ everything. Views are installed and dropped between steps.
 """
 
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING
 from weakref import WeakValueDictionary
 
@@ -37,6 +37,7 @@ from kpg.runtime.types import Schema
 
 if TYPE_CHECKING:
     from kpg.runtime.chain.chain import Chain
+    from kpg.runtime.saved.form import Read
     from kpg.runtime.saved.worker import Saved
 
 
@@ -61,6 +62,7 @@ class Worker(Access):
         self.tables_made = 0
         """The highest number that a table has had."""
         self.saved: Saved | None = None
+        self.reread: Callable[[], Read] | None = None
         """What operators kept in a database that is being opened."""
         self.versions_restored: dict[str, object] = {}
         self.recorder: Recorder | None = None

@@ -48,7 +48,7 @@ def copy_from(engine: Engine, statement: ast.CopyFrom) -> int:
         if engine.catalog.others:
             rows += _with_triggers(engine, statement.table, whole)
             continue
-        table.insert(whole)
+        table.load(whole)
         rows += whole.shape[1]
     return rows
 

@@ -93,7 +93,7 @@ def _load_spark(sources: Sequence[tuple[Table, Any]], progress: Progress | None)
     with closing(load_spark.load_tables(wanted, progress=written)) as chunks:
         for chunk in chunks:
             table = tables[chunk.table]
-            table.insert(encode(chunk.rows, table.schema, table.dictionary, chunk.origin))
+            table.load(encode(chunk.rows, table.schema, table.dictionary, chunk.origin))
             counts[table.name] += chunk.rows.num_rows
             if progress is not None:
                 progress(table.name, counts[table.name])
@@ -124,7 +124,7 @@ def format_of(source: str | Path) -> str:
 def _append(table: Table, chunks: Iterator[Words], progress: Progress | None) -> int:
     rows = 0
     for words in chunks:
-        table.insert(words)
+        table.load(words)
         rows += words.shape[1]
         if progress is not None:
             progress(table.name, rows)

@@ -7,6 +7,7 @@ triggers one: the log has become large, or old; somebody asks; the database is c
 import time
 from collections.abc import Callable, Iterable
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -15,6 +16,7 @@ from numpy.typing import NDArray
 from kpg.durable.shelves import Shelves
 from kpg.durable.state import State, state_of
 from kpg.runtime.errors import OperationalError
+from kpg.runtime.saved.apart import Apart
 from kpg.runtime.saved.background import Background
 from kpg.runtime.saved.keeper import Keeper as Packer
 from kpg.runtime.saved.leaves import Described
@@ -81,7 +83,8 @@ class Checkpoints:
         executor = state["executor"]
         for kind in MEMBERS:
             executor[kind] = self._packer.unfolded(executor[kind], f"/executor/{kind}")
-        self._engine.executor.restore(executor, self._packer.read)
+        read = self._packer.read
+        self._engine.executor.restore(executor, read, partial(Apart, read))
         return self._catalog(state["catalog"])
 
     def _catalog(self, found: Any) -> State:

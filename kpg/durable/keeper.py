@@ -60,6 +60,7 @@ class Keeper:
         self._watch = Watch(engine)
         self._state: State = {}
         self._rows = Rows(engine)
+        self.load = self._rows.load
         self._strings = 0
         self._epoch = 0
         self._lazy = Lazy(self._sync_late, SECONDS)

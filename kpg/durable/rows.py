@@ -30,6 +30,8 @@ PORTION: Final = 4
 """Groups of rows that are written together while views take them: the disk has some as others are packed."""
 STRAIGHT = 1 << 24
 """Bytes of rows from which those of a commit go straight into a pack."""
+LOADED = 1 << 18
+"""The same of rows that are loaded. Of many commits of so few the log takes less, where they are packed."""
 STRINGS = 1 << 24
 """Bytes of new strings from which these do, if they are most of all: then all strings are written."""
 
@@ -45,6 +47,7 @@ class Rows:
         self._written: list[Written] = []
         self._foreseen = 0
         """Bytes of rows that were packed before their commit."""
+        self._least = STRAIGHT
 
     def learn(self, state: State) -> None:
         """What has been recorded is a state."""
@@ -77,6 +80,10 @@ class Rows:
         except BaseException:
             straight.abandon()
             raise
+
+    def load(self) -> None:
+        """Rows that come until the next commit are loaded."""
+        self._least = min(LOADED, STRAIGHT)
 
     def packs(self, words: Words) -> bool:
         """Whether rows that come now are packed: not if so many came that all go straight into packs."""
@@ -146,7 +153,7 @@ class Rows:
             return []
         found = self._engine.executor.filled(name, came)
         size = sum(columns.itemsize * columns.shape[0] * (end - start) for start, end, _, columns in found)
-        return found if size >= STRAIGHT else []
+        return found if size >= self._least else []
 
     def _packed(self, epoch: int, number: int, name: str, came: Words) -> Iterable[tuple[Any, ...]]:
         at = 0
@@ -162,7 +169,7 @@ class Rows:
 
     def settle(self, segment: int) -> None:
         """The record is written, to a segment of the log."""
-        self._foreseen = 0
+        self._foreseen, self._least = 0, STRAIGHT
         if self._written:
             assert self.checkpoints is not None
             self.checkpoints.named(self._written, segment)
@@ -170,7 +177,7 @@ class Rows:
 
     def undo(self, *, certain: bool) -> None:
         """The record is not written; if that is ``certain``, nothing names the packs."""
-        self._foreseen = 0
+        self._foreseen, self._least = 0, STRAIGHT
         written, self._written = self._written, []
         if certain and self.checkpoints is not None:
             with suppress(OSError):

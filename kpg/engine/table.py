@@ -57,6 +57,12 @@ class Table:
             return self.guard.insert(words)
         return self._executor.insert(self.name, words)
 
+    def load(self, words: Words) -> Words:
+        """As :meth:`insert`, of bulk data."""
+        if self._executor.recorder is not None:
+            self._executor.recorder.load()
+        return self.insert(words)
+
     def delete(self, rowids: Words) -> None:
         """Delete live rows. As ``Executor.delete``."""
         if self.guard is not None:

@@ -91,6 +91,11 @@ def wake(one: object) -> None:
         _wake(one, type(one).__mro__[1])
 
 
+def fill_by(one: object, fill: Fill) -> None:
+    """Have another way to put a dormant object in place."""
+    vars(one)["_asleep"].fill = fill
+
+
 def filling(one: object) -> Fill | None:
     """What puts a dormant object in place; None if it is awake."""
     asleep = vars(one).get("_asleep")

@@ -3,7 +3,8 @@
 Both have the dictionary in common, to which strings are only added. Full row groups and batches never change
 and are shared. An index, a table of groups, the live bits: of these the new worker has a dormant one, made of
 the arrays that the old one has. The old one's is *lent* meanwhile, which is dormant too: whoever is asked for
-anything first, the new one takes copies. So a fork costs what it takes to go through objects, and what is
+anything first, the new one takes copies. What nobody has asked for since it was opened sleeps on in both, and
+each reads it where it is stored. So a fork costs what it takes to go through objects, and what is
 used afterwards is copied once, object by object; nothing is if the new worker is given up.
 """
 
@@ -19,8 +20,8 @@ from kpg.runtime.operators.loop import Loop
 from kpg.runtime.operators.reduce import Distinct, Reduce, Single
 from kpg.runtime.plan import Plan
 from kpg.runtime.render.identity import Identities
-from kpg.runtime.saved.dormant import filling, lull, state_of, wake
-from kpg.runtime.saved.form import State, UnsavedError, kept, read
+from kpg.runtime.saved.dormant import Fill, fill_by, filling, lull, state_of, wake
+from kpg.runtime.saved.form import Array, Part, Read, State, UnsavedError, kept, read
 from kpg.runtime.saved.operators import STATELESS, capture_operator
 from kpg.runtime.saved.pasts import capture_memory, capture_table_past, restored_table_past
 from kpg.runtime.saved.tables import capture_table, restore_table
@@ -45,22 +46,37 @@ class Lent:
                 wake(found)
 
 
-def settled(one: object) -> object:
-    """An object with its own arrays in place: awake, or lent."""
-    if state_of(one) is not None and not isinstance(filling(one), Lent):
-        wake(one)
-    return one
+class Borrowing:
+    """Puts an object in place that is made of what another one has lent."""
+
+    def __init__(self, lent: Lent, fill: Fill) -> None:
+        self.lent = lent
+        self._fill = fill
+
+    def __call__(self, one: object, state: State) -> None:
+        self._fill(one, state)
 
 
 def lend(one: object, borrower: object, state: State) -> None:
-    """Have an object be used no more before the borrower, which is dormant, has copies of its ``state``."""
+    """Have an object be used no more before the borrower, which is dormant, has copies of its ``state``.
+
+    Where the object sleeps, the borrower borrows of whom it does, if it does; else both have what is stored.
+    """
     if state_of(borrower) is None:
         raise InternalError("who borrows must be dormant")
     if state_of(one) is None:
         lull(one, state, Lent())
-    lent = filling(one)
-    assert isinstance(lent, Lent)
+    match filling(one):
+        case Lent() as lent:
+            pass
+        case Borrowing(lent=lent):
+            pass
+        case _:
+            return
     lent.borrowers.append(weakref.ref(borrower))
+    fill = filling(borrower)
+    assert fill is not None
+    fill_by(borrower, Borrowing(lent, fill))
 
 
 class Forkable(Holder, Protocol):
@@ -76,6 +92,7 @@ def fork(trunk: Forkable, branch: Forkable) -> None:
     branch.dictionary = trunk.dictionary
     branch.start_at(trunk.epoch)
     branch.tables_made = trunk.tables_made
+    branch.reread = trunk.reread
     branch.saved = Forked(trunk)
     for name, table in trunk.tables.items():
         branch.create_table(name, table.schema, trunk.table_number(name))
@@ -91,7 +108,8 @@ class Forked(Saved):
         self._theirs = {one.place.fingerprint: one for one in operators}
         states = {name: state for name, one in self._theirs.items() if (state := _state(one))}
         pasts = {name: capture_memory(view.past) for name, view in trunk.views.items() if view.past}
-        super().__init__({"tables": {}, "operators": states, "pasts": pasts}, read)
+        self._read = _reader(None if trunk.reread is None else trunk.reread())
+        super().__init__({"tables": {}, "operators": states, "pasts": pasts}, self._read)
 
     def identities(self, name: str, plan: Plan) -> Identities | None:
         view = self._views.get(name)
@@ -100,7 +118,7 @@ class Forked(Saved):
 
     def fill(self, table: Table, number: int, *, past: bool) -> None:
         if number in self._lenders:
-            _fork_table(self._lenders[number], table)
+            _fork_table(self._lenders[number], table, self._read)
 
     def restore(self, operators: tuple[Operator, ...]) -> tuple[Operator, ...]:
         left = super().restore(operators)
@@ -111,11 +129,21 @@ class Forked(Saved):
         return left
 
 
-def _fork_table(table: Table, other: Table) -> None:
+def _reader(reread: Read | None) -> Read:
+    """Gives arrays of what was captured, and by ``reread`` of what is stored."""
+
+    def found(one: Any) -> Array:
+        if isinstance(one, Part):
+            return read(one)
+        assert reread is not None
+        return reread(one)
+
+    return found
+
+
+def _fork_table(table: Table, other: Table, read: Read) -> None:
     """A table with the rows and indexes of another, as long as neither changes them."""
     mine = [table.groups, *_indexes(table)]
-    for one in mine:
-        settled(one)
     state = capture_table(table)
     restore_table(other, state, read)
     if table.past is not None:
@@ -150,7 +178,6 @@ def _state(operator: Operator) -> State | None:
     """What an operator keeps, its arrays where they are; of a trace copies of the few that change."""
     if isinstance(operator, STATELESS):
         return None
-    _settle(operator)
     try:
         state: Any = capture_operator(operator)
     except UnsavedError:
@@ -158,21 +185,10 @@ def _state(operator: Operator) -> State | None:
     return _kept(operator, state)
 
 
-def _settle(operator: Operator) -> None:
-    match operator:
-        case Arrange():
-            settled(operator.spine)
-        case Reduce() | Distinct() | Single() | LoopReduce() | LoopDistinct():
-            settled(operator.table)
-        case Loop():
-            for inner in operator.body:
-                _settle(inner)
-
-
 def _kept(operator: Operator, state: Any) -> State:
     match operator:
         case Arrange():
-            return kept(state)
+            return state if state_of(operator.spine) is not None else kept(state)
         case Loop():
             inner = {one.place.fingerprint: one for one in operator.body}
             return {"body": {name: _kept(inner[name], one) for name, one in state["body"].items()}}

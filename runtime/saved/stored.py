@@ -8,6 +8,7 @@ state, which is written anew each time.
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
+from functools import partial
 from math import prod
 from typing import Any, Final
 from weakref import ReferenceType, ref
@@ -223,7 +224,8 @@ class Storer:
         if found.pack in self._current:
             numbers = np.unique(np.concatenate([self._reader.change(one).blocks for one in found.changes]))
             sums = self._reader.sums(found)[numbers]
-            patched = self._patched(found, found.used, numbers, sums, (), lambda some: self._now(found, some))
+            now = partial(self._now, found)
+            patched = self._patched(found, found.used, numbers, sums, (), now, _most(found))
             if patched is not None:
                 return patched
         array = self._reader(found)
@@ -277,7 +279,12 @@ class Storer:
         if MOST_CHANGED * numbers.shape[0] > sums.shape[0] and data.shape[0] <= SMALL:
             return None
         found = replace(before, fixed=part.life is Life.FIXED)
-        return self._patched(found, used, numbers, sums[numbers], changes, lambda some: padded(data, some))
+        # Rows that are added to a group take the place of nothing: what is written beside it is no waste.
+        added = part.rows is not None or (found.fixed and not before.fixed)
+        most = before.size if added else _most(before)
+        return self._patched(
+            found, used, numbers, sums[numbers], changes, lambda some: padded(data, some), most
+        )
 
     def _patched(
         self,
@@ -287,12 +294,13 @@ class Storer:
         sums: Words,
         changes: tuple[Change | Patch, ...],
         now: Callable[[Words], Bytes],
+        most: int,
     ) -> Stored | None:
         """The array with blocks as they are ``now`` in the place of what they are with some changes.
 
-        None if these are too many.
+        None if they are more than ``most`` bytes with these.
         """
-        most = max(before.size, SMALL) // MOST_CHANGED - sum(BLOCK * one.blocks for one in changes)
+        most -= sum(BLOCK * one.blocks for one in changes)
         size, places, lines = 16 * numbers.shape[0], list[Words](), list[NDArray[np.uint8]]()
         for start in range(0, numbers.shape[0], RUN):
             some = numbers[start : start + RUN]
@@ -319,6 +327,11 @@ class Storer:
             number = found.block + int(numbers[wrong[0]])
             raise self._originals.get(found.pack).damaged(BLOCK * number, "it is not what was written there")
         return blocks
+
+
+def _most(before: Stored) -> int:
+    """Bytes that may be written beside an array."""
+    return max(before.size, SMALL) // MOST_CHANGED
 
 
 def _fits(before: Stored, part: Part, used: int) -> bool:

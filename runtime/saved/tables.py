@@ -150,6 +150,7 @@ def capture_dictionary(dictionary: Dictionary) -> State:
     asleep = state_of(dictionary)
     if asleep is not None:
         return asleep
+    dictionary.fit()
     count = len(dictionary)
     return {
         "count": count,

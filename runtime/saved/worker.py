@@ -4,7 +4,7 @@ Operators are known by what they compute. A restored worker has tables and no vi
 installed takes from the state what its operators kept, and computes what is not there.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, Final, Protocol
 from zlib import crc32
@@ -45,6 +45,8 @@ class Holder(Protocol):
     tables_made: int
     remembering: bool
     saved: "Saved | None"
+    reread: Callable[[], Read] | None
+    """Makes a reader for one more worker of what this one was restored of."""
 
     @property
     def has_pending(self) -> bool: ...
@@ -166,14 +168,15 @@ def _root(worker: Holder, tables: State, operators: State) -> State:
     }
 
 
-def restore(worker: Holder, state: Any, read: Read) -> None:
+def restore(worker: Holder, state: Any, read: Read, reread: Callable[[], Read]) -> None:
     """Have a new worker take on a state: tables once they are created, operators once they are installed.
 
-    Set ``worker.saved`` to None when all of them are there.
+    Set ``worker.saved`` to None when all of them are there. ``reread`` makes a reader for another one.
     """
     if worker.tables or worker.epoch:
         raise InternalError("only a new worker can take on a state")
     restore_dictionary(worker.dictionary, state["dictionary"], read)
     worker.start_at(state["epoch"])
     worker.tables_made = state["tables made"]
+    worker.reread = reread
     worker.saved = Saved(state if worker.remembering else {**state, "pasts": {}}, read)

@@ -190,15 +190,15 @@ class Packs:
         self.files = files
         self.database = database
         self._written = written
-        self._mapped: dict[int, Pack] = {}
+        self.mapped: dict[int, Pack] = {}
 
     def get(self, number: int) -> Pack:
         """A pack."""
-        found = self._mapped.get(number)
+        found = self.mapped.get(number)
         if found is None:
-            found = self._mapped[number] = Pack(self.files, number, self.database, written=self._written)
+            found = self.mapped[number] = Pack(self.files, number, self.database, written=self._written)
         return found
 
     def forget(self, number: int) -> None:
         """Map it no more, but for what arrays there are of it."""
-        self._mapped.pop(number, None)
+        self.mapped.pop(number, None)

@@ -30,15 +30,18 @@ class Still:
     def __init__(self, files: Files) -> None:
         self._files = files
         self._taken: dict[str, Bytes] = {}
+        self._once_more: dict[str, Bytes] = {}
+        """Packs, mapped a second time for who writes to what it maps."""
         for tried in range(TRIES):
             if self._take():
                 return
             time.sleep(PAUSE * 2**tried)
-        self._taken = {}
+        self._taken, self._once_more = {}, {}
 
     def _take(self) -> bool:
         """Take what there is; whether it was the same for as long as that took, and whole."""
         files, self._taken = self._files, {}
+        self._once_more = {}
         try:
             before = files.map(NAME).tobytes()
             taken = {NAME: np.frombuffer(bytearray(before), np.uint8)}
@@ -46,7 +49,7 @@ class Still:
                 if segment_number(name) is not None:
                     taken[name] = _read(files, name)
                 elif pack_number(name) is not None:
-                    taken[name] = files.map(name)
+                    taken[name], self._once_more[name] = files.map(name), files.map(name)
             if files.map(NAME).tobytes() != before:
                 return False
             self._taken = taken
@@ -80,8 +83,10 @@ class Still:
         return sorted(self._taken) or self._files.list()
 
     def map(self, name: str) -> Bytes:
-        """What was taken."""
-        found = self._taken.get(name)
+        """What was taken; once, of a pack, in pages that nobody else has."""
+        found = self._once_more.pop(name, None)
+        if found is None:
+            found = self._taken.get(name)
         return self._files.map(name) if found is None else found
 
     def open(self, name: str, *, writing: bool = False, direct: bool = False) -> File:

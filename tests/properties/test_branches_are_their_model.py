@@ -152,3 +152,45 @@ def test_a_merge_is_both_changes_or_none(seed: int) -> None:
         assert db.closed
         outcomes.add("merged")
     assert "merged" in outcomes
+
+
+def reopened(one: Copy, folder: Path, *, read_only: bool = False) -> None:
+    one.db.close()
+    one.db = kpg.connect(folder, read_only=read_only)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_what_sleeps_in_a_branch_and_its_trunk_wakes_in_each_by_itself(seed: int, tmp_path: Path) -> None:
+    """Branches begin right after opening, when nobody has read anything; arrays are stored, with patches.
+
+    A third of the trunks are opened for reading; of others checkpoints are made then, which remove packs.
+    """
+    folder, read_only = tmp_path / "db", seed % 3 == 2
+    trunk = start(seed, folder)
+    rng = trunk.rng
+    rows = [(8 + rng.randrange(200), rng.randrange(8)) for _ in range(400)]
+    trunk.db.insert("t", rows)
+    trunk.t.update(rows)
+    keyed = {(k, rng.randrange(8)): 1 for k in range(8, 400)}
+    trunk.db.insert("u", list(keyed))
+    trunk.u.update(keyed)
+    for _ in range(rng.randint(1, 3)):
+        reopened(trunk, folder)
+        trunk.change()
+    reopened(trunk, folder, read_only=read_only)
+    alive = [trunk]
+    for _ in range(4):
+        one = rng.choice(alive)
+        if rng.random() < 0.2 and not (read_only and one is trunk):
+            one.change()
+        alive.append(Copy(rng, one.db.branch(), one.t, one.u))
+    for _ in range(12):
+        one = rng.choice(alive)
+        if one is not trunk or not read_only:
+            one.change()
+        if not read_only and rng.random() < 0.3:
+            trunk.db.sql("checkpoint")
+        if rng.random() < 0.3:
+            one.check()
+    for one in alive:
+        one.check()

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from kpg.runtime.plan import Plan
+from kpg.runtime.saved.apart import Apart
 from kpg.runtime.saved.keeper import Keeper
 from kpg.runtime.saved.worker import leaves, restore
 from kpg.runtime.storage.files import Disk, Files
@@ -36,7 +37,7 @@ def opened(
     state = unfolded(keeper, keeper.open(manifest.checkpoint))
     keeper.tidy()
     worker = Worker()
-    restore(worker, state, keeper.read)
+    restore(worker, state, keeper.read, lambda: Apart(keeper.read))
     for name, (number, schema) in tables.items():
         worker.create_table(name, schema, number)
     for name, plan in plans.items():

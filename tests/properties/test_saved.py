@@ -34,7 +34,7 @@ def again(worker: Worker, plans: dict[str, Plan]) -> Worker:
     state = kept(capture(worker))
     other = Worker()
     other.remembering = worker.remembering
-    restore(other, state, read)
+    restore(other, state, read, lambda: read)
     for name, table in worker.tables.items():
         other.create_table(name, table.schema, worker.table_number(name))
     for name, plan in plans.items():

@@ -1,12 +1,14 @@
 """Rows of large commits: they are written once, into packs that the log names, and none is lost."""
 
 import errno
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
 import pyarrow
 import pytest
+from pyarrow.csv import write_csv
 
 import kpg
 from kpg.database import Database
@@ -14,6 +16,7 @@ from kpg.durable import checkpoints, keeper, rows
 from kpg.durable.inspecting import damage, inspected
 from kpg.runtime import recorded
 from kpg.runtime.data import rowgroups
+from kpg.runtime.storage.files import DiskFile, Piece
 from kpg.runtime.storage.manifest import read_manifest
 from kpg.runtime.storage.packs import pack_number
 from tests.model.disk import Sim
@@ -257,3 +260,65 @@ def test_rows_that_were_packed_before_they_were_committed(monkeypatch: pytest.Mo
     assert reopened.sql("select count(*), sum(k), min(s), max(s) from t").fetchall() == [
         (132, 100 * 50 + 1225 - 110 - 111 - 112 + 300 * 50 + 1225 + 400 * 30 + 435 + 10, "text 0", "text 429")
     ]
+
+
+class Written:
+    """How many bytes are written to files of folders, by kind of file, but for zeros that are room."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self._bytes: Counter[str] = Counter()
+        before = DiskFile.write
+
+        def write(file: DiskFile, offset: int, pieces: Sequence[Piece]) -> None:
+            for piece in pieces:
+                data = bytes(piece)
+                self._bytes[file.name.partition("-")[0]] += len(data) if data.strip(b"\0") else 0
+            before(file, offset, pieces)
+
+        monkeypatch.setattr(DiskFile, "write", write)
+
+    def since(self) -> tuple[int, int]:
+        """Those of packs and of logs since it was asked last."""
+        found, self._bytes = self._bytes, Counter()
+        return found["pack"], found["log"]
+
+
+def bring(db: Database, way: str, table: pyarrow.Table, path: Path) -> None:
+    if way == "load":
+        db.load("t", table)
+    else:
+        write_csv(table, path)
+        db.sql(f"copy t from '{path}' with (header)")
+
+
+@pytest.mark.parametrize("way", ["load", "copy"])
+def test_small_loads_are_written_once_too(way: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """20,000 rows of three words are 480,000 bytes: two numbers of 40 bits, and one of 500 strings.
+
+    The first load begins a group and is written once, by itself. The next ones go on with the group: their
+    rows are in the log, and beside what is there of the group once there was room for them.
+    """
+    monkeypatch.undo()
+    written = Written(monkeypatch)
+    random = np.random.default_rng(1)
+    found = []
+    with kpg.connect(tmp_path / "db") as db:
+        db.sql("create table t (a bigint, b bigint, s text)")
+        for _ in range(3):
+            a, b = random.integers(0, 1 << 40, (2, 20_000))
+            table = pyarrow.table({"a": a, "b": b, "s": [f"text {n % 500}" for n in range(20_000)]})
+            written.since()
+            bring(db, way, table, tmp_path / "t.csv")
+            found.append(written.since())
+            db.sql("checkpoint")
+            found.append(written.since())
+        expected = contents(db)
+    (pack, log), (state, _) = found[:2]
+    assert 480_000 <= pack < 500_000 and log < 32_000
+    assert state < 80_000
+    (pack, log), (state, _) = found[4:]
+    assert pack == 0 and log < 400_000
+    assert 480_000 <= state < 660_000
+    with kpg.connect(tmp_path / "db") as db:
+        assert contents(db) == expected
+        assert db.query("select count(*), count(distinct s) from t").fetchall() == [(60_000, 500)]

@@ -47,6 +47,21 @@ def test_a_hundred_thousand_strings() -> None:
     assert dictionary.bytes >= sum(map(len, strings))
 
 
+def test_room_for_strings_that_did_not_come_is_given_up() -> None:
+    dictionary = Dictionary()
+    dictionary.intern_arrow(pa.array(["a", "b", "c"] * 50_000))
+    assert dictionary.bytes == 3 + 8 * 3 + 8 * (1 << 19)
+    dictionary.fit()
+    assert dictionary.bytes == 3 + 8 * 3 + 8 * (1 << 10)
+    assert dictionary.intern(["c", "d", "a", "b"]).tolist() == [2, 3, 0, 1]
+    several = [f"text {n}" for n in range(3000)]
+    dictionary.intern_arrow(pa.array(several))
+    before = dictionary.bytes
+    dictionary.fit()
+    assert dictionary.bytes == before
+    assert dictionary.intern(several).tolist() == list(range(4, 3004))
+
+
 @pytest.mark.parametrize(
     "array",
     [

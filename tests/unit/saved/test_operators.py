@@ -70,7 +70,7 @@ NOT_STATE = {
     "mfp", "guard", "data", "streams", "paths", "deltas", "matched", "left", "right", "comparison", "meeting",
     "pair_mfp", "left_mfp", "expander", "poll", "limit", "error_at_limit", "consolidated", "offset", "exact",
     "dead", "then", "evaluators", "peers", "calls", "dictionary", "shape", "indexes", "saved", "read_rows",
-    "compacting", "table", "own", "read", "result", "chosen",
+    "reread", "compacting", "table", "own", "read", "result", "chosen",
 }  # fmt: skip
 """From the plan, of a step in progress, counters, or made again where it is missed."""
 
@@ -103,7 +103,7 @@ def test_every_field_of_an_operator_is_captured_or_no_state(cls: type[Operator])
 
 SCHEMA = Schema((ColumnDef("x", BIGINT),), (0,))
 ATTRIBUTES = {
-    Worker: """dictionary merge_effort tables views epoch tables_made saved scope inputs stepping
+    Worker: """dictionary merge_effort tables views epoch tables_made saved reread scope inputs stepping
         _registry _numbers _savepoints _sources _closed _open_epoch _position _compiled _interrupt
         _small_steps _touched _unsettled versions_restored remembering recorder""",
     Dictionary: "arena offsets memos _slots _count",
