@@ -152,13 +152,15 @@ def overlay_info(output: Operator) -> OverlayInfo | None:
     engine, overlay = ego.engine, ego.engine.overlay
     count = overlay.count
     kinds, pushed, levels = overlay.kinds[:count], overlay.pushed[:count] == 1, overlay.levels()[:count]
-    readers, writers, partials = (int((kinds == kind).sum()) for kind in (READER, WRITER, PARTIAL))
     report, decision = engine.report, engine.decision
     size = overlay.inputs.size[:count]
+    there = (kinds != PARTIAL) | (size > 0)  # partial aggregates that were dissolved lead nowhere
+    kinds, pushed, levels, size = kinds[there], pushed[there], levels[there], size[there]
     shown = []
     for level in range(int(levels.max(initial=0)) + 1):
         here = levels == level
         shown.append((int((here & pushed).sum()), int((here & ~pushed).sum()), int(size[here].sum())))
+    readers, writers, partials = (int((kinds == kind).sum()) for kind in (READER, WRITER, PARTIAL))
     others = kinds != WRITER
     return OverlayInfo(
         engine.construction.value, writers, readers, partials, overlay.edges, overlay.direct, overlay.sharing,

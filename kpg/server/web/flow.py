@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 from kpg.compiler.catalog import TableEntry, ViewEntry
 from kpg.compiler.sql.parse import parse
 from kpg.engine.memory import PAGE, STATUS
+from kpg.queries.planning import explain_export
 from kpg.runtime.errors import Error
 from kpg.server.web.answers import columns_of, error_of, status_of
 from kpg.server.web.connection import Connection, Refused, Request
@@ -19,9 +20,12 @@ if TYPE_CHECKING:
     from kpg.engine.engine import Engine
     from kpg.runtime.handles import OperatorInfo
     from kpg.server.listen import Server
+    from kpg.view import Maintained
 
 FRESH: Final = 0.45
 """Seconds for which figures are given again instead of being read anew."""
+COUNTED: Final = 1_000
+"""Views of at most so many rows, as is guessed, are counted for each sample."""
 STAGES: Final = ("physical", "optimized", "logical", "rules")
 
 
@@ -72,22 +76,49 @@ def read(engine: "Engine") -> dict[str, Any]:
     begun = time.perf_counter()
     operators = engine.executor.operators()
     relations = [_relation(engine, entry) for entry in engine.catalog]
+    views = [engine.views.get(entry.name) for entry in engine.catalog]
     counts = [
         engine.executor.count(entry.name)
         if isinstance(entry, TableEntry)
-        else engine.views[entry.name].installed.size
-        if entry.name in engine.views
         else None
-        for entry in engine.catalog
+        if view is None
+        else _rows(view)
+        for entry, view in zip(engine.catalog, views, strict=True)
     ]
     return {
         "shape": {"operators": list(map(_shape, operators)), "relations": relations},
         "figures": list(map(_figures, operators)),
         "counts": counts,
+        "about": [place for place, view in enumerate(views) if view is not None and not _is_counted(view)],
+        "sizes": [
+            engine.executor.table_bytes(entry.name) if isinstance(entry, TableEntry) else None
+            for entry in engine.catalog
+        ],
+        "workers": _workers(engine),
         "epoch": engine.executor.epoch,
         "steps_in_all": engine.steps.count if engine.steps else 0,
         "sampling": round((time.perf_counter() - begun) * 1e6),
     }
+
+
+def _is_counted(view: "Maintained") -> bool:
+    """Whether a view's rows are counted: of large ones an estimate is shown, and ego views would be read."""
+    return view.installed.size <= COUNTED and view.plan is None
+
+
+def _rows(view: "Maintained") -> int:
+    """How many rows a view has, or about how many."""
+    return view.count() if _is_counted(view) else view.installed.size
+
+
+def _workers(engine: "Engine") -> list[tuple[int, ...]]:
+    """Of each worker, if there are several: rows, bytes, microseconds, what it has sent, and meetings."""
+    if engine.workers is None:
+        return []
+    return [
+        (one.rows, one.bytes, round(one.seconds * 1e6), one.sent, one.meetings)
+        for one in engine.workers.work()
+    ]
 
 
 def _relation(engine: "Engine", entry: TableEntry | ViewEntry) -> dict[str, Any]:
@@ -158,16 +189,29 @@ def described(engine: "Engine", name: str, stage: str) -> dict[str, Any]:
     view = engine.views.get(entry.name)
     if view is not None:
         stats = view.installed.stats
-        found |= {"install_seconds": stats.install_seconds, "rows": stats.rows}
+        found |= {"install_seconds": stats.install_seconds, "rows": _rows(view)}
         found |= {"built": stats.arrangements_built, "reused": stats.arrangements_reused}
     if isinstance(entry, TableEntry):
         found |= {"rows": engine.executor.count(entry.name), "bytes": engine.executor.table_bytes(entry.name)}
         return found
     try:
         found |= _texts(engine, entry, stage)
+        if view is not None:
+            found |= _overlay(engine, view, stage)
     except Error as error:
         found["explain"] = str(error)
     return found
+
+
+def _overlay(engine: "Engine", view: "Maintained", stage: str) -> dict[str, Any]:
+    """By what an ego view is computed: its levels, what EXPLAIN tells of it, and the plan with it."""
+    info = view.installed.overlay()
+    if info is None or view.plan is None:
+        return {}
+    from kpg.ddl.ego_view import described as lines_of
+
+    plan = explain_export(view.name, view.plan, stage, engine.catalog, engine.statistics)
+    return {"overlay": {"levels": info.levels, "lines": lines_of(info)}, "explain": plan}
 
 
 def _texts(engine: "Engine", entry: ViewEntry, stage: str) -> dict[str, str]:

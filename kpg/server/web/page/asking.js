@@ -19,10 +19,17 @@ export class Asking {
     });
     by("explain").onclick = () => this.run("EXPLAIN ");
     by("keep").onclick = () => this.keep();
+    by("language").onchange = () => this.speak(by("language").value);
+  }
+
+  /** Whether a text is SQL or Datalog, whose rules and goals are neither explained here nor kept as a view. */
+  speak(language) {
+    by("language").value = language;
+    by("explain").disabled = by("keep").disabled = language === "datalog";
   }
 
   rows(name) {
-    by("language").value = "sql";
+    this.speak("sql");
     by("text").value = `SELECT * FROM ${/^[a-z_][a-z_0-9]*$/.test(name) ? name : quoted(name)} LIMIT 100`;
     this.run();
   }

@@ -1,6 +1,6 @@
-// Steps in the last two minutes: how many each quarter of a second, and their times, in the logarithm.
+// Steps in the last two minutes: how many each quarter of a second, how many epochs they closed, and their times, in the logarithm.
 
-import { by, count, duration, rate } from "./dom.js";
+import { by, count, duration } from "./dom.js";
 
 const SPAN = 480; // quarters of a second
 const LOW = 10; // microseconds
@@ -19,12 +19,18 @@ export class Chart {
     for (const [quarter, epoch, steps_, seconds, longest] of steps) this.quarters.set(quarter, { epoch, count: steps_, mean: (seconds / steps_) * 1e6, most: longest * 1e6 });
     for (const quarter of this.quarters.keys()) if (quarter < now - SPAN - 4) this.quarters.delete(quarter);
     this.last = now;
+    let before = null;
+    for (const [, one] of [...this.quarters].sort((a, b) => a[0] - b[0])) {
+      one.epochs = before === null ? 0 : Math.max(0, one.epoch - before);
+      before = one.epoch;
+    }
     this.draw();
     const lately = [...this.quarters].filter(([quarter]) => quarter >= now - 40).map(([, one]) => one);
     const all = lately.reduce((sum, one) => sum + one.count, 0);
+    const closed = lately.reduce((sum, one) => sum + one.epochs, 0);
     const mean = all ? lately.reduce((sum, one) => sum + one.mean * one.count, 0) / all : 0;
     const most = Math.max(0, ...lately.map((one) => one.most));
-    by("pace").textContent = all ? `last 10 s: ${rate(all / 10)} steps, ${duration(mean)} each, ${duration(most)} at most` : "no steps in the last 10 s";
+    by("pace").textContent = all ? `last 10 s: ${count(all)} step${all === 1 ? "" : "s"} for ${count(closed)} epoch${closed === 1 ? "" : "s"}, ${duration(mean)} each, ${duration(most)} at most` : "no steps in the last 10 s";
     this.canvas.setAttribute("aria-label", `Steps in the last two minutes. ${by("pace").textContent}`);
   }
 
@@ -60,28 +66,32 @@ export class Chart {
     paint.textAlign = "center";
     for (const seconds of [120, 90, 60, 30]) paint.fillText(`-${seconds} s`, at(this.last - seconds * 4), height - 7);
     paint.fillText("now", right, height - 7);
-    const most = Math.max(1, ...[...this.quarters.values()].map((one) => one.count));
+    const most = Math.max(1, ...[...this.quarters.values()].map((one) => Math.max(one.count, one.epochs)));
     const wide = Math.max(1, (right - left) / SPAN - 0.4);
     paint.strokeStyle = colour("--grid");
     paint.beginPath();
     paint.moveTo(left, floor + 0.5);
     paint.lineTo(right, floor + 0.5);
     paint.stroke();
-    paint.fillStyle = colour("--bar");
     for (const [quarter, one] of this.quarters) {
-      const tall = Math.max(1, (one.count / most) * (floor - ceiling));
-      if (quarter >= this.last - SPAN) paint.fillRect(at(quarter), floor - tall, wide, tall);
+      if (quarter < this.last - SPAN) continue;
+      const tall = (of) => Math.max(1, (of / most) * (floor - ceiling));
+      paint.fillStyle = colour("--bar");
+      paint.fillRect(at(quarter), floor - tall(one.epochs), wide, tall(one.epochs));
+      paint.fillStyle = colour("--muted");
+      paint.fillRect(at(quarter), floor - tall(one.count), wide, 1.5);
     }
     paint.fillStyle = colour("--muted");
     paint.textAlign = "right";
     if (this.quarters.size) paint.fillText(`${count(most * 4)}/s`, left - 6, ceiling + 8);
     paint.textAlign = "left";
-    paint.fillText("steps", right + 6, floor - 6);
+    paint.fillText("– steps", right + 6, floor - 18);
+    paint.fillText("▮ epochs", right + 6, floor - 5);
     this.line(paint, (one) => one.most, colour("--most"), at, up, "longest", right);
     this.line(paint, (one) => one.mean, colour("--mean"), at, up, "mean", right);
     paint.fillStyle = colour("--muted");
     paint.font = "600 11px system-ui, sans-serif";
-    paint.fillText("Time of a step", left, 9);
+    if (width > 640) paint.fillText("Time of a step", left, 9);
   }
 
   line(paint, of, colour, at, up, name, right) {

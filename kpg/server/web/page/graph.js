@@ -4,12 +4,24 @@ import { by, bytes, count, duration, rate, s } from "./dom.js";
 import { curve, layered } from "./layout.js";
 import { related } from "./model.js";
 
-const SIZES = { table: [190, 26], index: [270, 26], shared: [200, 26], view: [340, 26], goal: [340, 26], flow: [340, 26] };
+const SIZES = { table: [280, 26], index: [310, 26], shared: [200, 26], view: [400, 26], goal: [400, 26], flow: [400, 26] };
+const NAMES = { table: 13, index: 21, shared: 18, view: 19, goal: 19, flow: 19 }; // letters that have room
+const KEPT = [["rows", 200], ["bytes", 137], ["changes", 72], ["last step", 10]];
+/** Figures of boxes: how far from the right edge each ends. */
+const COLUMNS = { table: [["rows", 132], ["bytes", 70], ["changes", 8]], index: [["rows", 106], ["bytes", 42]], shared: [["rows", 10]], view: KEPT, goal: KEPT, flow: KEPT };
 const OPERATOR = [158, 40];
 const HEAD = 36;
 const PAD = 12;
 const LEAST = { index: 1, shared: 1, view: 2, goal: 2, flow: 2 };
 const KINDS = { table: "table", index: "shared index", shared: "shared operator", view: "view", goal: "goal", flow: "dataflow" };
+
+export const about = (found) => (found.rows === null ? "" : `${found.about ? "~" : ""}${count(found.rows)}`);
+
+function shown(name, found) {
+  if (name === "rows") return about(found);
+  if (name === "bytes") return found.bytes ? bytes(found.bytes) : "";
+  return name === "changes" ? rate(found.rate) : found.last ? duration(found.last) : "";
+}
 
 const cut = (text, most) => (text.length > most ? `${text.slice(0, most - 1)}…` : text);
 
@@ -54,7 +66,7 @@ export class Graph {
       }
       return { id: box.id, w, h, rank: shared ? LEAST[box.kind] ?? 0 : Math.min(1, LEAST[box.kind] ?? 0) };
     });
-    const found = layered(nodes, model.edges, { across: 100, down: 5 });
+    const found = layered(nodes, model.edges, { across: 80, down: 5 });
     this.size = { w: found.w, h: found.h };
     const edges = s("g", { class: "edges", "aria-hidden": "true" });
     this.lines = found.paths.map((path) => {
@@ -88,34 +100,29 @@ export class Graph {
     if (box.kind === "index" || box.kind === "table") group.append(s("rect", { class: "stripe", width: 4, height: h, rx: 2 }));
     if (folds) group.append(s("text", { class: "caret", x: 9, y: 17.5 }, open ? "▾" : "▸"));
     const start = folds ? 24 : 12;
-    const short = box.kind === "view" || box.kind === "goal" || box.kind === "flow";
-    group.append(s("text", { class: "name", x: start, y: 17.5 }, cut(box.name, short ? 19 : box.kind === "table" ? 15 : 22)), s("title", {}, `${box.name} (${KINDS[box.kind]})`));
+    group.append(s("text", { class: "name", x: start, y: 17.5 }, cut(box.name, NAMES[box.kind])), s("title", {}, `${box.name} (${KINDS[box.kind]})`));
     const right = Math.min(w, SIZES[box.kind][0]);
-    const texts = { label: group };
-    if (short) {
-      texts.rows = s("text", { class: "figure", x: right - 142, y: 17.5 });
-      texts.rate = s("text", { class: "figure", x: right - 72, y: 17.5 });
-      texts.time = s("text", { class: "figure", x: right - 10, y: 17.5 });
-    } else {
-      texts.rows = s("text", { class: "figure", x: right - (box.kind === "index" ? 40 : 10), y: 17.5 });
-      if (box.kind === "index") group.append(s("text", { class: "readers", x: right - 9, y: 17.5 }, `×${box.readers.size}`));
-    }
+    const cells = COLUMNS[box.kind].map(([name, place]) => [name, s("text", { class: "figure", x: right - place, y: 17.5 })]);
+    const texts = { label: group, cells };
+    if (box.kind === "index") group.append(s("text", { class: "readers", x: right - 9, y: 17.5 }, `×${box.readers.size}`));
     texts.heat = s("rect", { class: "heat", x: 1, y: open ? HEAD - 7 : h - 3, height: 2, width: 0 });
     texts.room = right - 2;
-    group.append(...[texts.rows, texts.rate, texts.time, texts.heat].filter(Boolean));
+    group.append(...cells.map(([, cell]) => cell), texts.heat);
     this.texts.set(box.id, texts);
     if (open) group.append(this.inner(inner, PAD, HEAD));
     return group;
   }
 
-  /** What the columns of figures are, above the views. */
+  /** What the columns of figures are, above the first box of each column of boxes. */
   titles(boxes) {
-    const views = boxes.filter((box) => SIZES[box.kind] === SIZES.view || box.kind === "view");
     const group = s("g", { "aria-hidden": "true" });
-    for (const x of new Set(views.map((box) => this.places.get(box.id).x))) {
-      const y = Math.min(...views.filter((box) => this.places.get(box.id).x === x).map((box) => this.places.get(box.id).y)) - 7;
-      const right = x + SIZES.view[0];
-      for (const [name, place] of [["rows", 142], ["changes", 72], ["last step", 10]]) group.append(s("text", { class: "figure", x: right - place, y }, name));
+    const highest = new Map();
+    for (const box of boxes) {
+      const { x, y } = this.places.get(box.id);
+      if (!(highest.get(x)?.y <= y)) highest.set(x, { kind: box.kind, y });
+    }
+    for (const [x, { kind, y }] of highest) {
+      for (const [name, place] of COLUMNS[kind]) group.append(s("text", { class: "figure", x: x + SIZES[kind][0] - place, y: y - 7 }, name));
     }
     return group;
   }
@@ -207,9 +214,7 @@ export class Graph {
         else if (!found.rows) parts.unshift(`${count(found.given)} out`);
         texts.line.textContent = parts.filter(Boolean).join(" · ");
       } else {
-        texts.rows.textContent = found.rows === null ? "" : count(found.rows);
-        if (texts.rate) texts.rate.textContent = rate(found.rate);
-        if (texts.time) texts.time.textContent = found.last ? duration(found.last) : "";
+        for (const [name, cell] of texts.cells) cell.textContent = shown(name, found);
       }
       texts.label.classList.toggle("busy", found.rate > 0);
       texts.label.setAttribute("aria-label", this.spoken(id, found));

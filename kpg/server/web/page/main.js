@@ -60,7 +60,7 @@ class Page {
     this.chart.add(found.steps, now);
     if (this.before?.took !== found.took) {
       this.graph.update(this.figures(found));
-      this.panel.update();
+      this.panel.update(found);
       this.summary(found);
       this.before = found;
     }
@@ -94,14 +94,26 @@ class Page {
       for (const name of ["seconds", "last", "spent"]) total[name] += own[name];
       total.rounds = Math.max(total.rounds, own.rounds);
     }
-    if (box.relation) total.rows = found.counts[box.relation.place];
+    if (box.relation) {
+      total.rows = found.counts[box.relation.place];
+      total.about = found.about.includes(box.relation.place);
+      total.bytes += found.sizes[box.relation.place] ?? 0;
+    }
     const main = box.relation?.output ?? (box.kind === "index" || box.kind === "shared" ? Number(box.id.slice(2)) : box.operators[0]?.id);
-    const source = figures.get(`op:${main}`);
+    const source = figures.get(`op:${this.telling(main, figures)}`);
     if (source) {
       total.rate = source.rate;
       if (box.kind === "index") total.rows = source.rows;
     }
     return total;
+  }
+
+  /** The operator whose output tells what changes: what a last one computes when it is read only, its input tells. */
+  telling(id, figures) {
+    const { operators } = this.graph.model;
+    let at = id;
+    for (let one = operators.get(at); one?.text === "Linear" && figures.get(`op:${at}`).given === 0; one = operators.get(at)) [at] = one.inputs;
+    return at;
   }
 
   summary(found) {
@@ -117,6 +129,7 @@ class Page {
       ["state", bytes(state)],
       ["memory", found.memory ? bytes(found.memory) : ""],
       ["clients", count(found.clients.postgres + found.clients.http)],
+      ["workers", found.workers.length ? count(found.workers.length) : ""],
     ];
     by("summary").replaceChildren(...list.filter(([, value]) => value).map(([name, value]) => h("div", {}, h("dt", {}, name), h("dd", {}, value))));
   }
@@ -191,8 +204,10 @@ function theme(page) {
     by("theme").textContent = name === "dark" ? "Light" : "Dark";
     page.chart.draw();
   };
-  const wished = matchMedia("(prefers-color-scheme: light)").matches ? "light" : "dark";
-  set(localStorage.getItem("theme") ?? wished);
+  const light = matchMedia("(prefers-color-scheme: light)");
+  const wished = () => set(localStorage.getItem("theme") ?? (light.matches ? "light" : "dark"));
+  light.addEventListener("change", wished);
+  wished();
   by("theme").onclick = () => {
     const next = root.dataset.theme === "dark" ? "light" : "dark";
     localStorage.setItem("theme", next);

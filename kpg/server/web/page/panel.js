@@ -1,7 +1,9 @@
 // What is chosen in the graph: its figures, its text, its plan with what changes cost, and who depends on it.
 
 import { ask, bytes, by, count, duration, failure, h, rate } from "./dom.js";
+import { about } from "./graph.js";
 import { next } from "./model.js";
+import { overlay } from "./overlay.js";
 import { open } from "./tabs.js";
 
 const COST = /(O\((?:[^()]|\([^()]*\))*\)[^,;]*?(?=,|;|$))/gm;
@@ -56,7 +58,9 @@ export class Panel {
     if (found.error) return [failure(found.error)];
     const parts = [];
     if (found.rules) parts.push(h("h3", {}, "Rules"), h("pre", { class: "code" }, found.rules));
-    if (found.sql) parts.push(h("h3", {}, "SQL"), h("pre", { class: "code" }, found.sql.trim()));
+    if (found.sql) parts.push(h("h3", {}, found.overlay ? "What it means in SQL" : "SQL"), h("pre", { class: "code text" }, found.sql.trim()));
+    if (found.overlay) this.element.querySelector("p.kind").textContent = "an ego view";
+    if (found.overlay) parts.push(h("h3", {}, "Overlay, from writers to readers"), ...overlay(found.overlay));
     const { model } = this.page.graph;
     const [uses, users] = [found.program ? next(model, id, "from") : found.uses, new Set([...found.used_by, ...next(model, id, "to")])];
     if (uses.length) parts.push(h("h3", {}, "Made of"), this.links(uses));
@@ -124,6 +128,7 @@ export class Panel {
   overview() {
     const { model } = this.page.graph;
     this.figures = null;
+    this.workers = h("div", {});
     const views = [...(model?.boxes.values() ?? [])].filter((box) => box.kind === "view");
     this.element.replaceChildren(
       h("h2", {}, "The dataflow"),
@@ -131,16 +136,27 @@ export class Panel {
       h("p", { class: "hint" }, h("kbd", {}, "/"), " finds, ", h("kbd", {}, "f"), " shows all, ", h("kbd", {}, "+"), h("kbd", {}, "−"), " zoom, arrows go from box to box, ", h("kbd", {}, "u"), " unfolds."),
       views.length ? h("h3", {}, `${views.length} view${views.length === 1 ? "" : "s"}`) : "",
       this.links(views.map((box) => box.name)),
+      this.workers,
     );
   }
 
+  /** What each worker keeps and has done; one that has far more than its share has keys that most rows have. */
+  crew(workers) {
+    if (!workers.length) return;
+    const head = ["worker", "rows", "bytes", "time", "sent", "meetings"].map((name, place) => h("th", { class: place ? "number" : null, scope: "col" }, name));
+    const rows = workers.map(([rows, size, time, sent, meetings], place) =>
+      h("tr", {}, h("td", {}, place), ...[count(rows), bytes(size), duration(time), count(sent), count(meetings)].map((text) => h("td", { class: "number" }, text))));
+    this.workers.replaceChildren(h("h3", {}, `${workers.length} workers`), h("table", { class: "work" }, h("thead", {}, h("tr", {}, ...head)), h("tbody", {}, ...rows)));
+  }
+
   /** Bring the figures up to date. */
-  update() {
+  update(all) {
+    if (all && this.id === null) this.crew(all.workers);
     const found = this.page.graph.figures?.get(this.id);
     if (!this.figures || !found) return;
     const list = [
-      ["rows", found.rows === null ? "" : count(found.rows)],
-      ["state", found.bytes ? bytes(found.bytes) : ""],
+      ["rows", about(found)],
+      ["bytes", found.bytes ? bytes(found.bytes) : ""],
       ["changes", rate(found.rate) || "none"],
       ["last step", found.last ? duration(found.last) : "not in it"],
       ["share of the time", `${Math.round(found.share * 100)} %`],

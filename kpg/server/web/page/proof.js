@@ -3,7 +3,7 @@
 import { ask, by, failure, h, literal, quoted } from "./dom.js";
 import { open } from "./tabs.js";
 
-const DEEP = 3; // levels that are open at first
+const DEEP = 4; // levels that are open at first
 const WORDS = { fact: "fact", source: "row of a table", external: "of the database", negation: "absent", constraint: "condition", rule: "by a rule", view: "view", group: "group", aggregate: "aggregate", contribution: "value", step: "" };
 
 /** What holds; of a row the names of its columns stand back. */

@@ -33,7 +33,7 @@ export class Watching {
     this.note = h("tbody", {});
     const socket = new WebSocket(new URL("ws", location.href.replace(/^http/, "ws")));
     this.socket = socket;
-    socket.onopen = () => socket.send(JSON.stringify({ subscribe: this.goal ? { goal: name } : { view: name }, id: 1 }));
+    socket.onopen = () => socket.send(JSON.stringify({ subscribe: { ...(this.goal ? { goal: name } : { view: name }), progress: true }, id: 1 }));
     socket.onmessage = (event) => socket === this.socket && this.heard(JSON.parse(event.data));
     socket.onclose = (event) => socket === this.socket && this.end(event.reason || "the connection is closed");
   }
@@ -60,6 +60,10 @@ export class Watching {
         h("h3", {}, "Rows"), h("div", { class: "scroll half" }, h("table", { class: "data" }, head(message.columns, this.relation), this.body)),
         h("h3", {}, "Changes"), h("div", { class: "scroll half" }, h("table", { class: "data log" }, head(titled), this.note)),
       );
+      return;
+    }
+    if (message.progress !== undefined) {
+      this.tell(message.progress);
       return;
     }
     const gone = [];

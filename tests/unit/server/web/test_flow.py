@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+import kpg
 from kpg.server.web import flow
 from tests.unit.server.web.conftest import Web
 
@@ -50,6 +51,40 @@ def test_loops_and_their_rounds(web: Web, monkeypatch: pytest.MonkeyPatch) -> No
     assert sum(one["loop"] == operators[loop]["id"] for one in operators) >= 4
 
 
+def test_rows_of_small_views_are_counted_and_tables_have_their_bytes(
+    web: Web, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(flow, "FRESH", -1.0)
+    web.sql("create table c1 (a int primary key, b int)")
+    web.sql("insert into c1 select i, i % 7 from generate_series(1, 900) t(i)")
+    web.sql("create materialized view c_top as select a from c1 order by a limit 3")
+    web.sql("create materialized view c_few as select a from c1 where b = 100")
+    monkeypatch.setattr(flow, "COUNTED", 899)
+    web.sql("create materialized view c_all as select a, b + 1 as c from c1")
+    found = asked(web, "/dataflow")
+    places = {one["name"]: place for place, one in enumerate(found["shape"]["relations"])}
+    monkeypatch.setattr(flow, "COUNTED", 1000)
+    counted = asked(web, "/dataflow")
+    assert [counted["counts"][places[name]] for name in ("c_top", "c_few", "c_all")] == [3, 0, 900]
+    assert not {places["c_top"], places["c_few"], places["c_all"]} & set(counted["about"])
+    assert places["c_all"] in found["about"]
+    assert found["sizes"][places["c1"]] > 900 * 8
+    assert found["sizes"][places["c_all"]] is None
+    assert found["workers"] == []
+
+
+def test_what_workers_keep_is_told() -> None:
+    with kpg.connect(workers=2) as db:
+        db.sql("create table w (a int primary key, b int)")
+        db.sql("create materialized view by_b as select b, count(*) n from w group by b")
+        db.sql("insert into w select i, i % 7 from generate_series(1, 100) t(i)")
+        found = flow.read(db._engine)
+        rows, sent = zip(*((one[0], one[3]) for one in found["workers"]), strict=True)
+        assert len(rows) == 2
+        assert sum(rows) >= 7
+        assert sum(sent) > 0
+
+
 def test_figures_are_read_seldom(web: Web, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(flow, "FRESH", 1000.0)
     asked(web, "/dataflow")
@@ -70,6 +105,24 @@ def test_a_relation(web: Web) -> None:
     assert "Get r1" in asked(web, "/relation?name=r2&stage=logical")["explain"]
     web.datalog(".decl r4(n: number)\nr4(n) :- r3(n), n > 0.\n.output r4")
     assert asked(web, "/relation?name=r4")["rules"] == "r4(n) :- r3(n), n > 0."
+
+
+def test_an_ego_view_has_its_overlay(web: Web) -> None:
+    web.sql("create table follows (who int, whom int); create table posts (id int, author int, likes int)")
+    web.sql(
+        "insert into follows values (1, 7), (1, 8), (2, 7); insert into posts values (1, 7, 3), (2, 8, 4)"
+    )
+    web.sql(
+        "create ego view liked as sum(value) from (select id, author, likes from posts) last 2"
+        " over follows out with (overlay = none, mode = push)"
+    )
+    found = asked(web, "/relation?name=liked")
+    assert found["overlay"]["levels"] == [[2, 0, 0], [2, 0, 3]]
+    assert found["overlay"]["lines"][0].startswith(
+        "overlay by none: 2 writers, 2 readers, 0 partial aggregates"
+    )
+    assert "Ego" in found["explain"]
+    assert found["sql"].startswith("SELECT p.reader AS node")
 
 
 @pytest.mark.parametrize(

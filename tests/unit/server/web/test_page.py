@@ -245,6 +245,92 @@ def test_figures_move_and_a_name_of_any_letters_is_a_text(page: Page) -> None:
     page.has("why", "row of a table")
 
 
+def test_boxes_have_figures_and_what_they_are_is_above_them(page: Page) -> None:
+    figures = (
+        "[...document.querySelector(`[data-id='${arguments[0]}']`).querySelectorAll('.figure')]"
+        ".map((one) => one.textContent)"
+    )
+    page.until(f"{figures}.length === 4 && {figures}[0] === '3'", "v:best")
+    assert page.js(f"return {figures}", "v:best")[1].endswith("B")
+    assert page.js(f"return {figures}", "t:sale")[0] == "5"
+    assert page.js(f"return {figures}", "t:sale")[1].endswith("B")
+    heads = "#graph g[aria-hidden] > .figure"
+    titles = page.js(f"return [...document.querySelectorAll('{heads}')].map((one) => one.textContent)")
+    assert {"rows", "bytes", "changes", "last step"} == set(titles)
+    page.web.sql("create materialized view two as select id from sale order by id limit 2")
+    page.until(f"document.querySelector(`[data-id='v:two']`) && {figures}[0] === '2'", "v:two")
+
+
+def test_what_is_followed_comes_to_the_last_epoch(page: Page) -> None:
+    page.watch("rich")
+    page.has("watching", "rich: ")
+    epoch = page.web.sql("insert into edge values (90, 91)")[1]["epoch"]
+    page.until(
+        "Number(document.getElementById('watching').innerText.match(/epoch ([0-9]+)$/)?.[1]) >= arguments[0]",
+        epoch,
+    )
+    assert "0 changes seen" in page.text("watching")
+    page.has("pace", "epoch")
+
+
+def test_why_is_in_sight_beside_a_wide_row(page: Page) -> None:
+    columns = ", ".join(f"'a text that is long' as column_{number}" for number in range(12))
+    page.web.sql(f"create materialized view wide as select id, {columns} from sale where id = 1")
+    page.until("document.querySelector(`[data-id='v:wide']`)")
+    page.watch("wide")
+    page.has("watching", "wide: 1 row")
+    button, panel = page.js(
+        "return [document.querySelector('#rows td.ask button'), document.getElementById('watch')]"
+        ".map((one) => one.getBoundingClientRect().right)"
+    )
+    assert button <= panel
+
+
+def test_an_overlay_is_drawn(page: Page) -> None:
+    page.web.sql(
+        "create table follows (who int, whom int); create table posts (id int, author int, likes int)"
+    )
+    page.web.sql("insert into follows values (1, 7), (1, 8), (2, 7); insert into posts values (1, 7, 3)")
+    page.web.sql(
+        "create ego view liked as sum(value) from (select id, author, likes from posts) last 2"
+        " over follows out with (overlay = none, mode = push)"
+    )
+    page.until("document.querySelector(`[data-id='v:liked']`)")
+    page.box("v:liked", "click")
+    page.has("details", "sharing index")
+    texts = page.js("return [...document.querySelectorAll('.overlay text')].map((one) => one.textContent)")
+    assert texts == ["writers", "2 pushed", "0 pulled", "3", "level 1", "2 pushed", "0 pulled"]
+
+
+def test_datalog_is_neither_explained_nor_kept(page: Page) -> None:
+    disabled = "return ['explain', 'keep'].map((id) => document.getElementById(id).disabled)"
+    choose = (
+        "const one = document.getElementById('language'); one.value = arguments[0];"
+        "one.dispatchEvent(new Event('change'))"
+    )
+    page.js(choose, "datalog")
+    assert page.js(disabled) == [True, True]
+    page.js(choose, "sql")
+    assert page.js(disabled) == [False, False]
+
+
+def test_a_small_window_needs_no_scrolling_to_the_side(page: Page) -> None:
+    for width in (390, 800, 1100):
+        size = {"width": width, "height": 700, "deviceScaleFactor": 1, "mobile": False}
+        page.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+        assert page.js("return document.documentElement.scrollWidth") <= width
+        right = page.js("return document.getElementById('theme').getBoundingClientRect().right")
+        assert right <= width
+    page.driver.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+
+
+def test_the_theme_is_the_one_that_the_system_has(page: Page) -> None:
+    for name in ("light", "dark"):
+        wish = {"features": [{"name": "prefers-color-scheme", "value": name}]}
+        page.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", wish)
+        page.until("document.documentElement.dataset.theme === arguments[0]", name)
+
+
 def test_nothing_comes_from_outside(page: Page) -> None:
     names = page.js("return performance.getEntriesByType('resource').map((one) => new URL(one.name).origin)")
     assert set(names) == {f"http://127.0.0.1:{page.web.port}"}
