@@ -20,12 +20,13 @@ Words = NDArray[np.int64]
 
 
 class Answers:
-    """Arrays of elements of a type, of ``few`` each at most, or all."""
+    """Arrays of elements of a type, of ``few`` each at most, or all: words of ``into``."""
 
-    def __init__(self, type_: Type, few: int, dictionary: Dictionary) -> None:
+    def __init__(self, type_: Type, few: int, dictionary: Dictionary, into: Dictionary) -> None:
         self._type = type_
         self._few = few
         self._dictionary = dictionary
+        self._into = into
         self._codec = codec_of(type_)
         self._pieces = Dictionary()
         self._end = self._pieces.code(parts.joined(()))
@@ -53,7 +54,7 @@ class Answers:
         bounds, data = self._pieces.parts(np.insert(pieces, ends, self._end))
         places = np.concatenate((np.zeros(1, np.int64), ends + np.arange(1, there.shape[0] + 1)))
         words = np.full(sizes.shape[0], NULL, np.int64)
-        words[there] = self._dictionary.intern_parts(bounds[places], data)
+        words[there] = self._into.intern_parts(bounds[places], data)
         return words
 
     def _found(self, elements: Words) -> Words:

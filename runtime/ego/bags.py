@@ -11,6 +11,8 @@ from kpg.runtime.kernels import bags as kernels
 Words = NDArray[np.int64]
 MANY: Final = 1 << 14
 """So many nodes are filled at once."""
+NOTHING: Final = 2**63 - 1
+"""The least word of an empty bag."""
 
 
 class Bags:
@@ -97,6 +99,14 @@ class Bags:
         found = np.empty(nodes.shape[0], np.int64)
         kernels.least(nodes, self.heads, self.table, found)
         return found
+
+    def exchanged(self, nodes: Words) -> tuple[Words, Words, Words]:
+        """Nodes, words and diffs with which each node that has a word gets another's for one of its."""
+        words = self.least(nodes)
+        there = words != NOTHING
+        nodes, words = nodes[there], words[there]
+        pairs = np.stack((words, np.roll(words, 1)), axis=1)
+        return np.repeat(nodes, 2), pairs.reshape(-1), np.tile(np.array([-1, 1]), nodes.shape[0])
 
     @property
     def bytes(self) -> int:

@@ -27,15 +27,17 @@ class Counts(Undoable):
     """Of each writer and each pushed node a bag of the words of one column."""
 
     subtracts = True
+    timed = True
     repeats = False
 
     def __init__(self, calls: tuple[EgoCall, ...], few: int, dictionary: Dictionary) -> None:
         super().__init__()
         (self._call,) = calls
-        self.timed = not self._call.argument_types[0].is_interned
         self._few = few
         self._way = WAYS.get(shown(self._call.function), kernels.BY_COUNT)
-        self._answers = Answers(self._call.argument_types[0], few, dictionary)
+        self._dictionary = dictionary
+        self._lasting = Answers(self._call.argument_types[0], few, dictionary, dictionary)
+        self._answers = self._lasting
         self._bags = Bags()
 
     def grow(self, room: int) -> None:
@@ -50,6 +52,18 @@ class Counts(Undoable):
         if not known.all():
             nodes, words, diffs = nodes[known], np.ascontiguousarray(words[known]), diffs[known]
         self._take(Written(overlay, nodes, words, diffs))
+
+    def sample(self, nodes: Words) -> tuple[Words, Words, Words]:
+        nodes, words, diffs = self._bags.exchanged(nodes)
+        rows = np.zeros((1 + self._call.arguments[0], nodes.shape[0]), np.int64)
+        rows[-1] = words
+        return nodes, rows, diffs
+
+    def rehearse(self, *, on: bool) -> None:
+        """Answers are interned apart from others, which would be kept for good."""
+        self._bags.answer[:] = kernels.FREE
+        type_ = self._call.argument_types[0]
+        self._answers = Answers(type_, self._few, self._dictionary, Dictionary()) if on else self._lasting
 
     def _change(self, one: Written, diffs: Words) -> None:
         for items, origin in reached(one.overlay, one.nodes):

@@ -217,15 +217,20 @@ def _cut(overlay: Overlay, weight: Floats, decided: NDArray[np.uint8]) -> None:
     decided[rest[reached[reached < source]]] = deciding.PULL
 
 
+def shares(overlay: Overlay, often: Frequencies, costs: Costs) -> tuple[float, float]:
+    """Microseconds that pushing, and pulling with what answers take, is expected to cost as labels are."""
+    readers, pushed = overlay.kinds == READER, overlay.pushed == 1
+    pushing = float(pushed_cost(overlay, often, costs)[pushed & (overlay.kinds != WRITER)].sum())
+    pulling = float((often.pull * costs.pulling(overlay.inputs.size, often.far(often.pull)))[~pushed].sum())
+    pulling += (costs.pull + costs.answer) * float(often.pull[readers & pushed].sum())
+    pulling += costs.answer * float(often.pull[readers & ~pushed].sum())
+    pulling -= costs.answer * float(np.maximum(often.pull - often.push, 0.0)[readers & pushed].sum())
+    return pushing, pulling
+
+
 def expected(overlay: Overlay, often: Frequencies, costs: Costs) -> tuple[float, float]:
     """Microseconds that a write, and a read, is expected to take."""
-    inputs = overlay.inputs.size
-    others = overlay.kinds != WRITER
-    pushed = others & (overlay.pushed == 1)
-    pulled = others & (overlay.pushed == 0)
-    pushing = float(pushed_cost(overlay, often, costs)[pushed].sum())
-    pulling = float((often.pull * costs.pulling(inputs, often.far(often.pull)))[pulled].sum())
-    pulling += costs.pull * float(often.pull[(overlay.kinds == READER) & pushed].sum())
+    pushing, pulling = shares(overlay, often, costs)
     writes = float(often.push[overlay.kinds == WRITER].sum()) or 1.0
     reads = float(often.pull[overlay.kinds == READER].sum()) or 1.0
     return pushing / writes, pulling / reads

@@ -21,7 +21,7 @@ from kpg.runtime.ego.ids import Ids
 from kpg.runtime.ego.overlay import READER, WRITER, Overlay, grouped
 from kpg.runtime.ego.reaching import reached
 from kpg.runtime.ego.rebuilding import Built, Pairs, Rebuilding, built, merged
-from kpg.runtime.ego.timing import fitted
+from kpg.runtime.ego.timing import tried
 from kpg.runtime.ego.watching import Watching
 from kpg.runtime.errors import DataError
 from kpg.runtime.records import dataclass
@@ -68,8 +68,6 @@ class Engine:
         self.costs = costs
         self.fitted = costs
         """What costs are on the overlay that there is."""
-        self._width = 0
-        """Columns of what writers write, when there was any."""
         self.followed = NOBODY
         """The readers whose changes are asked for, which are pushed."""
         self.continuous = NONE
@@ -137,7 +135,6 @@ class Engine:
                 self._new_writer(word)
             nodes = self._writers.find(rows[0])
         self._work.seen += nodes.shape[0]
-        self._width = rows.shape[0] - 1
         self.family.write(self.overlay, nodes, rows[1:], diffs)
 
     def _new_writer(self, word: int) -> int:
@@ -251,14 +248,18 @@ class Engine:
     def _label(self) -> None:
         mode = "push" if self.followed.every else self.mode
         forced = self.forced() if mode != "push" else NONE
-        if mode == "auto" and self._width:
-            self.fitted = fitted(self.overlay, self.family, self._width, self.costs)
-        self.decision = deciding.decide(self.overlay, mode, self.fitted, forced)
+        best = tried(self.overlay, self.family, self.costs, forced) if mode == "auto" else None
+        if best is not None:
+            self.decision, self.fitted = best
+        else:
+            self.fitted = self.costs
+            self.decision = deciding.decide(self.overlay, mode, self.costs, forced)
         if mode == "auto":
             self.overlay.settle(every=True)
-            deciding.dissolve(self.overlay, self.fitted)
-            if deciding.split(self.overlay, self.fitted):
-                self.family.grow(self.overlay.room)
+            if best is None:
+                deciding.dissolve(self.overlay, self.fitted)
+                if deciding.split(self.overlay, self.fitted):
+                    self.family.grow(self.overlay.room)
         self.overlay.patches = 0
         self._fill(self.overlay.order())
         self.overlay.settle(every=True)

@@ -53,6 +53,13 @@ class Extremes(Undoable):
             inputs.start, inputs.size, inputs.items, self._best,
         )  # fmt: skip
 
+    def sample(self, nodes: Words) -> tuple[Words, Words, Words]:
+        nodes, words, diffs = self._bags.exchanged(nodes)
+        return nodes, (words ^ self._flip).reshape(1, -1), diffs
+
+    def rehearse(self, *, on: bool) -> None:
+        """Answers are words that nobody keeps."""
+
     def fill(self, overlay: Overlay, order: Words) -> None:
         empty = order[(overlay.inputs.size[order] == 0) & (overlay.kinds[order] != WRITER)]
         self._best[empty] = overlays.EMPTY

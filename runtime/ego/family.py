@@ -19,7 +19,7 @@ class Family(Protocol):
     """Whether it does not matter how often an input brings something."""
 
     timed: bool
-    """Whether rows of any words may be written, and undone, to see how long it takes."""
+    """Whether writes may be tried out, and undone, to see how long they take."""
 
     def grow(self, room: int) -> None:
         """Have places for so many nodes."""
@@ -32,6 +32,15 @@ class Family(Protocol):
 
         What this raises, :meth:`rollback` undoes.
         """
+
+    def sample(self, nodes: Words) -> tuple[Words, Words, Words]:
+        """Nodes, rows and diffs of a write: distinct writers get what others of them have for what they had.
+
+        Only asked where writes may be tried out.
+        """
+
+    def rehearse(self, *, on: bool) -> None:
+        """What is read from now on, or until now, leaves nothing behind, and is of no use later."""
 
     def fill(self, overlay: Overlay, order: Words) -> None:
         """Compute the pushed nodes among ``order``, each after what feeds it, of their inputs."""

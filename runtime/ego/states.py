@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from kpg.runtime.dictionary import Dictionary
 from kpg.runtime.ego.overlay import WRITER, Overlay
 from kpg.runtime.ego.reaching import reached
-from kpg.runtime.errors import DataError
+from kpg.runtime.errors import DataError, InternalError
 from kpg.runtime.functions import aggregate_named
 from kpg.runtime.functions.named import shown
 from kpg.runtime.mfp.memo import values_of, word_of
@@ -72,6 +72,12 @@ class States:
                 self._merge_below(overlay, changes)
         except (ValueError, ArithmeticError) as error:
             raise self._failed(error) from error
+
+    def sample(self, nodes: Words) -> tuple[Words, Words, Words]:
+        raise InternalError("writes of states are not tried out")
+
+    def rehearse(self, *, on: bool) -> None:
+        """Answers are words that nobody keeps."""
 
     def _keep(self, node: int) -> None:
         if node not in self._before:

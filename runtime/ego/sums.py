@@ -59,6 +59,13 @@ class Sums:
             if self._push(overlay, found[:count], deltas[:count]):
                 raise _overflow()
 
+    def sample(self, nodes: Words) -> tuple[Words, Words, Words]:
+        ones = np.ones(nodes.shape[0], np.int64)  # whatever is added takes as long
+        return nodes, np.zeros((1 + int(self._columns.max(initial=0)), nodes.shape[0]), np.int64), ones
+
+    def rehearse(self, *, on: bool) -> None:
+        """Answers are words that nobody keeps."""
+
     def _push(self, overlay: Overlay, nodes: Words, deltas: Words) -> bool:
         edges = overlay.outputs
         return bool(

@@ -11,7 +11,7 @@ from kpg.runtime.values.arrays import of
 
 def test_arrays_are_those_that_are_encoded_one_by_one() -> None:
     dictionary = Dictionary()
-    answers = Answers(BIGINT, 2, dictionary)
+    answers = Answers(BIGINT, 2, dictionary, dictionary)
     elements = np.array([7, -3, 40, 5, -(2**62), 9])
     groups = np.array([0, 1, 2, 0, 0, 1])
     words = answers.words(elements, groups, np.array([3, 0, 1, 2]))
@@ -25,7 +25,7 @@ def test_arrays_are_those_that_are_encoded_one_by_one() -> None:
 def test_texts_that_are_equally_frequent_go_by_their_letters() -> None:
     dictionary = Dictionary()
     codes = {text: dictionary.code(text) for text in ("tea", "jam", "", "a\x00b\x01", "zoo")}
-    answers = Answers(TEXT, 0, dictionary)
+    answers = Answers(TEXT, 0, dictionary, dictionary)
     elements = np.array([codes["zoo"], codes["tea"], codes["jam"], codes[""], codes["a\x00b\x01"]])
     words = answers.words(elements, np.array([0, 1, 1, 1, 1]), np.array([5]))
     assert values_of(words, array(TEXT), dictionary) == [of(["zoo", "", "a\x00b\x01", "jam", "tea"])]

@@ -1,27 +1,40 @@
-"""Costs fitted to an overlay: what is tried out leaves nothing behind."""
+"""Ways that are tried out on an overlay: they leave nothing behind but the one that took least."""
 
 import numpy as np
 import pytest
 
 from kpg.runtime.dictionary import Dictionary
-from kpg.runtime.ego import timing
+from kpg.runtime.ego import deciding, timing
 from kpg.runtime.ego.deciding import Costs
 from kpg.runtime.ego.families import family_of
-from kpg.runtime.ego.overlay import Edges, Overlay
+from kpg.runtime.ego.family import Family
+from kpg.runtime.ego.overlay import READER, WRITER, Edges, Overlay
 from kpg.runtime.plan import EgoCall, EgoFamily
 from kpg.runtime.types import BIGINT, INTEGER, TEXT, Type, array
+from tests.model.overlays import check_overlay
 
 COSTS = Costs(push=1.0, push_log=0.5, pull=0.5, pull_each=1.0, cold_push=2.0, cold_pull=3.0, cold_each=4.0)
+PAIRS = {3: {0, 1, 2}, 4: {0, 1, 2}, 5: {0, 1}}
 
 
-def star() -> Overlay:
-    """Three writers, one reader of them all."""
-    size = np.array([0, 0, 0, 3], np.int64)
-    return Overlay(3, 1, Edges(np.zeros(4, np.int64), size, np.array([0, 2, 4], np.int32)), 3)
+def shared() -> Overlay:
+    """Three writers; two readers of them all, who share a partial aggregate, and one of two of them."""
+    size = np.array([0, 0, 0, 1, 1, 2, 3], np.int64)
+    items = np.array([12, 12, 0, 2, 0, 2, 4], np.int32)
+    return Overlay(3, 3, Edges(np.cumsum(size) - size, size, items), 8)
 
 
 def top(of: Type) -> EgoCall:
     return EgoCall("top_k", (0, 1), (of, INTEGER), array(of))
+
+
+def total(written: tuple[int, int, int] = (-5, -7, -7)) -> tuple[Overlay, Family]:
+    overlay = shared()
+    kept = family_of(EgoFamily.SUMS, (EgoCall("sum", (0,), (BIGINT,), BIGINT),), 0, Dictionary())
+    kept.grow(overlay.room)
+    kept.write(overlay, np.arange(3), np.array([written]), np.ones(3, np.int64))
+    kept.commit()
+    return overlay, kept
 
 
 @pytest.mark.parametrize(
@@ -33,20 +46,80 @@ def top(of: Type) -> EgoCall:
     ],
 )
 def test_what_was_tried_out_is_undone(family: EgoFamily, call: EgoCall, few: int) -> None:
-    overlay = star()
+    overlay = shared()
     kept = family_of(family, (call,), few, Dictionary())
     kept.grow(overlay.room)
     kept.write(overlay, np.arange(3), np.array([[-5, -7, -7]]), np.ones(3, np.int64))
     kept.commit()
-    found = timing.fitted(overlay, kept, 1, COSTS)
+    tried = timing.tried(overlay, kept, COSTS)
+    assert tried is not None
+    found = tried[1]
     assert found.push_log / found.push == 0.5 and found.cold_pull / found.pull == 6.0
     assert 1 / 8 <= found.push <= 8.0
-    expected = {EgoFamily.SUMS: -19, EgoFamily.GREATEST: -5, EgoFamily.COUNTS: 2}[family]
-    assert kept.read(overlay, np.array([3]))[1].tolist() == [[expected]]
+    check_overlay(overlay, PAIRS, repeats=False)
+    kept.fill(overlay, overlay.order())
+    expected = {EgoFamily.SUMS: [-19, -19, -12], EgoFamily.GREATEST: [-5] * 3, EgoFamily.COUNTS: [2] * 3}
+    assert kept.read(overlay, np.array([3, 4, 5]))[1].tolist() == [expected[family]]
 
 
-def test_what_has_no_words_of_its_own_is_not_tried_out() -> None:
-    overlay = star()
+def test_answers_of_a_trial_are_not_interned() -> None:
+    overlay, dictionary = shared(), Dictionary()
+    kept = family_of(EgoFamily.COUNTS, (top(TEXT),), 2, dictionary)
+    kept.grow(overlay.room)
+    words = [dictionary.code(text) for text in ("tea", "jam", "tea")]
+    kept.write(overlay, np.arange(3), np.array([words, [2] * 3]), np.ones(3, np.int64))
+    kept.commit()
+    known = len(dictionary)
+    assert timing.tried(overlay, kept, COSTS) is not None
+    assert len(dictionary) == known
+    kept.fill(overlay, overlay.order())
+    _, (answers,) = kept.read(overlay, np.array([3]))
+    assert dictionary.get(int(answers[0])) is not None and len(dictionary) == known + 1
+
+
+@pytest.mark.parametrize("best", range(8))
+def test_the_way_that_took_least_stays(best: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    overlay, kept = total()
+    served: list[tuple[list[int], list[int]]] = []
+
+    def seconds(_: timing.Traffic) -> tuple[float, float]:
+        served.append((overlay.pushed.tolist(), overlay.inputs.size.tolist()))
+        return (1.0 if len(served) == best + 1 else 2.0), 1.0
+
+    monkeypatch.setattr(timing.Traffic, "seconds", seconds)
+    assert timing.tried(overlay, kept, COSTS) is not None
+    assert (overlay.pushed.tolist(), overlay.inputs.size.tolist()) == served[best]
+    assert served[0] == ([1] * 7, [0, 0, 0, 3, 3, 2, 0])  # all pushed, and nothing shared
+    assert served[1] == ([1, 1, 1, 0, 0, 0, 0], [0, 0, 0, 3, 3, 2, 0])
+    check_overlay(overlay, PAIRS, repeats=False)
+
+
+def test_costs_are_what_ways_tell(monkeypatch: pytest.MonkeyPatch) -> None:
+    overlay, kept = total()
+
+    def seconds(_: timing.Traffic) -> tuple[float, float]:
+        often = deciding.frequencies(overlay, overlay.order())
+        pushing, pulling = deciding.shares(overlay, often, COSTS)
+        scale = timing.SIZE / often.total / 1e6
+        return (7.0 + 2.0 * pushing) * scale, (8.0 + 0.5 * pulling) * scale
+
+    monkeypatch.setattr(timing.Traffic, "seconds", seconds)
+    tried = timing.tried(overlay, kept, COSTS)
+    assert tried is not None
+    assert np.isclose(tried[1].push, 2.0) and np.isclose(tried[1].pull_each, 0.5)
+
+
+def test_a_sum_that_overflows_when_it_is_read_is_no_error_of_a_trial() -> None:
+    overlay, kept = total((2**62, 2**62, 2**62))
+    tried = timing.tried(overlay, kept, COSTS)
+    assert tried is not None and np.isfinite(tried[1].push)
+    assert (overlay.kinds == WRITER).sum() == 3 and (overlay.kinds == READER).sum() == 3
+
+
+def test_where_nobody_has_written_nothing_is_tried_out() -> None:
+    overlay = shared()
     kept = family_of(EgoFamily.COUNTS, (top(TEXT),), 2, Dictionary())
     kept.grow(overlay.room)
-    assert timing.fitted(overlay, kept, 1, COSTS) is COSTS
+    assert timing.tried(overlay, kept, COSTS) is None
+    states = family_of(EgoFamily.STATES, (EgoCall("bit_xor", (0,), (BIGINT,), BIGINT),), 0, Dictionary())
+    assert timing.tried(overlay, states, COSTS) is None
