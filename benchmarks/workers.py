@@ -11,42 +11,26 @@ import math
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
-from pathlib import Path
 from typing import Any
 
-import numpy as np
-from _flows import graph_input
-from _flows import step as taken
-from _graphs import Edges, gnp, grid
-from _stream import arrived
-from _tpch import Encoded, add_arguments, folder, install, worker_of
+from _crew_loads import (
+    CLOSURE,
+    COMPONENTS,
+    GENERATIONS,
+    REACHED,
+    Step,
+    indexing,
+    recursion,
+    refresh,
+    stream,
+    strong_components,
+    with_data,
+)
+from _graphs import gnp, grid
+from _tpch import Encoded, add_arguments, folder
 
 import kpg
-from kpg import graph
-from kpg.tpch.engine import apply
-from kpg.tpch.refresh import RefreshStream
 from kpg.tpch.schema import TABLES
-
-Step = Callable[[], object]
-CLOSURE = (
-    "create materialized view p as with recursive p(x, y) as"
-    " (select x, y from e union select p.x, e.y from p join e on p.y = e.x) select * from p"
-)
-GENERATIONS = (
-    "create materialized view p as with recursive p(x, y) as"
-    " (select a.y, b.y from e a join e b on a.x = b.x union"
-    " select a.y, b.y from e a join p on a.x = p.x join e b on p.y = b.x) select * from p"
-)
-REACHED = (
-    "create materialized view p as with recursive p(x) as"
-    " (select 0::bigint union select e.y from p join e on p.x = e.x) select * from p"
-)
-COMPONENTS = (
-    "create materialized view p as with recursive p(x, c) as"
-    " (select x, x from n union select e.y, p.c from p join e on p.x = e.x)"
-    " select x, min(c) from p group by x"
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,88 +63,6 @@ def measured(db: Any, steps: Iterator[Step]) -> Used:
     return Used(seconds, [after - one for after, one in zip(processor(db), before, strict=True)], here)
 
 
-# Workloads: a database with views, and the steps to take
-
-
-def stream(data: Encoded, number: int, rows: int, db: Any) -> Iterator[Step]:
-    """All rows of the tables of a query, round-robin, so many a step."""
-    install(db, number)
-    worker = worker_of(db)
-    counts = [words.shape[1] for words in data.words.values()]
-    before = [0] * len(counts)
-    for end in [*range(rows, sum(counts), rows), sum(counts)]:
-        now = arrived(counts, end)
-
-        def step(before: Sequence[int] = before, now: Sequence[int] = now) -> None:
-            for (table, words), first, last in zip(data.words.items(), before, now, strict=True):
-                if last > first:
-                    worker.insert(table, np.ascontiguousarray(words[:, first:last]))
-            worker.step()
-
-        yield step
-        before = now
-
-
-def refresh(data: Encoded, path: Path, queries: Sequence[int], db: Any) -> Iterator[Step]:
-    """All views together, of refreshes of 0.1 % of the orders."""
-    worker = worker_of(db)
-    for table, words in data.words.items():
-        worker.insert(table, words)
-    worker.step()
-    for number in queries:
-        install(db, number)
-    orders = max(1, data.words["orders"].shape[1] // 1000)
-    refreshes = RefreshStream(path, seed=7, orders=orders)
-    for _ in range(5):
-        batch = refreshes.next_batch()
-        yield lambda batch=batch: apply(db, batch)  # type: ignore[misc]
-
-
-def recursion(edges: Edges, view: str, db: Any) -> Iterator[Step]:
-    """A recursive view over a few edges, to which the others come."""
-    db.sql("create table e(x bigint, y bigint); create table n(x bigint)")
-    worker = worker_of(db)
-    worker.insert("n", np.unique(edges)[None, :])
-    worker.insert("e", np.ascontiguousarray(edges[:, :50]))
-    worker.step()
-    db.sql(view)
-
-    def step(first: int, last: int) -> None:
-        worker.insert("e", np.ascontiguousarray(edges[:, first:last]))
-        worker.step()
-
-    yield partial(step, 50, 100)
-    yield partial(step, 100, edges.shape[1])
-
-
-def strong_components(edges: Edges, db: Any) -> Iterator[Step]:
-    """Edges that come to a dataflow of their strongly connected components, a doubly nested loop."""
-    flow = db.dataflow("components")
-    given = graph_input(flow, edges[:, :50])
-    graph.strongly_connected_components(given.arrange_by_key("src", "dst")).probe()
-    yield lambda: taken(flow, given)
-
-    def rest() -> None:
-        given.insert_columns({"src": edges[0, 50:], "dst": edges[1, 50:]})
-        taken(flow, given)
-
-    yield rest
-
-
-def indexing(edges: Edges, db: Any) -> Iterator[Step]:
-    """Edges that come to a view that indexes them both ways."""
-    db.sql("create table e(x bigint, y bigint)")
-    db.sql("create materialized view p as select count(*) from e a join e b on a.y = b.x where a.x = -1")
-    worker = worker_of(db)
-
-    def step(first: int, last: int) -> None:
-        worker.insert("e", np.ascontiguousarray(edges[:, first:last]))
-        worker.step()
-
-    yield partial(step, 0, 1000)
-    yield partial(step, 1000, edges.shape[1])
-
-
 def one_row(db: Any) -> Iterator[Step]:
     """Commits of one row, into a sum over a join."""
     db.sql("create table c(k int primary key, kind int); create table o(k int primary key, c int, v int)")
@@ -176,10 +78,7 @@ def one_row(db: Any) -> Iterator[Step]:
 def database(count: int, data: Encoded | None = None) -> Any:
     db = kpg.connect(workers=count)
     if data is not None:
-        # Every database has the strings of the data, so that their codes are words of it.
-        db._engine.executor.dictionary.restore(*data.dictionary.parts(np.arange(len(data.dictionary))))
-        for table, schema in data.schemas.items():
-            db._engine.create_table(table, schema)
+        with_data(db, data)
     return db
 
 

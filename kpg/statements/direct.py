@@ -16,13 +16,16 @@ from kpg.engine.engine import Engine
 from kpg.runtime import plan as ir
 from kpg.runtime.dictionary import Dictionary
 from kpg.runtime.records import dataclass
-from kpg.runtime.scalar import Call, Column, Fetch, Literal, Scalar, transform
+from kpg.runtime.scalar import Call, Column, Fetch, Literal, Scalar, children, transform
 from kpg.runtime.trace.updates import Updates
 from kpg.runtime.types import NULL
 
 Words = NDArray[np.int64]
 FEW: Final = 4096
 """So many rows of a relation are read here; more of them are for operators, which take them in pieces."""
+EQUALITIES: Final = frozenset({"eq", "ne"})
+ABSENT: Final = -1
+"""The word of a text that nothing has, where it is only compared with others: no text has this code."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,11 +33,13 @@ class Direct:
     """How to answer a plan: ``mfp`` over the rows of a relation, with a column more for each of ``slots``.
 
     ``key``: the columns of a table, or the first ones of a view, that have to be equal to constants.
+    ``compared``: the slots of texts that are told equal or not, and nothing else.
     """
 
     source: ir.Source | ir.Import | ir.Constant
     mfp: ir.Mfp | None
     slots: tuple[Slot, ...]
+    compared: frozenset[Slot] = frozenset()
     columns: tuple[int, ...] = ()
     key: tuple[Literal, ...] = ()
 
@@ -60,8 +65,8 @@ def direct(engine: Engine, plan: ir.Plan, catalog: Catalog) -> Direct | None:
     return None
 
 
-def _with_columns(mfp: ir.Mfp | None, width: int) -> tuple[ir.Mfp | None, tuple[Slot, ...]]:
-    """The mfp with columns in the place of its slots, and these."""
+def _with_columns(mfp: ir.Mfp | None, width: int) -> tuple[ir.Mfp | None, tuple[Slot, ...], frozenset[Slot]]:
+    """The mfp with columns in the place of its slots, these, and those of texts that are only compared."""
     slots: dict[Slot, int] = {}
 
     def column(scalar: Scalar) -> Scalar:
@@ -69,10 +74,28 @@ def _with_columns(mfp: ir.Mfp | None, width: int) -> tuple[ir.Mfp | None, tuple[
         return scalar if slot is None else Column(width + slots.setdefault(slot, len(slots)), scalar.type)
 
     if mfp is None:
-        return None, ()
+        return None, (), frozenset()
     predicates = tuple(transform(one, column) for one in mfp.predicates)
     outputs = tuple(transform(one, column) for one in mfp.outputs)
-    return ir.Mfp(predicates, outputs), tuple(slots)
+    found = ir.Mfp(predicates, outputs)
+    more = _more_than_compared(found)
+    return found, tuple(slots), frozenset(slot for slot, place in slots.items() if width + place not in more)
+
+
+def _more_than_compared(mfp: ir.Mfp) -> set[int]:
+    """The columns of which more is asked than to which texts they are equal."""
+    more: set[int] = set()
+    stack = [*mfp.predicates, *mfp.outputs]
+    while stack:
+        scalar = stack.pop()
+        below = children(scalar)
+        if isinstance(scalar, Column):
+            more.add(scalar.index)
+        elif isinstance(scalar, Call) and scalar.function in EQUALITIES:
+            stack.extend(one for one in below if not (isinstance(one, Column) and one.type.is_text))
+        else:
+            stack.extend(below)
+    return more
 
 
 def _equalities(mfp: ir.Mfp | None) -> Iterator[tuple[Scalar, Literal]]:
@@ -114,7 +137,7 @@ def _view_key(mfp: ir.Mfp | None) -> tuple[Literal, ...]:
 def rows(engine: Engine, plan: Direct, values: Mapping[Slot, Literal]) -> tuple[Words, Words] | None:
     """The rows of the answer and their multiplicities, in the order of a trace; None if there are many."""
     words = Constants(values, engine.executor.dictionary)
-    found = _given(engine, plan, [words.of(literal) for literal in plan.key])
+    found = _given(engine, plan, [words.sought(literal) for literal in plan.key])
     if found is None:
         return None
     data, diff = found
@@ -123,8 +146,8 @@ def rows(engine: Engine, plan: Direct, values: Mapping[Slot, Literal]) -> tuple[
         if plan.slots:
             wide = np.empty((data.shape[0] + len(plan.slots), count), np.int64)
             wide[: data.shape[0]] = data
-            for place, slot in enumerate(plan.slots, data.shape[0]):
-                wide[place] = words.word(values[slot])
+            for place, slot in enumerate(plan.slots if count else (), data.shape[0]):
+                wide[place] = (words.sought if slot in plan.compared else words.of)(values[slot])
             data = wide
         data, kept = engine.executor.evaluate(plan.mfp, data)
         diff = diff if kept is None else diff[kept]
@@ -137,6 +160,9 @@ def rows(engine: Engine, plan: Direct, values: Mapping[Slot, Literal]) -> tuple[
 def _given(engine: Engine, plan: Direct, key: Sequence[int]) -> tuple[Words, Words] | None:
     """The rows that the mfp is over: of a table their rowids."""
     executor, source = engine.executor, plan.source
+    if any(word == ABSENT and one.type.is_interned for word, one in zip(key, plan.key, strict=True)):
+        width = len(source.types) if isinstance(source, ir.Import) else 1
+        return np.empty((width, 0), np.int64), np.empty(0, np.int64)
     if isinstance(source, ir.Source):
         if key:
             rowids = _found(engine, source.table, plan.columns, np.array(key, np.int64).reshape(-1, 1))
@@ -171,12 +197,20 @@ class Constants:
         self._dictionary = dictionary
 
     def of(self, literal: Literal) -> int:
-        """The word of a literal of the plan."""
-        slot = slot_of(literal)
-        return self.word(literal if slot is None else self._values[slot])
-
-    def word(self, literal: Literal) -> int:
-        """The word of a constant."""
-        if literal.value is None:
+        """The word of a constant, of a slot that of its value."""
+        value = self._value(literal)
+        if value is None:
             return NULL
-        return self._dictionary.code(literal.value) if isinstance(literal.value, str) else literal.value
+        return self._dictionary.code(value) if isinstance(value, str) else value
+
+    def sought(self, literal: Literal) -> int:
+        """The word of a constant that is only looked for: a text that nothing has is not kept for it."""
+        value = self._value(literal)
+        if not isinstance(value, str):
+            return NULL if value is None else value
+        code = self._dictionary.lookup(value)
+        return ABSENT if code is None else code
+
+    def _value(self, literal: Literal) -> int | str | None:
+        slot = slot_of(literal)
+        return literal.value if slot is None else self._values[slot].value

@@ -118,7 +118,7 @@ def _change_some(engine: Engine, statements: Sequence[Keyed]) -> list[int] | Non
     assert not isinstance(statement, ast.Select)
     table = engine.table(statement.table)
     constants = [Constants(one.values, table.dictionary) for one in statements]
-    keys = np.array([[one.of(literal) for literal in how.key] for one in constants], np.int64).T
+    keys = np.array([[one.sought(literal) for literal in how.key] for one in constants], np.int64).T
     keys = np.ascontiguousarray(keys[:, : _different(keys)])
     count = keys.shape[1]
     found = table.find(keys)
@@ -127,7 +127,7 @@ def _change_some(engine: Engine, statements: Sequence[Keyed]) -> list[int] | Non
     if how.slots:
         chosen = places.tolist()
         values = [
-            [constants[place].word(statements[place].values[slot]) for place in chosen] for slot in how.slots
+            [constants[place].of(statements[place].values[slot]) for place in chosen] for slot in how.slots
         ]
         data = np.concatenate((data, np.array(values, np.int64).reshape(len(how.slots), -1)))
     if how.mfp is not None:

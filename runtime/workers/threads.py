@@ -122,13 +122,19 @@ class Threads:
     """Members in threads of this process: ``messages.Crew``."""
 
     def __init__(
-        self, count: int, seed: int = 0, merge_effort: int = EFFORT, *, common: bool = False
+        self,
+        count: int,
+        seed: int = 0,
+        merge_effort: int = EFFORT,
+        *,
+        common: bool = False,
+        table: Table | None = None,
     ) -> None:
-        """``common``: they have memory in common, as processes of one machine have."""
+        """``common``: they have memory in common, as on one machine; ``table``: where they meet."""
         self.count = count
         self.hosts: list[str] = []
         self.memory = Memory() if common else None
-        self._table = Table(count, seed)
+        self._table = table or Table(count, seed)
         self._commands: list[Command | None] = [None] * count
         self._replies: list[Reply | None] = [None] * count
         self._stop = Stop()

@@ -320,6 +320,39 @@ def test_what_has_another_value_each_time_has_no_plan(db: Database, text: str) -
     assert used(db, text, text, text) == 0
 
 
+@pytest.mark.parametrize(
+    ("text", "absent", "there"),
+    [
+        ("select k from named where name = $1", [], [(7,)]),
+        ("select k from named where other = $1", [], [(7,)]),
+        ("select k from named where name = $1 and other <> $2", [], [(7,)]),
+        ("select k from named where name <> $1 order by k", [(1,), (2,)], [(1,), (2,)]),
+        ("select n from counted where name = $1", [], [(1,)]),
+        ("delete from named where name = $1 and k = 100", None, None),
+        ("update named set other = 'x' where name = $1 and k = 100", None, None),
+    ],
+)
+def test_texts_that_are_looked_for_are_not_kept(text: str, absent: object, there: object) -> None:
+    with kpg.connect() as db:
+        db.sql("create table named (name text primary key, other text, k int)")
+        db.sql("insert into named values ('a', 'b', 1), ('c', null, 2)")
+        db.sql("create materialized view counted as select name, count(*) as n from named group by name")
+        db.sql("create index on counted (name)")
+
+        def ask(name: str) -> object:
+            found = db.sql(text, (name, "b")[: text.count("$")])
+            return found.fetchall() if absent is not None else None
+
+        for number in range(4):
+            assert ask(f"first {number}") == absent
+        before = len(db._engine.executor.dictionary)
+        for number in range(20):
+            assert ask(f"second {number}") == absent
+        assert len(db._engine.executor.dictionary) == before
+        db.sql("insert into named values ('second 3', 'second 3', 7)")
+        assert ask("second 3") == there
+
+
 def test_definitions_and_settings_end_plans(db: Database) -> None:
     query = "select * from t where a = 1"
     assert used(db, query, query, query) == 2
