@@ -1,7 +1,8 @@
-"""Importing the engine's modules without the garbage collector walking over them again and again.
+"""Importing the engine's modules, and opening folders, without the garbage collector walking over all of it.
 
 Importing makes some hundred thousand objects, classes and functions and code, that stay for good. They make
 the collector run a hundred times, over what cannot be garbage: a seventh of the time to the first answer.
+Definitions of ten thousand tables, which opening a folder makes, take it as long again as they take.
 """
 
 import gc

@@ -19,6 +19,7 @@ from kpg.durable.restoring import Restoring
 from kpg.durable.rows import rowids_of
 from kpg.durable.state import Changes, State
 from kpg.durable.times import Times
+from kpg.importing import collector_at_rest
 from kpg.runtime.errors import InterfaceError, InternalError, OperationalError
 from kpg.runtime.records import dataclass
 from kpg.runtime.storage.codec import Codec, DamagedError
@@ -198,10 +199,11 @@ class _Opening:
             checkpoints = self._checkpoints(keeper, manifest, lock)
         else:
             checkpoints = self.checkpoints = self._checkpoints(keeper, manifest, lock)
-            if manifest.checkpoint is not None:
-                self.before = checkpoints.open(manifest.checkpoint)
-                self.state, self.epoch = dict(self.before), manifest.checkpoint.epoch
-            last = self._read(manifest)
+            with collector_at_rest():
+                if manifest.checkpoint is not None:
+                    self.before = checkpoints.open(manifest.checkpoint)
+                    self.state, self.epoch = dict(self.before), manifest.checkpoint.epoch
+                last = self._read(manifest)
             self._again()
             checkpoints.opened()
             if not self.wanted.read_only:
@@ -316,9 +318,10 @@ class _Opening:
 
     def _again(self) -> None:
         engine, restoring = self.engine, self.restoring
-        restoring.begin(self.state)
-        if self.before is not None:
-            restoring.restore(self.before)
+        with collector_at_rest():
+            restoring.begin(self.state)
+            if self.before is not None:
+                restoring.restore(self.before)
         waiting = 0
         finished = False
         computed: list[str] = []

@@ -24,7 +24,7 @@ FEW = 16
 class Table:
     """One table of an executor. Rows are words ``int64[ncols, n]``; it is good until the table is dropped."""
 
-    __slots__ = ("_encoder", "_executor", "_key_encoder", "dictionary", "guard", "name", "schema")
+    __slots__ = ("_encoders", "_executor", "dictionary", "guard", "name", "schema")
 
     def __init__(self, executor: Executor, name: str, schema: Schema) -> None:
         self._executor = executor
@@ -32,10 +32,16 @@ class Table:
         self.name = name
         self.schema = schema
         self.dictionary: Dictionary = executor.dictionary
-        # NULLs are let through: NOT NULL is checked for all ways in, by the executor.
-        columns = [replace(column, nullable=True) for column in schema.columns]
-        self._encoder = RowEncoder(columns, self.dictionary)
-        self._key_encoder = RowEncoder([columns[i] for i in schema.primary_key], self.dictionary)
+        self._encoders: tuple[RowEncoder, RowEncoder] | None = None
+
+    def _encoder(self, *, of_keys: bool) -> RowEncoder:
+        """What encodes rows, or the values of keys; made when it is first needed: of many tables few are."""
+        if self._encoders is None:
+            # NULLs are let through: NOT NULL is checked for all ways in, by the executor.
+            columns = [replace(column, nullable=True) for column in self.schema.columns]
+            key = [columns[i] for i in self.schema.primary_key]
+            self._encoders = RowEncoder(columns, self.dictionary), RowEncoder(key, self.dictionary)
+        return self._encoders[of_keys]
 
     @property
     def rows(self) -> int:
@@ -44,12 +50,14 @@ class Table:
 
     def encoded(self, rows: Sequence[Any]) -> Words | None:
         """The words of a few rows, each a tuple of values; None if there is more to it than that."""
-        return _encoded(self._encoder, rows)
+        return _encoded(self._encoder(of_keys=False), rows)
 
     def encoded_keys(self, rows: Sequence[Any]) -> Words | None:
         """As :meth:`encoded`, for rows of the key's columns only; None if these are all columns."""
         key = self.schema.primary_key
-        return _encoded(self._key_encoder, rows) if 0 < len(key) < len(self.schema.columns) else None
+        return (
+            _encoded(self._encoder(of_keys=True), rows) if 0 < len(key) < len(self.schema.columns) else None
+        )
 
     def insert(self, words: Words) -> Words:
         """Append rows; their rowids. As ``Executor.insert``."""

@@ -13,6 +13,7 @@ from kpg.runtime.progress.antichain import Antichain
 from kpg.runtime.saved.dormant import lull, state_of
 from kpg.runtime.saved.form import Read, State, changing, fixed
 from kpg.runtime.trace.batch import Batch, Directory
+from kpg.runtime.trace.ends import Ends
 from kpg.runtime.trace.head import Head
 from kpg.runtime.trace.recent import Recent
 from kpg.runtime.trace.spine import Spine
@@ -92,11 +93,32 @@ def _capture_recent(recent: Recent) -> State:
         "crowded": int(recent.crowded),
         "direct": recent.direct,
         "churned": recent.churned_at,
-        "ends": recent.ends.captured(),
+        "ends": capture_ends(recent.ends),
         "head": _capture_head(recent.head) if recent.head.size else None,
         "hashed": recent.head.hashed,
         "tail": None if tail is None else _capture_updates(tail.updates()),
     }
+
+
+def capture_ends(ends: Ends) -> State:
+    """Where steps end: a head has up to a hundred thousand of them, which would be slow to describe."""
+    words = ends.words
+    if words is None:
+        return ends.pairs
+    times, sizes = words
+    count = len(times)
+    if not count:
+        return ()
+    return {"count": count, "times": changing(times, count), "sizes": changing(sizes, count)}
+
+
+def fill_ends(ends: Ends, state: Any, read: Read) -> None:
+    """Have them be what was captured, in this format or an earlier one."""
+    if isinstance(state, dict):
+        count = state["count"]
+        ends.adopt(read(state["times"])[:count], read(state["sizes"])[:count])
+    else:  # in packs of version 3 and before all of them are pairs
+        ends.restore(state)
 
 
 def _fill_recent(recent: Recent, state: Any, read: Read) -> None:
@@ -104,7 +126,7 @@ def _fill_recent(recent: Recent, state: Any, read: Read) -> None:
     recent.crowded = bool(state["crowded"])
     recent.direct = state["direct"]
     recent.churned_at = state["churned"]
-    recent.ends.restore(state["ends"])
+    fill_ends(recent.ends, state["ends"], read)
     recent.head.serve(state["hashed"])
     if state["head"] is not None:
         _fill_head(recent.head, state["head"], read)

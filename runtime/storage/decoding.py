@@ -48,6 +48,8 @@ _INT, _STR, _TUPLE, _RECORD, _SAID = (
     int(Tag.RECORD),
     int(Tag.SAID),
 )
+_NUMBERED: Final = tuple(tag in (_INT, _TUPLE, _RECORD, _SAID) for tag in range(256))
+"""After which tags a number follows, of those that come most often."""
 FIRST: Final = (None, True, False)
 """What the first tags stand for."""
 GATHERED: Final[dict[Tag, Callable[[list[Any]], Any]]] = {
@@ -103,22 +105,31 @@ class Reader:
     def value(self) -> Any:
         """The next value."""
         # Members of Tag are looked up slowly, and most of opening a large catalog happens here.
-        tag = self.text[self.at]
-        self.at += 1
-        if tag < _INT:
-            return FIRST[tag]
-        if tag == _SAID:
-            return self._texts[self._number()]
-        if tag == _INT:
+        text, at = self.text, self.at
+        tag = text[at]
+        if not _NUMBERED[tag]:
+            self.at = at + 1
+            if tag < _INT:
+                return FIRST[tag]
+            return self._text(tag) if tag == _STR else self._other(tag)
+        number = text[at + 1]
+        self.at = at + 2
+        if number >= 128:
+            self.at = at + 1
             number = self._number()
+        if tag == _INT:
             return (number >> 1) ^ -(number & 1)
-        if tag == _RECORD:
-            return self._again_of()
-        if tag == _STR:
-            return self._text(tag)
+        if tag == _SAID:
+            return self._texts[number]
+        value = self.value
         if tag == _TUPLE:
-            return tuple([self.value() for _ in range(self._number())])
-        return self._other(tag)
+            return tuple([value() for _ in range(number)])
+        known = self._made.get(number)
+        if known is None:
+            return self._record(*self._classes[number])
+        made = known[0](*[value() for _ in range(known[1])])
+        self._seen.append(made)
+        return made
 
     def _other(self, tag: int) -> Any:
         match tag:
@@ -209,16 +220,6 @@ class Reader:
             self._made[len(self._classes)] = kind, len(names)
         self._classes.append((kind, names))
         return self._record(kind, names)
-
-    def _again_of(self) -> Any:
-        """One more instance of a class."""
-        number = self._number()
-        known = self._made.get(number)
-        if known is None:
-            return self._record(*self._classes[number])
-        made = known[0](*[self.value() for _ in range(known[1])])
-        self._seen.append(made)
-        return made
 
     def _record(self, kind: type, names: tuple[str, ...]) -> Any:
         values = [self.value() for _ in names]

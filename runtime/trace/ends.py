@@ -4,7 +4,12 @@ from array import array
 from collections.abc import Iterable
 from typing import Final
 
+import numpy as np
+from numpy.typing import NDArray
+
 from kpg.runtime.progress.antichain import Antichain, Time
+
+Words = NDArray[np.int64]
 
 NEVER: Final = 1 << 62
 """Stands for the last frontier; times are below it (``runtime.executor.MAX_TIME``)."""
@@ -52,16 +57,24 @@ class Ends:
         """Forget all."""
         self.truncate(-1)
 
-    def captured(self) -> tuple[tuple[tuple[Time, ...], int], ...]:
-        """All of it, for :meth:`restore`: elements of frontiers, and sizes."""
+    @property
+    def words(self) -> tuple[Words, Words] | None:
+        """All of it as times and sizes, for :meth:`adopt`; None if times have more coordinates than one."""
         if self._times is None:
-            uppers = [upper.elements for upper in self._uppers]
-        else:
-            uppers = [() if time == NEVER else ((time,),) for time in self._times]
-        return tuple(zip(uppers, self._sizes, strict=True))
+            return None
+        return np.array(self._times, np.int64), np.array(self._sizes, np.int64)
 
-    def restore(self, captured: Iterable[tuple[tuple[Time, ...], int]]) -> None:
-        """Have what was captured."""
+    def adopt(self, times: Words, sizes: Words) -> None:
+        """Have what another one had as words."""
+        self._times, self._sizes = array("q", times.tobytes()), array("q", sizes.tobytes())
+
+    @property
+    def pairs(self) -> tuple[tuple[tuple[Time, ...], int], ...]:
+        """All of it, for :meth:`restore`: elements of frontiers, and sizes; no times with one coordinate."""
+        return tuple(zip([upper.elements for upper in self._uppers], self._sizes, strict=True))
+
+    def restore(self, pairs: Iterable[tuple[tuple[Time, ...], int]]) -> None:
+        """Have what another one had as pairs."""
         self.clear()
-        for elements, size in captured:
+        for elements, size in pairs:
             self.append(Antichain.known(elements), size)

@@ -1,5 +1,6 @@
 """A database that is opened again is what it was; a folder that is none is refused and not touched."""
 
+import gc
 import os
 import shutil
 import subprocess
@@ -12,6 +13,7 @@ import pytest
 
 import kpg
 from kpg.durable.keeper import Keeper
+from kpg.engine import table as table_module
 from kpg.runtime.storage.log import segment_name
 from tests.model.disk import Sim
 from tests.model.durable import contents, opened
@@ -626,3 +628,26 @@ def test_triggers_rules_procedures_children_roles_and_zones_live_on() -> None:
             assert again.query("select distinct z from vz").fetchall() == [("2024-01-01 01:00:00+01",)]
             granted = "select privilege_type from information_schema.role_table_grants where grantee = 'ada'"
             assert again.query(granted).fetchall() == [("SELECT",)]
+
+
+def test_opening_has_no_garbage_collected_and_makes_nothing_that_no_row_asks_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of 300 tables: the collector, which would walk over all definitions again and again, rests."""
+    with kpg.connect(tmp_path / "db") as db:
+        for number in range(300):
+            db.sql(f"create table t{number} (id int primary key, name text, v numeric default 1.5)")
+        db.sql("insert into t7 values (1, 'one', 2)")
+    made = []
+    encoder = table_module.RowEncoder
+    monkeypatch.setattr(table_module, "RowEncoder", lambda *given: made.append(1) or encoder(*given))
+    with kpg.connect() as before:
+        before.sql("select 1")
+    counts = [one["collections"] for one in gc.get_stats()]
+    with kpg.connect(tmp_path / "db") as db:
+        assert sum(one["collections"] for one in gc.get_stats()) - sum(counts) < 5
+        assert gc.isenabled() and gc.get_freeze_count() == 0
+        assert not made
+        db.insert("t7", [(2, "two", 3)])
+        assert len(made) == 2
+        assert db.query("select id from t7").fetchall() == [(1,), (2,)]

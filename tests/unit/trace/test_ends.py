@@ -3,6 +3,8 @@
 import pytest
 
 from kpg.runtime.progress.antichain import Antichain
+from kpg.runtime.saved.form import read
+from kpg.runtime.saved.traces import capture_ends, fill_ends
 from kpg.runtime.trace.ends import Ends
 
 FRONTIERS = {
@@ -47,9 +49,28 @@ def test_steps_of_what_was_rolled_back_are_forgotten(depth: int) -> None:
 def test_what_was_captured_comes_back(depth: int) -> None:
     ends, frontiers = Ends(depth), FRONTIERS[depth]
     ends.append(frontiers[1], 1)
-    captured = made(depth).captured()
-    assert captured == tuple(zip((one.elements for one in frontiers), (2, 4, 7, 8, 8), strict=True))
-    ends.restore(captured)
+    captured = capture_ends(made(depth))
+    fill_ends(ends, captured, read)
     assert [ends.at(frontier) for frontier in frontiers] == [[2], [4, 7], [4, 7], [8], [8]]
-    ends.restore(Ends(depth).captured())
+    ends.append(frontiers[0], 9)
+    assert ends.at(frontiers[0]) == [2, 9]
+    fill_ends(ends, capture_ends(Ends(depth)), read)
     assert ends.at(frontiers[0]) == []
+
+
+@pytest.mark.parametrize("depth", [1, 2])
+def test_pairs_of_earlier_formats_come_back(depth: int) -> None:
+    ends, frontiers = Ends(depth), FRONTIERS[depth]
+    pairs = tuple(zip([one.elements for one in frontiers], (2, 4, 7, 8, 8), strict=True))
+    fill_ends(ends, pairs, read)
+    assert [ends.at(frontier) for frontier in frontiers] == [[2], [4, 7], [4, 7], [8], [8]]
+
+
+def test_many_steps_are_two_arrays_and_not_a_description_of_each() -> None:
+    ends = Ends(1)
+    for step in range(5000):
+        ends.append(Antichain.of((step,)), 2 * step)
+    captured = capture_ends(ends)
+    assert captured["count"] == 5000
+    assert read(captured["times"]).tolist() == list(range(5000))
+    assert read(captured["sizes"]).tolist() == list(range(0, 10000, 2))
