@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import field, replace
 from difflib import get_close_matches
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from kpg.compiler.algebra.facts import unique_keys
 from kpg.compiler.algebra.rel import Get, OrderBy, Rel
@@ -377,24 +377,3 @@ def did_you_mean(name: str, known: Iterable[str], *, likeness: float = 0.6) -> s
     names = {candidate.lower(): candidate for candidate in known}
     close = get_close_matches(name.lower(), names, n=1, cutoff=likeness)
     return f'did you mean "{names[close[0]]}"?' if close else None
-
-
-class Statistics(Protocol):
-    """What the planner may know about the data."""
-
-    def rows(self, table: str) -> int:
-        """About how many rows the table has."""
-
-    def arrangements(self, table: str) -> tuple[tuple[int, ...], ...]:
-        """The key columns, in order, of the arrangements of the table that exist."""
-
-
-@dataclass(frozen=True, slots=True)
-class NoStatistics:
-    """Nothing is known: every table is taken to have a thousand rows and no arrangement."""
-
-    def rows(self, table: str) -> int:
-        return 1000
-
-    def arrangements(self, table: str) -> tuple[tuple[int, ...], ...]:
-        return ()

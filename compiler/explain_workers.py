@@ -25,6 +25,11 @@ class Otherwise:
         """See ``placement.Tables``."""
         return self.column if table == self.table else self.tables.home(table)
 
+    def owner(self, table: str) -> int | None:
+        """See ``placement.Tables``."""
+        now = self.tables.owner(table)
+        return now if now is None or table != self.table or self.column is None else self.column
+
     def view(self, name: str) -> Placement:
         """See ``placement.Tables``."""
         return self.tables.view(name)

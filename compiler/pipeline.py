@@ -5,12 +5,13 @@ from typing import TYPE_CHECKING
 
 from kpg.compiler.algebra.rel import LetRec, Rel
 from kpg.compiler.algebra.traverse import walk
-from kpg.compiler.catalog import Catalog, NoStatistics, Statistics
+from kpg.compiler.catalog import Catalog
 from kpg.compiler.demand.notes import Restricted
-from kpg.compiler.passes import PIPELINE, Pass, Step, run
+from kpg.compiler.passes import PIPELINE, Pass, Step, run, without_rowids
 from kpg.compiler.physical import plan_query
 from kpg.compiler.sql.query import Bound, lower_query
 from kpg.compiler.sql.statements import Select
+from kpg.compiler.statistics import NoStatistics, Statistics
 from kpg.runtime.errors import InterfaceError
 from kpg.runtime.plan import Plan
 from kpg.runtime.records import dataclass
@@ -46,6 +47,8 @@ def compile_bound(
     ``restricting``: whether its recursion may be computed for just what the query asks of it.
     """
     known = statistics if statistics is not None else NoStatistics()
+    if known.early:
+        passes = without_rowids(passes)
     restricted = _restricted(bound.rel, known) if restricting and passes else Restricted(bound.rel, ())
     steps = run(restricted.rel, passes)
     if restricted.rel is not bound.rel:

@@ -275,5 +275,8 @@ class SharedExecutor(Executor, Protocol):
     def column(self, table: str, name: str) -> int:
         """The place of a table's column, whose name is in any case."""
 
+    def home(self, table: str) -> int:
+        """The column whose words tell which of them has a row of a table, where nobody else has it."""
+
     def leading_key(self, table: str) -> int:
         """The first column of a table's primary key, or of all."""

@@ -4,6 +4,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kpg.runtime.dataflow.operator import Operator
+from kpg.runtime.operators.exchange import Sending, Share
 from kpg.runtime.operators.history import LoopDistinct
 from kpg.runtime.operators.linear import Linear, apply_all
 from kpg.runtime.operators.loop import ArrangedLeave, Leave
@@ -64,5 +65,10 @@ def first_rounds(output: Operator) -> tuple[Words, Words] | None:
 
 
 def _result(output: Operator) -> Operator | None:
-    """What leaves a loop as ``output``; None if that is not what a loop gives."""
-    return output.inputs[0] if isinstance(output, Leave | ArrangedLeave) else None
+    """What leaves a loop as ``output``, wherever it is sent; None if that is not what a loop gives."""
+    if not isinstance(output, Leave | ArrangedLeave):
+        return None
+    result = output.inputs[0]
+    while isinstance(result, Share | Sending):
+        result = result.inputs[0]
+    return result

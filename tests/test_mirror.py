@@ -108,6 +108,7 @@ ELSEWHERE: dict[str, str] = {
             "workers/member",
             "workers/messages",
             "workers/remote",
+            "workers/rounds",
             "workers/threads",
         )
     },

@@ -11,7 +11,6 @@ from kpg.compiler.algebra.lets import let_values
 from kpg.compiler.algebra.rel import Rel
 from kpg.compiler.algebra.scalars import all_columns
 from kpg.compiler.algebra.traverse import children, free_locals, with_children
-from kpg.compiler.catalog import Statistics
 from kpg.compiler.demand.asking import Asking, Declined
 from kpg.compiler.demand.bodies import NotRules, is_negative
 from kpg.compiler.demand.failing import may_fail
@@ -22,6 +21,7 @@ from kpg.compiler.demand.rules import Definitions, rules_of
 from kpg.compiler.demand.seeds import constants
 from kpg.compiler.passes import PLACING, run
 from kpg.compiler.physical.estimate import Sizes
+from kpg.compiler.statistics import Statistics
 from kpg.runtime.records import dataclass
 from kpg.runtime.scalar import Column, Scalar
 

@@ -86,6 +86,11 @@ PIPELINE: Final = (
 )
 
 
+def without_rowids(passes: Sequence[Pass]) -> tuple[Pass, ...]:
+    """The passes that pay where columns cannot be read by rowids later on."""
+    return tuple(one for one in passes if one.rewrite is not key_by_rowid)
+
+
 def run(rel: Rel, passes: Sequence[Pass]) -> tuple[Step, ...]:
     """Applies the passes in order; only those that changed something are among the steps."""
     steps: list[Step] = []

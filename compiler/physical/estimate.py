@@ -10,7 +10,7 @@ from typing import Final, assert_never
 from kpg.compiler.algebra import rel as algebra
 from kpg.compiler.algebra.facts import Facts
 from kpg.compiler.algebra.rel import Rel
-from kpg.compiler.catalog import Statistics
+from kpg.compiler.statistics import Statistics
 from kpg.runtime.records import dataclass
 from kpg.runtime.scalar import Call, Column, Fetch, If, Literal, Scalar
 

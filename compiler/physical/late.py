@@ -31,6 +31,8 @@ class Storage:
     """Where the columns of relations are stored, each relation looked at once; ids of lets are unique."""
 
     lets: Mapping[str, Rel]
+    early: bool = False
+    """Whether no row is to be had by its rowid but where its table is read."""
     _known: dict[Rel, Sources] = field(default_factory=dict)
 
     def late_columns(self, rel: Rel) -> tuple[Scalar, ...]:
@@ -56,7 +58,7 @@ class Storage:
     def _sources_of(self, rel: Rel) -> Sources:
         match rel:
             case algebra.Get(name=name, types=types, is_table=is_table):
-                if not is_table:
+                if not is_table or self.early:
                     return {}
                 rowid = len(types) - 1
                 return {column: frozenset((Stored(name, column, rowid),)) for column in range(rowid)}

@@ -1,10 +1,11 @@
 """Where the rows of a plan's nodes are when many workers run it, and the exchanges that bring them there.
 
-Every worker of a machine has all rows of base tables, and runs all nodes. A stream is *held* by all workers
-alike (a table's rows, constants, what is computed of these alone), or it is *parted*: each row is at exactly
-one worker. What keeps state by groups needs rows of a group at one worker, and what looks rows up needs
-them where the row is that it looks for: an exchange is put where they are not there already. Where rows are
-held, each worker keeps its share, and nothing is sent.
+Every worker of a machine has all rows of base tables; on several machines each has those that it owns
+(``Tables.owner``). All run all nodes. A stream is *held* by all workers alike (a table's rows that all have,
+constants, what is computed of these alone), or it is *parted*: each row is at exactly one worker. What keeps
+state by groups needs rows of a group at one worker, and what looks rows up needs them where the row is that
+it looks for: an exchange is put where they are not there already. Where rows are held, each worker keeps its
+share, and nothing is sent.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -56,12 +57,19 @@ class Tables(Protocol):
     def home(self, table: str) -> int | None:
         """The column by which a table is distributed; None: all workers keep all of what is made of it."""
 
+    def owner(self, table: str) -> int | None:
+        """The column whose words tell which worker has a table's rows; None: all workers have them."""
+
     def view(self, name: str) -> Placement:
         """Where the rows of a view are."""
 
 
 class Distributed(Protocol):
     """What knows how tables are distributed for plans."""
+
+    @property
+    def apart(self) -> bool:
+        """Whether nobody but its owner has a row."""
 
     def sizes(self, query: Plan) -> Tables:
         """The tables that a plan reads, as they are: what is small beside others all workers keep."""
@@ -83,12 +91,15 @@ class Placed:
 
 def place(query: Plan, tables: Tables) -> Placed:
     """The plan with exchanges where it needs them."""
+    from kpg.compiler.physical.early import check_early
+
     level = Level(query.nodes, tables, Wishes(query.nodes))
     output, _ = level.stream(query.output)
     for ref, node in enumerate(query.nodes):
         if listens(node):
             level.stream(ref)
     nodes, places, bodies, at = needed(level, (output,))
+    check_early(nodes, tables)
     return Placed(Plan(nodes, at[output]), places, bodies)
 
 

@@ -18,7 +18,7 @@ from kpg.compiler.physical.placement import (
 from kpg.runtime import plan
 from kpg.runtime.errors import InternalError
 from kpg.runtime.functions import AccumulatorKind, aggregate_named
-from kpg.runtime.plan import AnyNode, Combine, Exchange, Ref, Route, user
+from kpg.runtime.plan import AnyNode, Combine, Exchange, Mfp, Ref, Route, user
 
 
 def placed(level: Level, ref: Ref, node: AnyNode) -> Ref:
@@ -31,14 +31,13 @@ def placed(level: Level, ref: Ref, node: AnyNode) -> Ref:
         return of_loops(level, ref, node)
     match node:
         case plan.Source(table=table):
-            return level.add(node, HELD if level.tables.home(table) is None else LOOSE)
+            return level.add(node, _of_table(level, table))
         case plan.Constant():
             return level.add(node, HELD)
         case plan.Import(view=view):
             return level.add(node, level.tables.view(view))
         case plan.Linear(input=source, mfp=mfp):
-            new, place = level.stream(source)
-            return level.add(plan.Linear(new, mfp), mapped(place, mfp))
+            return _linear(level, source, mfp)
         case plan.Negate(input=source):
             new, place = level.stream(source)
             return level.add(plan.Negate(new), place)
@@ -80,6 +79,23 @@ def placed(level: Level, ref: Ref, node: AnyNode) -> Ref:
             raise InternalError("a plan with exchanges is placed again")
         case _:
             assert_never(node)
+
+
+def _of_table(level: Level, table: str) -> Placement:
+    owner = level.tables.owner(table)
+    if owner is not None:
+        return Placement(by=frozenset[Key]({(table, owner, 0)}))
+    return HELD if level.tables.home(table) is None else LOOSE
+
+
+def _linear(level: Level, source: Ref, mfp: Mfp) -> Ref:
+    """Of a small table whose rows are at their owners what is read goes to all workers."""
+    new, place = level.stream(source)
+    made = level.add(plan.Linear(new, mfp), mapped(place, mfp))
+    node = level.nodes[source]
+    if isinstance(node, plan.Source) and level.tables.home(node.table) is None:
+        return level.everywhere(made)
+    return made
 
 
 def _of_users(level: Level, node: user.Node) -> Ref:

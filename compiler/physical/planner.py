@@ -5,13 +5,13 @@ from collections.abc import Sequence
 from kpg.compiler.algebra.facts import Facts
 from kpg.compiler.algebra.lets import let_values, recursions, with_unique_ids
 from kpg.compiler.algebra.rel import Rel, types
-from kpg.compiler.catalog import Statistics
 from kpg.compiler.physical.builder import Deferred
 from kpg.compiler.physical.context import Planning
 from kpg.compiler.physical.estimate import Sizes
 from kpg.compiler.physical.late import Storage
 from kpg.compiler.physical.lower import lower
 from kpg.compiler.physical.mfp import identity
+from kpg.compiler.statistics import Statistics
 from kpg.runtime import plan
 from kpg.runtime.plan import AnyNode, Concat, Linear, Negate, Plan, Ref
 
@@ -20,7 +20,7 @@ def plan_query(rel: Rel, statistics: Statistics) -> Plan:
     """The plan that maintains the relation; its output is arranged unless the state of operators holds it."""
     rel = with_unique_ids(rel)
     facts = Facts(let_values(rel), recursions(rel))
-    planning = Planning(facts, Storage(facts.bound), Sizes(statistics, facts), lower)
+    planning = Planning(facts, Storage(facts.bound, statistics.early), Sizes(statistics, facts), lower)
     builder, columns = planning.builder, types(rel)
     ref = lower(planning, rel, identity(columns))
     if not _is_readable(builder.nodes, ref):

@@ -37,12 +37,16 @@ class Relation:
     """The share of rows that the filters inside a derived relation keep."""
     never_null: frozenset[Scalar]
     types: tuple[Type, ...]
+    early: bool = False
+    """Whether a base table is present with its columns, as a derived relation is."""
 
     @property
     def table(self) -> str | None:
         """The name of the base table, if it is one."""
         source = self.source
-        return source.name if isinstance(source, algebra.Get) and source.is_table else None
+        if self.early or not isinstance(source, algebra.Get):
+            return None
+        return source.name if source.is_table else None
 
     @property
     def rowid(self) -> Column:
@@ -108,7 +112,7 @@ def problem_of(planning: Planning, join: algebra.Join, mfp: Mfp) -> Problem:
     predicates: list[Scalar] = []
     start = 0
     for source in join.inputs:
-        core, over_core = _peeled(source)
+        core, over_core = _peeled(source, early=planning.storage.early)
         base = _global_columns(planning, core, start)
         relation = _relation(planning, core, base, start)
         predicates += [substitute(predicate, base) for predicate in over_core.predicates]
@@ -120,14 +124,17 @@ def problem_of(planning: Planning, join: algebra.Join, mfp: Mfp) -> Problem:
     return Problem(tuple(relations), conjuncts(predicates), outputs, join.orders)
 
 
-def _peeled(rel: Rel) -> tuple[Rel, Mfp]:
-    """A base table below maps, filters and projections, and these as an mfp; another relation as it is."""
+def _peeled(rel: Rel, *, early: bool) -> tuple[Rel, Mfp]:
+    """A base table below maps, filters and projections, and these as an mfp; another relation as it is.
+
+    So is a base table whose columns are read early.
+    """
     layers: list[algebra.Map | algebra.Filter | algebra.Project] = []
     core = rel
     while isinstance(core, algebra.Map | algebra.Filter | algebra.Project):
         layers.append(core)
         core = core.input
-    if not (isinstance(core, algebra.Get) and core.is_table):
+    if early or not (isinstance(core, algebra.Get) and core.is_table):
         core, layers = rel, []
     values: list[Scalar] = [*all_columns(core)]
     predicates: list[Scalar] = []
@@ -153,7 +160,8 @@ def _relation(planning: Planning, core: Rel, base: Sequence[Scalar], start: int)
     if isinstance(core, algebra.Get) and core.is_table and len(core.keys) > 1:
         planning.access.primary.setdefault(core.name, core.keys[0])
     present = frozenset(column for column, flag in zip(base, flags, strict=True) if not flag)
-    return Relation(start, start + len(types), core, keys, size, filtered(core), present, types)
+    early = planning.storage.early
+    return Relation(start, start + len(types), core, keys, size, filtered(core), present, types, early)
 
 
 def _global_columns(planning: Planning, core: Rel, start: int) -> Sequence[Scalar]:

@@ -40,7 +40,8 @@ def imported(flow: "Dataflow", engine: "Engine", name: str) -> Collection:
     entry = engine.catalog.get(name)
     if isinstance(entry, TableEntry):
         flow.use(entry.name)
-        return Collection(flow, _table(entry))
+        rows = _table(entry)
+        return Collection(flow, rows.settled() if engine.statistics.early else rows)
     if not entry.materialized and entry.rel is not None:
         return _expanded(flow, engine, entry)
     maintained = engine.view(entry.name)

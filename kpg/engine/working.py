@@ -67,6 +67,10 @@ class Sizes:
             return None
         return self.workers.leading_key(table)
 
+    def owner(self, table: str) -> int | None:
+        """The column whose words tell which worker has a table's rows; None: all workers have them."""
+        return self.workers.owner(table)
+
     def view(self, name: str) -> "Placement":
         """Where the rows of a view are."""
         return self.workers.views[name].output
@@ -165,6 +169,20 @@ class Workers:
             with suppress(ProgrammingError):  # the column has gone, or has another name
                 return executor.column(table, found)
         return None
+
+    @property
+    def apart(self) -> bool:
+        """Whether nobody but its owner has a row: workers have no memory in common."""
+        return self.crew.memory is None
+
+    def owner(self, table: str) -> int | None:
+        """The column whose words tell which worker has a table's rows; None: all workers have them."""
+        return self._there.home(table) if self.apart else None
+
+    def home(self, table: str) -> int:
+        """The column by which a table is distributed, whether or not it is small."""
+        declared = self.declared(table)
+        return self.leading_key(table) if declared is None or declared < 0 else declared
 
     def leading_key(self, table: str) -> int:
         """The column by which a table is distributed of which nothing is said."""

@@ -11,11 +11,12 @@ from kpg.compiler import pipeline
 from kpg.compiler.algebra.rel import Constant, Expand, Get, OrderBy, Reduce, Rel
 from kpg.compiler.algebra.rel import types as rel_types
 from kpg.compiler.algebra.traverse import scalars, walk
-from kpg.compiler.catalog import Catalog, Statistics, ViewEntry
+from kpg.compiler.catalog import Catalog, ViewEntry
 from kpg.compiler.sql import change
 from kpg.compiler.sql import statements as ast
 from kpg.compiler.sql.parse import STAGES
 from kpg.compiler.sql.query import Bound, lower_query, lower_view, named_relations
+from kpg.compiler.statistics import Statistics
 from kpg.queries.reading import Reader
 from kpg.runtime import plan as ir
 from kpg.runtime.dictionary import Dictionary
@@ -62,6 +63,11 @@ class LiveStatistics:
         self._plans = plans
         self.tables: Distributed | None = None
         """Where tables' rows are among many workers, if there are some."""
+
+    @property
+    def early(self) -> bool:
+        """Whether each of many workers has its own rows only."""
+        return self.tables is not None and self.tables.apart
 
     def rows(self, table: str) -> int:
         """The rows that the table has."""

@@ -1,5 +1,7 @@
 """What was done to a table once is done again, when its database is opened."""
 
+from typing import Final
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -8,6 +10,9 @@ from kpg.runtime.errors import InternalError
 from kpg.runtime.kernels import rowgroups as kernels
 
 Words = NDArray[np.int64]
+
+HOLES: Final = 16
+"""Of a table with holes a group is rewritten if one row in so many is missing."""
 
 
 def replay(table: Table, gone: Words, rowids: Words, words: Words) -> None:
@@ -20,6 +25,12 @@ def replay(table: Table, gone: Words, rowids: Words, words: Words) -> None:
             table._delete(gone)
         if rowids.shape[0]:
             _append(table, rowids, words)
+
+
+def with_holes(table: Table) -> Table:
+    """The table, of which many rowids are somebody else's: their places are given up as groups are full."""
+    table._vacuum.fullness = HOLES
+    return table
 
 
 def _append(table: Table, rowids: Words, words: Words) -> None:

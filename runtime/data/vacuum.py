@@ -34,6 +34,8 @@ class Vacuum:
         self._full = 0
         self._queue: deque[int] = deque()
         self._credit = 0
+        self.fullness = 2
+        """A group that has become full is rewritten if more than one row in so many is dead."""
 
     @property
     def waits(self) -> bool:
@@ -95,7 +97,7 @@ class Vacuum:
         full = count >> self._groups.bits
         for number in range(self._full, full):
             entry = self._groups.directory[1 + number]
-            if 2 * entry[kernels.DEAD] > entry[kernels.POSITIONS]:
+            if self.fullness * entry[kernels.DEAD] > entry[kernels.POSITIONS]:
                 entry[kernels.WAITING] = 1
                 self._queue.append(number)
         self._full = full

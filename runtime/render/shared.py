@@ -132,7 +132,8 @@ def _rows_below(level: "Level", ref: Ref) -> int:
     node = level.nodes[ref]
     match node:
         case plan.Source(table=table):
-            return level.context.store(table).rows
+            assert level.context.sharing is not None
+            return level.context.sharing.counts[table]
         case plan.Enter(input=source):
             assert level.outer is not None
             return _rows_below(level.outer, source)

@@ -7,6 +7,7 @@ level is the next round, which needs no meeting of its own: whoever has work for
 one may begin with it.
 """
 
+from collections.abc import Mapping
 from typing import Final, NamedTuple, Protocol
 
 from kpg.runtime.dataflow.operator import Operator
@@ -80,6 +81,8 @@ class Company:
         self.meetings = 0
         self.failing = 0
         """The order of the operator that has failed."""
+        self.counts: Mapping[str, int] = {}
+        """How many rows the tables of the plan that is being installed have at all workers together."""
 
     def texts(self, types: Types) -> tuple[int, ...]:
         """The columns whose words are others elsewhere."""

@@ -30,10 +30,12 @@ from kpg.runtime.workers.installing import Installing, Placer
 from kpg.runtime.workers.messages import (
     Changed,
     Crew,
+    Each,
     Reply,
     shortened,
     texts_of,
 )
+from kpg.runtime.workers.shares import Shares
 
 Words = NDArray[np.int64]
 
@@ -78,6 +80,9 @@ class Coordinator(Installing):
         self._sizes = {}
         self._positions = 0
         """The highest position of an operator, from which all members go on alike."""
+        self._shares = Shares(self.dictionary, crew.count)
+        self._homes: dict[str, int] = {}
+        """The columns whose words tell which member has a row, of tables whose rows were sent."""
 
     # Members that are new
 
@@ -130,7 +135,7 @@ class Coordinator(Installing):
         rowids = table.live_at(point)
         for start in range(0, rowids.shape[0], AT_ONCE):
             some = rowids[start : start + AT_ONCE]
-            self.inform("fill", name, some, self.tables[name].read(some))
+            self.inform("fill", name, *self._shares.fill(table, self.home(name), some))
 
     def _tell_rows(self, name: str) -> None:
         """Have members that see a table's rows see those of the last commit."""
@@ -168,6 +173,7 @@ class Coordinator(Installing):
         """Forget a table that nothing installed reads."""
         groups = self.tables[name].groups
         super().drop_table(name)
+        self._homes.pop(name, None)
         self.inform("drop_table", name)
         if isinstance(groups, CommonGroups):
             groups.give_up()
@@ -175,6 +181,8 @@ class Coordinator(Installing):
     def rename_table(self, old: str, new: str) -> None:
         """Have a table be another name's."""
         super().rename_table(old, new)
+        if old in self._homes:
+            self._homes[new] = self._homes.pop(old)
         self.inform("rename_table", old, new)
 
     # What is installed
@@ -310,21 +318,26 @@ class Coordinator(Installing):
                 found.append((operator.identity, Updates.concat(pending), texts))
         return found
 
-    def _changes(self) -> list[Changed]:
-        """What is closed, in words where members do not see them."""
+    def _changes(self) -> list[Changed] | Each:
+        """What is closed; where members do not see rows, each one's share of them in words."""
         found = []
         for closed in self._closed:
-            table = self.tables[closed.table]
+            table, name = self.tables[closed.table], closed.table
             gone = [change.rowids for change in closed.changes if change.diff < 0]
             came = [change.rowids for change in closed.changes if change.diff > 0]
             rowids, deleted = _one(came), _one(gone)
             if len(came) > 1:
                 rowids.sort()
-            words = table.read(rowids) if self.crew.memory is None else None
-            after = table.count, table.rows
             gone_ones = deleted if deleted.shape[0] else None
-            found.append(Changed(closed.epoch, closed.table, gone_ones, shortened(rowids), words, after))
-        return found
+            if self.crew.memory is None:
+                parts = self._shares.changed(table, self.home(name), closed.epoch, name, gone_ones, rowids)
+            else:
+                after = table.count, table.rows
+                parts = [Changed(closed.epoch, name, gone_ones, shortened(rowids), None, after)]
+            found.append(parts)
+        if self.crew.memory is None:
+            return Each(tuple([each[member] for each in found] for member in range(self.crew.count)))
+        return [one for parts in found for one in parts]
 
     def _news(self, replies: list[Reply]) -> None:
         """Keep what has changed in what is watched."""
@@ -338,6 +351,13 @@ class Coordinator(Installing):
             remote.gather()
 
     # Tables' columns
+
+    def home(self, table: str) -> int:
+        """The column whose words tell which member has a row of a table."""
+        found = self._homes.get(table)
+        if found is None:
+            found = self._homes[table] = self._placer.home(table)
+        return found
 
     def column(self, table: str, name: str) -> int:
         """The place of a table's column, whose name is in any case."""

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from kpg.runtime.errors import InterfaceError
-from kpg.runtime.workers.messages import STEPS, Command, MemberGoneError, Reply, sent
+from kpg.runtime.workers.messages import STEPS, Command, MemberGoneError, Reply, commands, sent
 from kpg.runtime.workers.wire import GoneError, Line, exchange
 
 POLL: Final = 0.02
@@ -46,10 +46,13 @@ class Lined:
                     stopped = error
                     self._interrupt()
 
-        pieces = sent(command)
+        told = commands(command, self.count)
+        pieces = sent(told[0])
+        every = [pieces if one is told[0] else sent(one) for one in told]
         self._said += 1
         try:
-            replies = exchange([(end, list(pieces)) for end in self._ends], self._ends, look, POLL)
+            out = [(end, list(each)) for end, each in zip(self._ends, every, strict=True)]
+            replies = exchange(out, self._ends, look, POLL)
         except GoneError:
             raise self._gone() from None
         return [_reply(found) for found in replies], stopped

@@ -1,11 +1,14 @@
-"""The tables of a member: those of the coordinator, which it sees where they are, or has been sent."""
+"""The tables of a member: those of the coordinator, which it sees where they are, or its share of each.
+
+A row has the same rowid everywhere. Where members are sent their shares, those of others are holes.
+"""
 
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from kpg.runtime.data.again import replay
+from kpg.runtime.data.again import replay, with_holes
 from kpg.runtime.data.table import Closed, Table
 from kpg.runtime.sharing.company import Company
 from kpg.runtime.sharing.memory import Memory
@@ -44,7 +47,7 @@ class Holding(Worker):
 
     def _new_table(self, name: str, schema: Schema, number: int) -> Table:
         if self._memory is None:
-            return super()._new_table(name, schema, number)
+            return with_holes(super()._new_table(name, schema, number))
         table = self._seen[number] = SeenTable(name, schema, self.dictionary, self._memory)
         return table
 
@@ -79,7 +82,7 @@ class Holding(Worker):
                 continue
             assert one.words is not None
             words = self._in_own(one.words, self.sharing.texts(table.schema.types))
-            replay(table, gone, rowids, words)
+            replay(table, gone[table.is_live(gone)], rowids, words)
             self._closed.append(Closed(one.epoch, one.table, table.drain()))
 
     def _in_own(self, words: Words, texts: tuple[int, ...]) -> Words:

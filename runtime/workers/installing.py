@@ -30,6 +30,9 @@ class Placer(Protocol):
     def forget(self, name: str) -> None:
         """Something is not installed any more."""
 
+    def home(self, table: str) -> int:
+        """The column by which a table is distributed, however small it is."""
+
 
 class Installing(Asking, Worker):
     """The part of a coordinator that has plans run by its crew."""
@@ -79,7 +82,9 @@ class Installing(Asking, Worker):
         return remote
 
     def _put(self, remote: Remote) -> None:
-        figures = self.ask("put", remote.name, remote.plan, self._positions)
+        tables = (node.table for node in remote.plan.nodes if isinstance(node, Source))
+        counts = {table: self.count(table) for table in tables}
+        figures = self.ask("put", remote.name, remote.plan, self._positions, counts)
         remote.figures = [(stats, place) for stats, place, _ in figures]
         self._positions = max((last for _, _, last in figures), default=0)
 

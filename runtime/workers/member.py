@@ -35,9 +35,9 @@ from kpg.runtime.sharing.strings import OneForAll, Strings
 from kpg.runtime.trace.updates import ONE, Updates
 from kpg.runtime.types import Type
 from kpg.runtime.worker import Worker
-from kpg.runtime.workers.holding import Holding
 from kpg.runtime.workers.messages import STEPS, Changed, Command, Reply
 from kpg.runtime.workers.offering import Offer
+from kpg.runtime.workers.rounds import Recalling
 
 if TYPE_CHECKING:
     from kpg.runtime.chain.chain import Chain
@@ -62,7 +62,7 @@ def _fleeting(operators: Iterable[Operator], outside: Iterable[Operator] = ()) -
     return found
 
 
-class Member(Holding):
+class Member(Recalling):
     """Number ``index`` of ``count``."""
 
     def __init__(
@@ -176,9 +176,13 @@ class Member(Holding):
 
     # What a coordinator asks
 
-    def put(self, name: str, plan: Plan, position: int) -> tuple[Stats, int, int]:
-        """Install a plan, which is made for many workers; what it cost, its place, and the last position."""
+    def put(self, name: str, plan: Plan, position: int, counts: dict[str, int]) -> tuple[Stats, int, int]:
+        """Install a plan, which is made for many workers; what it cost, its place, and the last position.
+
+        ``counts`` are the rows that its tables have at all workers together.
+        """
         self._position = max(self._position, position)
+        self.sharing.counts = counts
         self.sharing.begin(over=False)
         try:
             installed = self.install(name, plan)
@@ -258,14 +262,6 @@ class Member(Holding):
         for view in self.views.values():
             if view.watched:
                 view.drain()
-
-    def _common(self, updates: Updates, texts: tuple[int, ...]) -> Updates:
-        if not texts:
-            return updates
-        data = updates.data.copy()
-        for column in texts:
-            data[column] = self.sharing.strings.outgoing(data[column])
-        return updates.with_data(data)
 
     def consider(self, name: str, changes: list[Changed]) -> Updates:
         """What changes would change in an installation; they are undone."""
@@ -383,6 +379,7 @@ class Member(Holding):
         sent = sum(one.sent for one in operators if isinstance(one, Sending))
         rows, size = sum(one.rows for one in operators), sum(one.bytes for one in operators)
         if self._memory is None:
+            rows += sum(table.rows for table in self.tables.values())
             size += sum(table.bytes for table in self.tables.values()) + self.dictionary.bytes
         return Work(rows, size, time.process_time(), sent, self.sharing.meetings)
 

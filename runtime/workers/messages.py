@@ -38,6 +38,24 @@ class Command(NamedTuple):
     shown: tuple[Shown, ...] = ()
 
 
+class Each(NamedTuple):
+    """What is another argument for each member."""
+
+    values: tuple[object, ...]
+
+
+def commands(command: Command, count: int) -> list[Command]:
+    """What each of so many members is told: one and the same, if there is nothing else for any of them."""
+    if not any(isinstance(one, Each) for one in command.args):
+        return [command] * count
+    return [
+        command._replace(
+            args=tuple(one.values[index] if isinstance(one, Each) else one for one in command.args)
+        )
+        for index in range(count)
+    ]
+
+
 class Reply(NamedTuple):
     """What a member answers; texts in it are common words, which need the strings of ``delta``."""
 

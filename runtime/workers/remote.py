@@ -3,13 +3,12 @@
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from secrets import token_bytes
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from kpg.runtime import plan
-from kpg.runtime.errors import NotSupportedError
 from kpg.runtime.handles import Offered, OverlayInfo, RankLookup, Stats, not_offered
 from kpg.runtime.installed import changes_after, forgotten, gathered
 from kpg.runtime.plan import Columns, Plan, Types, user
@@ -204,21 +203,25 @@ class Remote:
         return sum(rows for rows, _ in found), sum(size for _, size in found)
 
     def ranks(self) -> RankLookup | None:
-        """See ``Installation``; NotSupportedError for recursions, of which members do not tell it yet."""
-        self._refuse_recursion()
-        return None
+        """See ``Installation``."""
+        from kpg.runtime.workers import rounds
+
+        return rounds.ranks(self)
 
     def first_rounds(self) -> tuple[Words, Words] | None:
-        """As :meth:`ranks`."""
-        self._refuse_recursion()
-        return None
+        """See ``Installation``."""
+        from kpg.runtime.workers import rounds
 
-    def _refuse_recursion(self) -> None:
-        if any(isinstance(node, plan.Loop) for node in self.plan.nodes):
-            raise NotSupportedError(
-                "why a row of a recursion holds is not told with several workers",
-                hint="ask a database that was opened without workers=",
-            )
+        return rounds.first_rounds(self)
+
+    def asked_of_members(self, method: str, *args: object) -> list[Any]:
+        """What members tell of it: of what all of them hold, the first."""
+        found = self._owner.ask(method, self.name, *args)
+        return found[:1] if self.held else found
+
+    def in_own_words(self, worker: int, rows: Words) -> Words:
+        """A member's rows in words of the coordinator."""
+        return self._owner.words(worker, rows.copy(), self.texts)
 
 
 def _sinks(

@@ -17,7 +17,7 @@ from kpg.runtime.trace.tiers import EFFORT
 from kpg.runtime.trace.updates import Updates
 from kpg.runtime.workers import by_value
 from kpg.runtime.workers.member import Member
-from kpg.runtime.workers.messages import STEPS, Command, Reply, sent
+from kpg.runtime.workers.messages import STEPS, Command, Reply, commands, sent
 
 POLL: Final = 0.02
 """Seconds after which the coordinator looks whether to go on."""
@@ -148,9 +148,10 @@ class Threads:
 
     def call(self, command: Command, poll: Callable[[], None]) -> tuple[list[Reply], BaseException | None]:
         """See ``messages.Crew``."""
-        sent(command)
+        told = commands(command, self.count)
+        sent(told[0])
         own = command.method == "put"  # what users bring along
-        self._commands = [_received(command) if own else command for _ in range(self.count)]
+        self._commands = [_received(one) if own else one for one in told]
         self._table.batons[0].release()
         while not self._table.done.acquire(timeout=POLL):
             if command.method in STEPS and not self._stop.wanted:

@@ -5,11 +5,12 @@ from collections.abc import Iterable, Mapping
 import numpy as np
 
 from kpg.compiler.algebra.rel import Rel
-from kpg.compiler.catalog import Catalog, NoStatistics, TableEntry, ViewEntry
+from kpg.compiler.catalog import Catalog, TableEntry, ViewEntry
 from kpg.compiler.passes import PIPELINE, Pass, run
 from kpg.compiler.physical import plan_query
 from kpg.compiler.rules import core
 from kpg.compiler.rules.lowering import Sources, lowering
+from kpg.compiler.statistics import NoStatistics
 from kpg.runtime.installed import Installed
 from kpg.runtime.plan import Plan
 from kpg.runtime.types import BIGINT, NULL, ColumnDef, Schema

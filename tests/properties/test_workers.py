@@ -98,7 +98,7 @@ def history(db: Any, seed: int) -> Iterator[object]:
                 yield [sorted(map(repr, db.sql(query).fetchall())) for query in QUERIES]
 
 
-@pytest.mark.parametrize(("count", "common"), [(1, True), (2, True), (3, True), (3, False)])
+@pytest.mark.parametrize(("count", "common"), [(1, True), (2, True), (3, True), (2, False), (3, False)])
 def test_histories_are_those_of_one_worker(count: int, common: bool, draw: int | None = None) -> None:
     seed = count if draw is None else draw
     assert list(history(many(count, seed, common=common), seed)) == list(history(kpg.connect(), seed))
@@ -177,10 +177,11 @@ def outcomes(db: Database, script: str, monkeypatch: pytest.MonkeyPatch) -> Iter
                 kept.append(f"kept_{number}")
 
 
+@pytest.mark.parametrize("common", [True, False])
 @pytest.mark.parametrize("name", SCRIPTS)
-def test_scripts_say_the_same(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_scripts_say_the_same(name: str, common: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     script = (Path(__file__).parent.parent / "oracle/sql" / f"{name}.sql").read_text()
-    assert list(outcomes(many(3, 7), script, monkeypatch)) == list(
+    assert list(outcomes(many(3, 7, common=common), script, monkeypatch)) == list(
         outcomes(kpg.connect(), script, monkeypatch)
     )
 

@@ -114,7 +114,7 @@ ATTRIBUTES = {
     BagIndex: "_groups _every _tally _asked _slots",
     UniqueIndex: "name columns nulls_distinct _groups _key _given _asked _tally _slots",
     LookupIndex: "columns indexed _groups _key _runs",
-    Vacuum: "copied rewritten _groups _buried _full _queue _credit",
+    Vacuum: "copied rewritten fullness _groups _buried _full _queue _credit",
     Spine: """width recent depth upper inserted_rows version _holds _tiers _pending _owed _unfolded
         _unfolded_rows _marks _mark _layers _layers_before _newer _sought""",
     GroupTable: "key spec words slots table free state version touched old new when",

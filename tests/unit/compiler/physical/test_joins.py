@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 from kpg.compiler.algebra.facts import Facts
-from kpg.compiler.catalog import NoStatistics
 from kpg.compiler.passes import PIPELINE
 from kpg.compiler.physical import join, lower, plan_query
 from kpg.compiler.physical.estimate import Sizes
@@ -15,6 +14,7 @@ from kpg.compiler.physical.late import Storage
 from kpg.compiler.pipeline import compile_bound
 from kpg.compiler.sql.parse import parse_query
 from kpg.compiler.sql.query import lower_query
+from kpg.compiler.statistics import NoStatistics
 from tests.model.plan import rows_of_plan
 from tests.unit.compiler.sql.oracle import Data, assert_same, catalog_of, database_of
 

@@ -6,12 +6,12 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from kpg.compiler.catalog import NoStatistics
 from kpg.compiler.passes import PIPELINE
 from kpg.compiler.pipeline import compile_bound, explain
 from kpg.compiler.sql.parse import parse, parse_query
 from kpg.compiler.sql.query import lower_query
 from kpg.compiler.sql.statements import Select
+from kpg.compiler.statistics import NoStatistics
 from kpg.runtime import plan
 from kpg.runtime.errors import InterfaceError
 from kpg.runtime.plan import Plan

@@ -16,8 +16,8 @@ from kpg.compiler.algebra.rel import (
     Single,
     Union,
 )
-from kpg.compiler.catalog import NoStatistics
 from kpg.compiler.physical import plan_query
+from kpg.compiler.statistics import NoStatistics
 from kpg.runtime import plan
 from kpg.runtime.errors import NotSupportedError
 from kpg.runtime.scalar import Call, Column
