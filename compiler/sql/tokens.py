@@ -14,7 +14,7 @@ from sqlglot.tokenizer_core import Token, TokenType
 from kpg.compiler.sql.dialect import Dialect
 from kpg.compiler.sql.escapes import unicode
 from kpg.compiler.sql.qualified import SCHEMA, unqualified
-from kpg.runtime.errors import ProgrammingError, Span
+from kpg.runtime.errors import DataError, ProgrammingError, Span
 from kpg.runtime.records import dataclass
 
 NUMBER: Final = re.compile(
@@ -91,6 +91,8 @@ QUOTED: Final = re.compile(
 
 def tokenize(text: str) -> list[Token]:
     """The tokens of a script; ProgrammingError for what does not end, or is no token of Postgres."""
+    if not text.isascii():
+        _refuse_halves(text)
     try:
         tokens = Dialect().tokenize(_masked(text) if PLACE.search(text) else text)
     except TokenError as error:
@@ -103,7 +105,21 @@ def tokenize(text: str) -> list[Token]:
     if SCHEMA in text:
         tokens = unqualified(tokens)
     _check(text, tokens)
+    for token in tokens:
+        if token.token_type is TokenType.IDENTIFIER and (not token.text or "\0" in token.text):
+            what = "has no letters" if not token.text else "has a character that no name can have, U+0000"
+            raise ProgrammingError(f"a name {what}", span=Span(text, token.start, token.end + 1))
     return tokens
+
+
+def _refuse_halves(text: str) -> None:
+    """DataError for a half of a surrogate pair, which no client could be sent."""
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        code = ord(text[error.start])
+        message = f"text with U+{code:04X}, half of a surrogate pair, is not Unicode"
+        raise DataError(message, span=Span(text, error.start, error.start + 1)) from None
 
 
 def _masked(text: str) -> str:

@@ -63,8 +63,7 @@ def create(engine: Engine, asked: Asked) -> Maintained:
     _one_of("mode", mode, (*MODES, "continuous"))
     _one_of("overlay", asked.overlay, CONSTRUCTIONS)
     query = query_of(engine, asked)
-    quoted = asked.name.replace('"', '""')
-    (statement,) = parse(f'CREATE MATERIALIZED VIEW "{quoted}" AS {query.meaning}')
+    (statement,) = parse(f"CREATE MATERIALIZED VIEW {_quoted(asked.name)} AS {query.meaning}")
     assert isinstance(statement, CreateView)
     engine.refuse_in_transaction("CREATE EGO VIEW")
     catalog, statistics = engine.catalog, engine.statistics

@@ -62,9 +62,14 @@ def create(engine: Engine, name: str, data: Any, primary_key: Sequence[str]) -> 
     """
     from kpg.statements.sources import of_data, of_path
 
-    source: Source | None = of_path(data) if isinstance(data, str | Path) else of_data(data, name)
+    plain = name.rpartition(".")[2]
+    check_name(plain)
+    source: Source | None = of_path(data) if isinstance(data, str | Path) else of_data(data, plain)
+    name = engine.catalog.created(name)
     while True:
         assert source is not None
+        for column in source.schema.names:
+            check_name(column)
         with engine.transactions.statement(changes=False):
             engine.create_table(name, keyed(source.schema, primary_key))
         try:
@@ -75,6 +80,16 @@ def create(engine: Engine, name: str, data: Any, primary_key: Sequence[str]) -> 
             if not isinstance(error, DataError) or source.otherwise is None:
                 raise
             source = source.otherwise()
+
+
+def check_name(name: str) -> None:
+    """ProgrammingError for what SQL has no way to write as a name."""
+    try:
+        fine = bool(name) and b"\0" not in name.encode()
+    except UnicodeEncodeError:
+        fine = False
+    if not fine:
+        raise ProgrammingError(f"{name!r} is no name of a table or column")
 
 
 def keyed(schema: Schema, primary_key: Sequence[str]) -> Schema:

@@ -24,10 +24,13 @@ Fresh = dict[Scalar, int]
 
 
 def group(walk: "Walk", node: Group | GroupingSets, known: Values, place: "Place") -> "Children | None":
-    """A group: how many rows it has, and some of them. O(group)."""
-    whole = _whole(walk, node, known, place)
-    if whole is None:
-        return None
+    """A group with such values, or every one: how many rows it has, and some of them. O(group)."""
+    found = _wholes(walk, node, known, place)
+    chosen = found if place.every else found[:1]
+    return tuple(_group(walk, node, whole, known, place) for whole in chosen) or None
+
+
+def _group(walk: "Walk", node: Group | GroupingSets, whole: Values, known: Values, place: "Place") -> Step:
     every = range(len(node.keys))
     chosen = every if isinstance(node, Group) else _set_of(walk, node, whole, place)
     tests = [walk.asking.same(node.keys[number], whole[node.key_ids[number]]) for number in chosen]
@@ -42,19 +45,17 @@ def group(walk: "Walk", node: Group | GroupingSets, known: Values, place: "Place
     data, diff = walk.asking.rows(source, want, {}, place.outer, tests)
     order = _order(node, known, fresh, want, data)
     few = tuple(_few(walk, block, want, data[:, order], place))
-    return (Step(Kind.GROUP, _text(walk, node, whole, known), few, count=int(diff.sum())),)
+    return Step(Kind.GROUP, _text(walk, node, whole, known), few, count=int(diff.sum()))
 
 
-def _whole(walk: "Walk", node: Group | GroupingSets, known: Values, place: "Place") -> dict[int, int] | None:
-    """The known values with all keys, and the marks of grouping sets."""
+def _wholes(walk: "Walk", node: Group | GroupingSets, known: Values, place: "Place") -> list[dict[int, int]]:
+    """The known values with all keys, and the marks of grouping sets: of each group that has them."""
     marks = node.marks if isinstance(node, GroupingSets) else ()
     missing = [id_ for id_ in (*node.key_ids, *marks) if id_ not in known]
     if not missing and known:
-        return dict(known)
+        return [dict(known)]
     data, _ = walk.asking.rows(node, missing or list(node.ids), known, place.outer)
-    if not data.shape[1]:
-        return None
-    return {**known, **dict(zip(missing or node.ids, data[:, 0].tolist(), strict=True))}
+    return [{**known, **dict(zip(missing or node.ids, row, strict=True))} for row in data.T.tolist()]
 
 
 def _set_of(walk: "Walk", node: GroupingSets, whole: Values, place: "Place") -> Sequence[int]:
@@ -94,7 +95,7 @@ def _few(walk: "Walk", block: Block, want: Sequence[int], data: Words, place: "P
     for values in walk.candidates(block, want, data, place):
         if left == 0:
             return
-        found = walk.joined(block, values, place)
+        found = walk.joined(block, values, place.counting(walk.world.sample))
         if found is None:
             continue
         left = left if left is None else left - 1

@@ -19,6 +19,8 @@ class Key:
     row: tuple[int, ...]
     below: int = 0
     """Of a recursive row whose round is not known: that of the row that it is a reason of, 0 for none."""
+    every: bool = False
+    """Of a view's row that is there several times: whether all of them are explained."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,7 @@
 """What a row of each kind of node comes from, in one bound query."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, assert_never
 
 import numpy as np
@@ -26,10 +27,18 @@ Children = tuple[Child, ...]
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where in a query a row is: the values around it, and which rows of a recursion may explain it."""
+    """Where in a query a row is: the values around it, and which rows of a recursion may explain it.
+
+    ``every``: of rows that are there several times all are explained, since what is asked for counts them.
+    """
 
     outer: Values
     below: Below = EVERY
+    every: bool = False
+
+    def counting(self, sample: int | None) -> "Place":
+        """That of rows which are counted: every one is explained if no sample of them is enough."""
+        return replace(self, every=sample is None)
 
 
 class Walk:
@@ -61,7 +70,8 @@ class Walk:
                 return groups.group(self, node, known, place)
             case tree.Distinct(input=source, columns=kept):
                 chosen = {column.index for column in kept}
-                return self.of(source, {id_: known[id_] for id_ in known if id_ in chosen}, place)
+                only = {id_: known[id_] for id_ in known if id_ in chosen}
+                return self.of(source, only, replace(place, every=False))
             case tree.TopK():
                 return self._top(node, known, place)
             case tree.Window():
@@ -74,18 +84,22 @@ class Walk:
     # Blocks
 
     def _block(self, node: Node, known: Values, place: Place) -> Children | None:
-        """What is joined, by the first way in which the row comes about."""
+        """What is joined, by the first way in which the row comes about, or by every one."""
         block = pieces.opened(node, self.asking.fresh)
         want = self.wanted(block, frozenset(known))
         data, diff = self.asking.rows(block.node, want, known, place.outer)
         number = int(diff.sum())
+        ways: list[Child] = []
         for values in self.candidates(block, want, data, place):
             found = self.joined(block, values, place)
-            if found is not None:
-                if number == 1:
-                    return found
+            if found is None:
+                continue
+            if number == 1:
+                return found
+            if not place.every:
                 return (Step(Kind.STEP, f"one of {number} such rows", found, count=number),)
-        return None
+            ways += found if len(found) == 1 else (Step(Kind.STEP, "together", found),)
+        return (Step(Kind.STEP, f"{number} such rows", tuple(ways), count=number),) if ways else None
 
     def wanted(self, block: Block, needed: frozenset[int]) -> list[int]:
         """The columns of a block's rows that explain them."""
@@ -124,7 +138,7 @@ class Walk:
         for piece in block.pieces:
             if any(values[mark] == NULL for mark in piece.marks):
                 continue
-            children = self._piece(piece.node, values, Place(around, place.below))
+            children = self._piece(piece.node, values, replace(place, outer=around))
             if children is None:
                 return None
             found.update((child if isinstance(child, Key) else id(child), child) for child in children)
@@ -146,7 +160,7 @@ class Walk:
         """What the row of a piece is, or comes from."""
         own = {id_: values[id_] for id_ in produced(node) if id_ in values}
         if isinstance(node, tree.Scan):
-            return self.world.scanned(node, tuple(own[id_] for id_ in node.ids))
+            return self.world.scanned(node, tuple(own[id_] for id_ in node.ids), every=place.every)
         if isinstance(node, tree.Shared):
             return self._shared(node, own, place)
         if isinstance(node, tree.Rows):
@@ -161,13 +175,13 @@ class Walk:
     def _shared(self, node: tree.Shared, own: Values, place: Place) -> Children | None:
         row = tuple(own[id_] for id_ in node.ids)
         if node.name.startswith("view "):
-            return self.world.viewed(node.name.removeprefix("view "), row)
+            return self.world.viewed(node.name.removeprefix("view "), row, every=place.every)
         if node.name in self.asking.resolved.loops:
             known = place.below.ranks.get(node.name) is not None
             below = 0 if known or place.below.round == NEVER else place.below.round
             return (Key(self.number, node.name, row, below),)
         query = self.asking.resolved.shared[node.name]
-        found = self.query(query, row, Place({}, place.below))
+        found = self.query(query, row, replace(place, outer={}))
         return None if found is None else (self.row_step(node.name, query, row, found),)
 
     def row_step(self, name: str, query: Query, row: Sequence[int], children: Children) -> Step:
@@ -221,13 +235,28 @@ class Walk:
     # LIMIT and sets
 
     def _top(self, node: tree.TopK, known: Values, place: Place) -> Children | None:
-        """The row of the input, by the columns that decided on it."""
+        """The row of the input, by the columns that decided on it, and some of those OFFSET leaves out."""
         want = pieces.wanted(node, frozenset(known))
         data, _ = self.asking.rows(node, want, known, place.outer)
         if data.shape[1]:
             known = dict(zip(want, data[:, 0].tolist(), strict=True))
         found = self.of(node.input, known, place)
-        return None if found is None else (Step(Kind.STEP, self._top_text(node, known), found),)
+        if found is None:
+            return None
+        before = self._before(node, want, known, place) if node.offset else ()
+        return (Step(Kind.STEP, self._top_text(node, known), (*found, *before)),)
+
+    def _before(self, node: tree.TopK, want: Sequence[int], known: Values, place: Place) -> Children:
+        """The rows that OFFSET leaves out, a few of them."""
+        tests = [self.asking.same(column, known[column.index]) for column in node.group]
+        left_out = replace(node, limit=node.offset, offset=0)
+        data, diff = self.asking.rows(left_out, want, {}, place.outer, tests)
+        few = list[Child]()
+        for row in data[:, : self.world.sample].T.tolist():
+            found = self.of(node.input, dict(zip(want, row, strict=True)), place.counting(self.world.sample))
+            if found is not None:
+                few += found if len(found) == 1 else (Step(Kind.STEP, "together", found),)
+        return (Step(Kind.GROUP, f"OFFSET {node.offset}", tuple(few), count=int(diff.sum())),)
 
     def _top_text(self, node: tree.TopK, known: Values) -> str:
         limit = "" if node.limit is None else f"among the first {node.limit}"
@@ -246,13 +275,16 @@ class Walk:
             {query.columns[node.ids.index(id_)].index: word for id_, word in known.items()}
             for query in (node.left, node.right)
         ]
+        place = replace(place, every=place.every and node.all)
         left = self.of(node.left.node, sides[0], place)
         word = node.kind.upper() + (" ALL" if node.all else "")
         if node.kind == "union":
-            if left is not None:
+            if left is not None and not place.every:
                 return (Step(Kind.STEP, f"{word}: the first query", left),)
             right = self.of(node.right.node, sides[1], place)
-            return None if right is None else (Step(Kind.STEP, f"{word}: the second query", right),)
+            both = (("first", left), ("second", right))
+            steps = [Step(Kind.STEP, f"{word}: the {which} query", side) for which, side in both if side]
+            return tuple(steps) or None
         if left is None:
             return None
         if node.kind == "intersect":

@@ -74,6 +74,6 @@ def _few(
     found: list[Child] = []
     for number in places[: walk.world.sample]:
         values = dict(zip(ids, rows[:, number].tolist(), strict=True))
-        children = walk.of(node.input, values, place) or ()
+        children = walk.of(node.input, values, place.counting(walk.world.sample)) or ()
         found.append(children[0] if len(children) == 1 else Step(Kind.STEP, "together", children))
     return tuple(found)

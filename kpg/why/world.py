@@ -51,18 +51,18 @@ class World:
         entry = self.engine.catalog.find(name)
         return () if entry is None else entry.schema.names
 
-    def scanned(self, node: Scan, row: tuple[int, ...]) -> Children:
+    def scanned(self, node: Scan, row: tuple[int, ...], *, every: bool = False) -> Children:
         """A row of what is scanned, which may have its rowid at the end."""
         if not isinstance(node.rel, Get) or self.engine.catalog.find(node.rel.name) is None:
             return ()
         if node.rel.is_table:
             return (Key(TABLE, node.rel.name, row),)
-        return self.viewed(node.rel.name, row)
+        return self.viewed(node.rel.name, row, every=every)
 
-    def viewed(self, name: str, row: tuple[int, ...]) -> Children:
+    def viewed(self, name: str, row: tuple[int, ...], *, every: bool = False) -> Children:
         """A row of a view, which may have columns that are not seen at the end."""
         entry = self.engine.catalog.get(name)
-        return (Key(VIEW, entry.name, row[: len(entry.schema.columns)]),)
+        return (Key(VIEW, entry.name, row[: len(entry.schema.columns)], every=every),)
 
     def step(self, key: Key) -> Step:
         """What a row is, or comes from."""
@@ -82,7 +82,7 @@ class World:
         if not entry.sql:
             return Step(Kind.EXTERNAL, text, (), entry.name, values, names)
         walk = self.walk(entry)
-        children = walk.query(walk.asking.resolved.query, key.row, Place({}))
+        children = walk.query(walk.asking.resolved.query, key.row, Place({}, every=key.every))
         return Step(Kind.VIEW, text, children or (), entry.name, values, names)
 
     def walk(self, entry: ViewEntry) -> Walk:

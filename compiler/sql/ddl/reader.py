@@ -106,9 +106,14 @@ class Reader:
 
     def relation(self) -> str:
         """A name, perhaps with its schema before it."""
+        first = self.place
         parts = [self.name()]
         while self.take("."):
             parts.append(self.name())
+        if any("." in part for part in parts):
+            span = Span(self.text, self.tokens[first].start, self.tokens[self.place - 1].end + 1)
+            hint = "schema.name stands for a name in a schema"
+            raise NotSupportedError("a name with a dot in it is not supported", span=span, hint=hint)
         if len(parts) > 2:
             self.refuse("a name with a database", "name a table, or a schema and a table")
         return ".".join(parts)

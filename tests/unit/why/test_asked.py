@@ -60,6 +60,39 @@ def test_an_aggregate_is_explained_by_a_sample_with_the_number_of_all(db: kpg.Da
     assert len(whole.children) == 4
 
 
+def test_every_one_of_equal_rows_that_are_counted_is_explained_if_all_are_asked_for(
+    db: kpg.Database,
+) -> None:
+    db.sql("CREATE MATERIALIZED VIEW region AS SELECT region FROM customer UNION ALL SELECT 'EU'")
+    db.sql("CREATE MATERIALIZED VIEW many AS SELECT region, count(*) AS n FROM region GROUP BY region")
+    assert sorted(db.view("many").fetchall(), key=str) == [("EU", 3), ("US", 1), (None, 1)]
+    (group,) = db.explain_row("many", ("EU", 3)).children
+    assert [child.text for child in group.children] == ["region(region = 'EU')"]
+    (whole,) = db.explain_row("many", ("EU", 3), sample=None).children
+    (rows,) = whole.children
+    assert [step.text for step in rows.children] == [
+        "UNION ALL: the first query",
+        "UNION ALL: the second query",
+    ]
+    (two,) = rows.children[0].children
+    assert (two.text, [child.row for child in two.children]) == (
+        "2 such rows",
+        [(1, "Ada", "EU"), (2, "Ben", "EU")],
+    )
+
+
+def test_a_row_behind_an_offset_is_explained_by_those_before_it_too(db: kpg.Database) -> None:
+    db.sql("CREATE MATERIALIZED VIEW third AS SELECT id FROM sale ORDER BY total DESC LIMIT 1 OFFSET 2")
+    assert str(db.explain_row("third", (6,))) == (
+        "third(id = 6)\n"
+        "└─ among the first 1 after 2 by sale.total DESC = 9\n"
+        "   ├─ sale(id = 6, customer = 3, total = 9)  (row of a table)\n"
+        "   └─ OFFSET 2  (over 2 rows)\n"
+        "      ├─ sale(id = 1, customer = 1, total = 10)  (row of a table)\n"
+        "      └─ sale(id = 2, customer = 1, total = 20)  (row of a table)"
+    )
+
+
 def test_what_the_statement_gives_is_lines_or_json(db: kpg.Database) -> None:
     db.sql("CREATE VIEW eu AS SELECT id FROM customer WHERE region = 'EU'")
     lines = [
