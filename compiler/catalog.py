@@ -65,8 +65,8 @@ class ViewEntry:
     """What INSERT gives columns, by their names in lower case, before the table's DEFAULTs."""
     below: str = ""
     """The view that it selects from, if it is of one alone."""
-    of_system: bool = False
-    """Whether it reads relations of the system: then its definition gives a new plan each time."""
+    of_system: bool = False  # whether it reads relations of the system: its plan is new each time
+    invoker: bool = False  # it is read with the rights of who asks, not those of its owner
 
     @property
     def rel(self) -> Rel | None:

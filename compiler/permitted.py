@@ -7,13 +7,23 @@ from kpg.compiler.rights import Key
 from kpg.runtime.errors import PrivilegeError, Span
 
 if TYPE_CHECKING:
-    from kpg.compiler.catalog import Asker, Catalog
+    from kpg.compiler.catalog import Asker, Catalog, ViewEntry
     from kpg.compiler.routines import Routine
 
 
 def definer_of(catalog: "Catalog", routine: "Routine") -> "Asker":
     """Who asks in the body of a function that has its owner's rights."""
     return replace(catalog.asker, user=catalog.rights.owner(("FUNCTION", routine.name.lower())))
+
+
+def may_refuse(catalog: "Catalog") -> bool:
+    """Whether a privilege may be lacking: by who asks, or by the owner of a view that is read."""
+    return bool(catalog.rights.owners) or catalog.is_limited
+
+
+def whose(catalog: "Catalog", view: "ViewEntry") -> str:
+    """With whose rights a view reads what it names."""
+    return catalog.asker.user if view.invoker else catalog.rights.owner(key_of(view.name))
 
 
 def key_of(name: str) -> Key:
@@ -52,6 +62,9 @@ def plain(catalog: "Catalog", key: Key) -> str:
 
 def denied(catalog: "Catalog", key: Key, span: Span | None = None) -> PrivilegeError:
     """Somebody lacks a privilege."""
+    if key[0] == "COLUMN":
+        relation = plain(catalog, ("RELATION", key[1]))
+        return PrivilegeError(f'permission denied for column "{key[2]}" of relation "{relation}"', span=span)
     return PrivilegeError(f"permission denied for {described(catalog, key)}", span=span)
 
 
@@ -78,6 +91,12 @@ def need_schema(catalog: "Catalog", name: str, letter: str, span: Span | None = 
     schema = schema_of(catalog, name)
     if catalog.is_limited and not schema.startswith("pg_temp"):
         need(catalog, ("SCHEMA", schema), letter, span)
+
+
+def need_named(catalog: "Catalog", name: str, span: Span | None = None) -> None:
+    """PrivilegeError if a name says which schema it is of, and who asks may not use that."""
+    if catalog.is_limited and "." in name:
+        need_schema(catalog, name, "U", span)
 
 
 def need_columns(

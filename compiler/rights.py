@@ -351,7 +351,12 @@ class Rights:
         items = list(self.natural(key) if everywhere is None else everywhere)
         for one in here:
             items = merged(items, one)
-        self.lists[key] = tuple(items)
+        self.lists[key] = self.in_order(items)
+
+    def in_order(self, items: Iterable[Item]) -> Items:
+        """As lists of what is not granted one by one are: everybody first, then roles by their age."""
+        places = {PUBLIC: -1} | {role: place for place, role in enumerate(self.roles, 1)}
+        return tuple(sorted(items, key=lambda one: places.get(one.grantee, 0)))
 
 
 def merged(items: Iterable[Item], new: Item) -> list[Item]:

@@ -4,12 +4,10 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
 from kpg.compiler.permitted import key_of
-from kpg.runtime.errors import NotSupportedError
 from kpg.runtime.records import dataclass
 
 if TYPE_CHECKING:
-    from kpg.compiler.catalog import Catalog, TableEntry
-    from kpg.runtime.errors import Span
+    from kpg.compiler.catalog import Catalog
 
 COMMANDS: Final = ("ALL", "SELECT", "INSERT", "UPDATE", "DELETE")
 EVERYBODY: Final = "public"
@@ -96,10 +94,3 @@ def demands(
         elif text:
             found.append(Demand(text, one.name))
     return [Demand(" OR ".join(f"({text})" for text in permissive) or "false"), *found]
-
-
-def refuse_heirs(catalog: "Catalog", parent: "TableEntry", span: "Span | None") -> None:
-    """NotSupportedError if the rows of other tables would come to be among those of a secured one."""
-    if security_of(catalog, parent.name).enabled:
-        message = f'another table below "{parent.name}", which has row level security, is not supported'
-        raise NotSupportedError(message, span=span)

@@ -171,6 +171,13 @@ class Nothing:
     what: str
 
 
+@dataclass(frozen=True, slots=True)
+class SetInvoker:
+    """SET or RESET (security_invoker) of a view."""
+
+    invoker: bool
+
+
 Action = (
     AddColumn
     | DropColumn
@@ -191,4 +198,5 @@ Action = (
     | Switch
     | Secure
     | Nothing
+    | SetInvoker
 )

@@ -1,10 +1,9 @@
 """Whether who asks may change what a statement changes: what it names, and the table below a view."""
 
-from dataclasses import replace
 from typing import assert_never
 
-from kpg.compiler.catalog import Catalog
-from kpg.compiler.permitted import key_of, may_columns, need_columns
+from kpg.compiler.catalog import Catalog, ViewEntry
+from kpg.compiler.permitted import denied, key_of, may_columns, may_refuse, need_columns, whose
 from kpg.compiler.sql import statements as ast
 from kpg.compiler.views import Through
 
@@ -14,7 +13,7 @@ Needs = tuple[tuple[str, frozenset[str] | None], ...]
 
 def check_change(statement: ast.Change, catalog: Catalog) -> None:
     """PrivilegeError unless the statement may change its relation, and a view's owner what is below."""
-    if not catalog.is_limited:
+    if not may_refuse(catalog):
         return
     needs = _needs(statement, catalog)
     found = None if isinstance(statement, ast.Merge) else statement.through
@@ -34,14 +33,12 @@ def _check_below(catalog: Catalog, found: Through, needs: Needs) -> None:
     """The views below, and then the table, are changed with the rights of the owner of the view above."""
     name = found.view
     while True:
-        owner = catalog.rights.owner(key_of(name))
         entry = catalog.entries.get(name.lower())
+        owner = whose(catalog, entry) if isinstance(entry, ViewEntry) else catalog.asker.user
         below = getattr(entry, "below", "") or found.entry.name
         for letter, columns in needs:
             if not may_columns(catalog, owner, below, letter, columns):
-                seen = catalog.copy()
-                seen.asker = replace(catalog.asker, user=owner)
-                need_columns(seen, below, letter, columns, None)
+                raise denied(catalog, key_of(below))
         if below == found.entry.name:
             return
         name = below

@@ -19,6 +19,7 @@ from kpg.compiler.sql.alterations import RenameColumn as RenameColumn
 from kpg.compiler.sql.alterations import RenameConstraint as RenameConstraint
 from kpg.compiler.sql.alterations import RenameTo as RenameTo
 from kpg.compiler.sql.alterations import Secure as Secure
+from kpg.compiler.sql.alterations import SetInvoker as SetInvoker
 from kpg.compiler.sql.alterations import SetNotNull as SetNotNull
 from kpg.compiler.sql.alterations import SetRule as SetRule
 from kpg.compiler.sql.alterations import SetSchema as SetSchema

@@ -3,10 +3,12 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
+from kpg.compiler.algebra.rel import types
 from kpg.compiler.catalog import Catalog, TableEntry
 from kpg.compiler.constraints import NO_RULE
 from kpg.compiler.sql import statements as ast
 from kpg.compiler.sql.bind.calls import assigned, call
+from kpg.compiler.sql.bind.inherited import with_heirs
 from kpg.compiler.sql.bind.literals import conjuncts
 from kpg.compiler.sql.bind.predicate import bind_condition
 from kpg.compiler.sql.bind.query import resolved
@@ -15,7 +17,7 @@ from kpg.compiler.sql.change import assigned_values, joined, target_of
 from kpg.compiler.sql.given import given_assignments, given_values
 from kpg.compiler.sql.query import Bound, lowered
 from kpg.compiler.sql.rules import defaults
-from kpg.compiler.sql.tree import Filter, Join, Map, Node, Query
+from kpg.compiler.sql.tree import Filter, Join, Map, Node, Query, Scan
 from kpg.runtime.scalar import Column, If, Literal, Scalar
 from kpg.runtime.types import INTEGER, ROWID
 
@@ -26,10 +28,12 @@ def lower_merge(statement: ast.Merge, catalog: Catalog) -> Bound:
     Actions without a new row have any; a default that takes a number of a sequence is NULL.
     """
     entry = catalog.table(statement.table, statement.span)
-    binding, scope, _, scan = target_of(statement, catalog)
+    binding, scope, below, scan = target_of(statement, catalog)
+    if statement.part == "unmatched":
+        below = _of_all(binding, scope, entry, scan)
     there, given = (Column(binding.fresh(), INTEGER) for _ in range(2))
     one = Literal(1, INTEGER)
-    target: Node = Map(scan, (there.index,), (one,))
+    target: Node = Map(below, (there.index,), (one,))
     targets = list(scope.fields)
     source_scope = Scope(common=scope.common)
     source: Node = Map(joined(binding, source_scope, None, statement.using), (given.index,), (one,))
@@ -65,6 +69,14 @@ def lower_merge(statement: ast.Merge, catalog: Catalog) -> Bound:
     return lowered(
         resolved(binding, Query(node, (Column(scan.ids[-1], ROWID), number, *columns), names)), catalog
     )
+
+
+def _of_all(binding: Binding, scope: Scope, entry: TableEntry, scan: Scan) -> Node:
+    """The rows of a table and of those below it, under the ids of its own; their rowids are NULL."""
+    query = with_heirs(binding, entry)
+    assert query is not None
+    *ids, rowid = scan.ids
+    return Map(query.node, (*ids, rowid), (*query.columns[: len(ids)], Literal(None, types(scan.rel)[-1])))
 
 
 def _choices(

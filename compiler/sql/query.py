@@ -7,7 +7,7 @@ from sqlglot import exp
 from kpg.compiler.algebra import facts
 from kpg.compiler.algebra.rel import OrderBy, Rel, types
 from kpg.compiler.catalog import Catalog, TableEntry, ViewEntry
-from kpg.compiler.permitted import key_of, may_columns, need_columns
+from kpg.compiler.permitted import denied, key_of, may_columns, need_columns, whose
 from kpg.compiler.sql import statements as ast
 from kpg.compiler.sql.bind.query import bind
 from kpg.compiler.sql.lower.query import lower_resolved
@@ -142,32 +142,38 @@ def check_reads(reads: Reads | None, catalog: Catalog) -> None:
             need_columns(catalog, one.entry.name, "r", frozenset(one.used))
             if isinstance(one.entry, ViewEntry):
                 check_view(catalog, one.entry)
+    for seen, below in reads.within:
+        check_reads(below, seen)
     for one in reads.locked:
         need_columns(catalog, one.entry.name, "w", frozenset())
 
 
 def check_view(catalog: Catalog, view: ViewEntry) -> None:
-    """PrivilegeError if the owner of a view may not read what the view names.
+    """PrivilegeError if the owner of a view, or who asks, may not read what the view names.
 
     A materialized view has its rows already.
     """
     if view.materialized or not view.sql:
         return
-    owner = catalog.rights.owner(key_of(view.name))
-    if catalog.rights.is_superuser(owner):
-        return
+    user = whose(catalog, view)
     query = parse_query(view.sql)
+    wholly = True
     for name in sorted(named_relations(query, catalog)):
         entry = catalog.entries.get(name.lower())
-        if entry is None or may_columns(catalog, owner, name, "r", None):
-            if isinstance(entry, ViewEntry):
-                check_view(catalog, entry)
-            continue
-        # Only some of its columns, if any: which of them the view names, the binder knows.
-        seen = catalog.copy()
-        seen.asker = replace(catalog.asker, user=owner)
-        lower_query(query, seen)
+        if isinstance(entry, ViewEntry):
+            check_view(catalog, entry)
+        wholly &= entry is None or may_columns(catalog, user, name, "r", None)
+    if wholly:
         return
+    # Only some of the columns, if any: which of them the view names, the binder knows.
+    seen = catalog.copy()
+    seen.asker = replace(catalog.asker, user=user)
+    reads = bind(query.query, query.span.source, seen).reads
+    for one in reads.relations if reads is not None else ():
+        if (one.scanned or one.used) and not may_columns(
+            seen, user, one.entry.name, "r", frozenset(one.used)
+        ):
+            raise denied(seen, key_of(one.entry.name))
 
 
 def check_relation(catalog: Catalog, name: str) -> None:

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import field
 
-from kpg.compiler.catalog import Entry
+from kpg.compiler.catalog import Catalog, Entry
 from kpg.runtime.records import dataclass
 from kpg.runtime.scalar import Column
 
@@ -24,6 +24,8 @@ class Reads:
     relations: list[Read] = field(default_factory=list)
     _columns: dict[int, tuple[Read, str]] = field(default_factory=dict)
     locked: list[Read] = field(default_factory=list)
+    within: "list[tuple[Catalog, Reads]]" = field(default_factory=list)
+    """What bodies of functions read with the rights of their owners."""
 
     def enter(self, entry: Entry, columns: Iterable[Column], *, scanned: bool = True) -> None:
         """A relation is named, whose columns have these ids."""

@@ -58,6 +58,17 @@ def returning_query(statement: ast.Insert, table: str) -> ast.Select:
     return ast.Select(query, statement.span)
 
 
+def listed(statement: ast.Insert, names: Sequence[str]) -> tuple[exp.Expr, ...]:
+    """RETURNING with names of columns in the place of a star: partitions may have another order of them."""
+    found: list[exp.Expr] = []
+    for one in statement.returning:
+        if isinstance(one, exp.Star) or (isinstance(one, exp.Column) and isinstance(one.this, exp.Star)):
+            found += [exp.column(exp.to_identifier(name, quoted=True)) for name in names]
+        else:
+            found.append(one)
+    return tuple(found)
+
+
 def shown_query(query: ast.Select, types: Sequence[Type]) -> ast.Select:
     """A query, whose columns are of these types, with texts in their place, as COPY writes them."""
     names = [exp.to_identifier(f"c{place}") for place in range(len(types))]

@@ -108,6 +108,8 @@ class CreateView:
     temporary: bool = False
     check: str = ""
     """LOCAL or CASCADED of WITH CHECK OPTION."""
+    invoker: bool = False
+    """The option security_invoker."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,6 +159,8 @@ class Insert:
     through: Through | None = None
     alternative: str = ""
     """REPLACE or IGNORE of INSERT OR."""
+    moves: bool = False
+    """Whether the rows are those of an UPDATE that has made them another partition's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,6 +226,8 @@ class Merge:
     whens: tuple[When, ...]
     span: Span
     common: exp.Expr | None = None
+    part: str = ""
+    """Of one into several tables: "matched" for one of them alone, "unmatched" for what none of them has."""
 
 
 @dataclass(frozen=True, slots=True)

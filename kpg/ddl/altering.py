@@ -104,6 +104,9 @@ def _alter_view(engine: Engine, entry: ViewEntry, action: ast.Action, statement:
             given = tuple((name, one) for name, one in defaults.items() if one)
             engine.catalog.replace(replace(entry, defaults=given))
             return entry.name
+        case ast.SetInvoker(invoker=invoker):
+            engine.catalog.replace(replace(entry, invoker=invoker and not entry.materialized))
+            return entry.name
         case ast.Nothing() | ast.SetRule():
             return entry.name
         case _:
@@ -169,7 +172,7 @@ class _Altering(ColumnChange):
                 from kpg.ddl.altering_kin import alter_kin
 
                 alter_kin(self.engine, self.entry, action, self.span)
-            case ast.Nothing():
+            case ast.Nothing() | ast.SetInvoker():
                 pass
             case _:
                 assert_never(action)

@@ -5,7 +5,6 @@ from typing import assert_never
 
 from kpg.compiler.catalog import TableEntry
 from kpg.compiler.constraints import Check, ForeignKey, Unique
-from kpg.compiler.security import refuse_heirs
 from kpg.compiler.sql import definitions as ast
 from kpg.compiler.triggers import Heir
 from kpg.ddl.rereading import check_rereadable, end_past, reread
@@ -81,7 +80,6 @@ def _inherit(engine: Engine, entry: TableEntry, action: ast.Inherit, span: Span)
         reread(engine, parent)
         end_past(engine, parent.name)
         return
-    refuse_heirs(catalog, parent, span)
     if key in catalog.others:
         raise ProgrammingError(f'relation "{parent.name}" would be inherited from more than once', span=span)
     types = {column.name.lower(): column.type for column in entry.schema.columns}

@@ -8,10 +8,11 @@ from kpg.compiler.algebra.rel import Get, Rel
 from kpg.compiler.algebra.traverse import walk
 from kpg.compiler.catalog import Catalog, ViewEntry
 from kpg.compiler.clock import CLOCK
+from kpg.compiler.permitted import need_schema
 from kpg.compiler.rights import FIRST
 from kpg.compiler.sql import statements as ast
 from kpg.compiler.sql.parse import parse_query
-from kpg.compiler.sql.query import asks_system, lower_query, lower_view
+from kpg.compiler.sql.query import asks_system, lower_query, lower_view, named_relations
 from kpg.compiler.sql.through import below_of, refuse_unchecked
 from kpg.compiler.sql.volatile import has_calls
 from kpg.engine.engine import Engine
@@ -31,6 +32,9 @@ def create_view(engine: Engine, statement: ast.CreateView) -> Maintained | None:
     _refuse(statement, of_system=of_system)
     catalog = engine.reading_catalog
     if catalog.is_limited and not statement.materialized:
+        for one in named_relations(statement.query, catalog):
+            if one in catalog:
+                need_schema(catalog, one, "U", statement.span)
         # Whether its owner may read what it names is asked whenever somebody reads it.
         catalog = catalog.copy()
         catalog.asker = replace(catalog.asker, user=FIRST)
@@ -51,6 +55,7 @@ def create_view(engine: Engine, statement: ast.CreateView) -> Maintained | None:
         defaults=old.defaults if isinstance(old, ViewEntry) and statement.or_replace else (),
         below=below_of(statement, engine.catalog),
         of_system=of_system,
+        invoker=statement.invoker,
     )
     refuse_unchecked(statement, entry)
     uses = relations_of(planned.rel, statement.query, engine.catalog)

@@ -20,6 +20,10 @@ def prepared_beside(engine: Engine, statement: ast.Change, *, whole: bool = True
     several = together(engine, statement)
     if several is None and isinstance(statement, ast.Insert):
         several = routed(engine, statement)
+    if isinstance(statement, ast.Merge):
+        from kpg.inheritance.merged import merged
+
+        several = merged(engine, statement)
     if several is not None:
         return several  # type: ignore[return-value]
     actions = actions_of(engine, statement, whole=whole)

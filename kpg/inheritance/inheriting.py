@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 
 from kpg.compiler.catalog import Entry
 from kpg.compiler.constraints import Check
-from kpg.compiler.security import refuse_heirs
 from kpg.compiler.sql import definitions as ddl
 from kpg.compiler.sql import statements as ast
 from kpg.compiler.sql.definitions import Action
@@ -85,7 +84,6 @@ def create_heir(engine: Engine, statement: ast.CreateTable, name: str) -> None:
     entry, sequences = definition(whole, name, catalog)
     engine.create_table(name, entry.schema, entry.constraints, sequences)
     for parent in parents:
-        refuse_heirs(catalog, parent, statement.span)
         catalog.others["inherits", parent.name.lower(), name.lower()] = Heir(parent.name, name)
         reread(engine, parent)
 
@@ -139,10 +137,10 @@ def _together(
 
 
 def _chosen(returned: Returned, names: Sequence[str]) -> Words:
-    """The columns of these names; all of them where there are as many."""
-    if len(returned.names) == len(names):
-        return returned.words
+    """The columns of these names, which may stand in another order; all of them where names do not tell."""
     known = [name.lower() for name in returned.names]
+    if len(known) == len(names) and (sorted(known) != sorted(names) or len(set(known)) < len(known)):
+        return returned.words
     return np.ascontiguousarray(returned.words[[known.index(name) for name in names]])
 
 

@@ -8,7 +8,6 @@ from numpy.typing import NDArray
 
 from kpg.compiler.catalog import TableEntry
 from kpg.compiler.constraints import NO_RULE, Check, Constraints
-from kpg.compiler.security import refuse_heirs
 from kpg.compiler.sql import definitions as ddl
 from kpg.compiler.sql import statements as ast
 from kpg.compiler.triggers import Bound, Heir, Partitioned, heirs
@@ -57,7 +56,6 @@ def create_partition(engine: Engine, statement: ast.CreateTable, name: str) -> N
         (*(replace(one, name="") for one in old.uniques), *given.uniques),
         (*(replace(one, name="") for one in old.foreign_keys), *given.foreign_keys),
     )
-    refuse_heirs(catalog, parent, statement.span)
     made = replace(statement, partition=None, partitioned=None, constraints=constraints)
     made = _with_own_columns(replace(made, schema=Schema(parent.schema.columns)), statement)
     entry, _ = definition(made, name, catalog)
@@ -120,7 +118,6 @@ def attach(engine: Engine, parent: TableEntry, action: ddl.Attach, span: Span) -
     if any(key[0] == "inherits" and key[2] == child.name.lower() for key in catalog.others):
         raise ProgrammingError(f'"{child.name}" is already a partition', span=span)
     _check_columns(parent, child, span)
-    refuse_heirs(catalog, parent, span)
     check_rereadable(engine, parent, span)
     check_bound(engine, parent, action.bound, child.name, span)
     text = predicate(whole, action.bound, span)

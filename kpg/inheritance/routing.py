@@ -10,6 +10,7 @@ from kpg.compiler.catalog import TableEntry
 from kpg.compiler.constraints import Check, Constraints
 from kpg.compiler.sql import statements as ast
 from kpg.compiler.sql.change import nothing
+from kpg.compiler.sql.related import listed
 from kpg.compiler.sql.rules import checks
 from kpg.compiler.triggers import Heir
 from kpg.dml.changing import Changes, given_words, insertion
@@ -37,7 +38,9 @@ def routed(engine: Engine, statement: ast.Insert) -> Several | None:
     if around is not None:
         around.before_statement("INSERT")
     table = engine.table(entry.name)
-    statement, words = given_words(engine, table, statement)
+    statement, words = given_words(
+        engine, table, replace(statement, returning=listed(statement, entry.schema.names))
+    )
     whole = replace(statement, conflict=None, returning=())
     inserted = insertion(engine, table, whole, words, None, fitted=False).inserted
     assert inserted is not None
@@ -59,10 +62,10 @@ def inserted_beside(engine: Engine, name: str, words: Words) -> Several:
     return Several([_part(engine, entry, statement, words)], around, "INSERT")
 
 
-def route_words(engine: Engine, name: str, words: Words) -> Several:
-    """What inserting rows into a partitioned table changes."""
+def route_words(engine: Engine, name: str, words: Words, *, moves: bool = False) -> Several:
+    """What inserting rows into a partitioned table changes; whether they have been in it before."""
     span = Span("", 0, 0)
-    statement = ast.Insert(name, "", (), ast.Select(nothing(), span), None, span)
+    statement = ast.Insert(name, "", (), ast.Select(nothing(), span), None, span, moves=moves)
     return Several(_parts(engine, engine.catalog.table(name), statement, words))
 
 
@@ -182,5 +185,5 @@ def moved(engine: Engine, whole: str, changes: Changes) -> tuple[list[Changes], 
     parent, child = engine.catalog.table(whole), engine.catalog.table(changes.table.name)
     names = [name.lower() for name in child.schema.names]
     rows = rows[[names.index(name.lower()) for name in parent.schema.names]]
-    taken = [replace(part, returned=None) for part in route_words(engine, whole, rows).parts]
+    taken = [replace(part, returned=None) for part in route_words(engine, whole, rows, moves=True).parts]
     return [replace(changes, updated=kept, deleted=np.ascontiguousarray(ids)), *taken], int(ids.size)

@@ -56,6 +56,8 @@ BY_MESSAGE: Final = tuple(
         (ProgrammingError, r"(type|role) .* does not exist", "42704"),
         (ProgrammingError, r"role .* already exists", "42710"),
         (ProgrammingError, r"role name .* is reserved", "42939"),
+        (ProgrammingError, r"^ON CONFLICT needs a PRIMARY KEY or UNIQUE", "42P10"),
+        (ProgrammingError, r"^role .* is a member of role|^ADMIN option", "0LP01"),
         (ProgrammingError, r"invalid privilege type|invalid grant operation|grant options", "0LP01"),
         (ProgrammingError, r"dependent privileges exist|some objects depend on it", "2BP01"),
         (ProgrammingError, r"prepared statement .* does not exist", "26000"),

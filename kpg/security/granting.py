@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import assert_never
 
 from kpg.compiler.catalog import Catalog, Entry
-from kpg.compiler.permitted import denied, key_of, need_owner, plain, schema_of
+from kpg.compiler.permitted import denied, key_of, need, need_named, need_owner, plain, schema_of
 from kpg.compiler.rights import ALL, DATABASE, LETTERS, PUBLIC, Item, Items, Key, kind_of, merged, ordered
 from kpg.compiler.sql import roles as ast
 from kpg.engine.engine import Engine
@@ -56,7 +56,8 @@ def _keys(engine: Engine, statement: ast.Grant) -> Iterator[Key]:
             yield from _named(catalog, statement.kind, name, statement.span)
         return
     for schema in statement.names:
-        _schema(catalog, schema, statement.span)
+        key = _schema(catalog, schema, statement.span)
+        need(catalog, key, "U", statement.span)
         wanted = "RELATION" if statement.kind == "TABLE" else statement.kind
         for key in things(catalog):
             if key[0] == wanted and schema_of(catalog, key[1]) == schema.lower():
@@ -99,6 +100,7 @@ def _named(catalog: Catalog, kind: str, name: str, span: Span, if_exists: bool =
 
 
 def _relation(catalog: Catalog, kind: str, name: str, span: Span, if_exists: bool) -> Key | None:
+    need_named(catalog, name, span)
     entry = catalog.find(name) if kind != "SEQUENCE" else None
     if entry is not None:
         return key_of(entry.name)
@@ -131,6 +133,13 @@ def _change(engine: Engine, key: Key, statement: ast.Grant, roles: list[str]) ->
         _apply(engine, key, letters, statement, roles)
         if not statement.grants and key[0] == "RELATION":
             rights = engine.catalog.rights
+            given = set(rights.given(engine.catalog.asker.user, key)) & set(ALL["COLUMN"])
+            if set(letters) & set(ALL["COLUMN"]) and not given:
+                # What is revoked of all columns is revoked of each, those of the system among them.
+                message = (
+                    f'permission denied for column "tableoid" of relation "{plain(engine.catalog, key)}"'
+                )
+                raise PrivilegeError(message, span=statement.span)
             for column in [one for one in rights.lists if one[0] == "COLUMN" and one[1] == key[1]]:
                 _apply(engine, column, ordered(set(letters) & set(ALL["COLUMN"])), statement, roles)
     parts = [(LETTERS[part.privilege], part.columns) for part in statement.parts if part.columns]
@@ -183,13 +192,15 @@ def _grantable(engine: Engine, key: Key, letters: str) -> str:
 def _check_grantable(engine: Engine, key: Key, letters: str, allowed: str, statement: ast.Grant) -> None:
     catalog = engine.catalog
     name = key[2] if key[0] == "COLUMN" else plain(catalog, key)
-    done = "granted" if statement.grants else "revoked"
+    done = "were granted" if statement.grants else "could be revoked"
     if not allowed:
-        if not catalog.rights.given(catalog.asker.user, key):
+        keys = [key, ("RELATION", key[1])] if key[0] == "COLUMN" else [key]
+        given = {one for each in keys for one in catalog.rights.given(catalog.asker.user, each)}
+        if not given & set(ALL[kind_of(key)]):
             raise denied(catalog, key, statement.span)
-        warn(engine, f'no privileges were {done} for "{name}"', "01007" if statement.grants else "01006")
+        warn(engine, f'no privileges {done} for "{name}"', "01007" if statement.grants else "01006")
     elif set(allowed) != set(letters):
-        text = f'not all privileges {"were" if statement.grants else "could be"} {done} for "{name}"'
+        text = f'not all privileges {done} for "{name}"'
         warn(engine, text, "01007" if statement.grants else "01006")
 
 
@@ -245,7 +256,7 @@ def _default(
             items = merged(items, Item(role, owner, letters, letters if grant.passing else ""))
         else:
             items = _revoked(items, role, owner, letters, grant)
-    kept = tuple(one for one in items if one.letters)
+    kept = rights.in_order(one for one in items if one.letters)
     if (key[1] and kept) or (not key[1] and set(kept) != set(natural)):
         rights.defaults[key] = kept
     else:
@@ -267,7 +278,7 @@ def give(engine: Engine, key: Key, owner: str, span: Span | None) -> None:
     catalog = engine.catalog
     rights, asker = catalog.rights, catalog.asker
     need_owner(catalog, key, span)
-    if catalog.is_limited:
+    if catalog.is_limited and owner != rights.owner(key):
         if owner not in rights.acts_as(asker.user, by="sets"):
             raise PrivilegeError(f'must be able to SET ROLE "{owner}"', span=span)
         if key[0] in ("RELATION", "SEQUENCE"):
@@ -315,6 +326,8 @@ def _reassign(engine: Engine, statement: ast.Reassign) -> None:
     owned = [key for key, owner in rights.owners.items() if owner in roles]
     if statement.owner:
         owner = known(engine, statement.owner, statement.span)
+        if catalog.is_limited and owner not in rights.acts_as(catalog.asker.user):
+            raise PrivilegeError("permission denied to reassign objects", span=statement.span)
         for key in owned:
             rights.lists.update(
                 {

@@ -5,17 +5,20 @@ from contextlib import contextmanager
 from typing import Final, assert_never
 
 from kpg.compiler.catalog import Catalog, TableEntry, ViewEntry
-from kpg.compiler.permitted import key_of, need, need_any, need_owner, need_schema
+from kpg.compiler.permitted import key_of, need, need_any, need_named, need_owner, need_schema
 from kpg.compiler.rights import DATABASE, Key
+from kpg.compiler.security import policies
 from kpg.compiler.sql import definitions as ddl
 from kpg.compiler.sql import roles
 from kpg.compiler.sql import statements as ast
 from kpg.compiler.sql.changes_allowed import check_change
+from kpg.compiler.triggers import heirs
 from kpg.engine.engine import Engine
 from kpg.runtime.errors import PrivilegeError, Span
 from kpg.security.granting import settle, things
 
 Defining = ast.CreateTable | ast.CreateTableAs | ast.CreateView | ast.Drop | ddl.AnyDefinition
+COLUMNS: Final = (ddl.AddColumn, ddl.DropColumn, ddl.RenameColumn, ddl.AlterType)
 FILES: Final = {"from": "pg_read_server_files", "to": "pg_write_server_files"}
 
 
@@ -71,11 +74,17 @@ def check_definition(catalog: Catalog, statement: Defining) -> None:
             need(catalog, ("DATABASE", DATABASE), "C", span)
         case ddl.CreateIndex():
             _need_relation(catalog, statement.table, span)
+            need_schema(catalog, catalog.table(statement.table, span).name, "C", span)
         case ddl.Truncate():
             for name in statement.tables:
+                need_named(catalog, name, span)
                 need(catalog, key_of(catalog.table(name, span).name), "D", span)
         case ddl.CreateTrigger(made=made):
             _need_relation(catalog, made.table, span)
+        case ddl.DefinePolicy(verb="drop"):
+            entry = catalog.find(statement.table)
+            if entry is None or statement.name.lower() in _policies(catalog, entry.name):
+                _need_relation(catalog, statement.table, span)  # which is looked for first
         case ddl.DropTrigger() | ddl.RenameTrigger() | ddl.DefinePolicy():
             _need_relation(catalog, statement.table, span)
         case ddl.Alter():
@@ -83,6 +92,8 @@ def check_definition(catalog: Catalog, statement: Defining) -> None:
             for action in statement.actions:
                 if isinstance(action, ddl.RenameTo):
                     need_schema(catalog, statement.name, "C", span)
+                if isinstance(action, COLUMNS):
+                    _need_heirs(catalog, statement.name, span)
         case ddl.Comment() | ddl.DropOther() | ddl.AlterSequence():
             _check_other(catalog, statement)
         case ddl.AlterDomain() | ddl.AlterUserType():
@@ -96,6 +107,17 @@ def check_definition(catalog: Catalog, statement: Defining) -> None:
                 need_owner(catalog, ("FUNCTION", name.lower()), span)
         case _:
             assert_never(statement)
+
+
+def _need_heirs(catalog: Catalog, name: str, span: Span) -> None:
+    """PrivilegeError unless who asks owns the tables, too, whose columns change with those of one."""
+    entry = catalog.find(name)
+    for heir in () if entry is None else heirs(catalog.others, entry.name):
+        need_owner(catalog, key_of(heir), span)
+
+
+def _policies(catalog: Catalog, table: str) -> set[str]:
+    return {one.name.lower() for one in policies(catalog, table)}
 
 
 def _check_new(catalog: Catalog, name: str, span: Span, *, temporary: bool = False) -> None:
@@ -126,6 +148,7 @@ def _need_relation(catalog: Catalog, name: str, span: Span, *, dropping: bool = 
     """PrivilegeError unless who asks owns a relation, or, to drop it, its schema."""
     from kpg.compiler.permitted import schema_of
 
+    need_named(catalog, name, span)
     entry = catalog.find(name)
     if entry is None:
         sequence = catalog.find_sequence(name)

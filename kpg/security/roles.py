@@ -292,19 +292,35 @@ def _join(engine: Engine, role: str, member: str, statement: ast.GrantRole) -> N
             detail=f'Only roles with the ADMIN option on role "{role}" may {verb} this role.',
         )
     options = dict(statement.options)
-    if statement.grants:
-        own = rights.find(member)
-        there = own is not None and any(one.role == role for one in own.member_of)
-        if there and not options:
-            text = (
-                f'role "{member}" has already been granted membership in role "{role}" by role "{asker.user}"'
-            )
-            say(engine, Notice("NOTICE", text))
-    if not statement.grants and not options:
+    if statement.grants and options.get("ADMIN") and not rights.is_superuser(asker.user):
+        _refuse_circle(engine, role, member, statement.span)
+    if statement.grants and not options and _is_in(engine, role, member):
+        text = f'role "{member}" has already been granted membership in role "{role}" by role "{asker.user}"'
+        say(engine, Notice("NOTICE", text))
+    if not statement.grants and not (options and _is_in(engine, role, member)):
         _leave(engine, role, member)
         return
     admin, inherits, sets = options.get("ADMIN"), options.get("INHERIT"), options.get("SET")
     _add(engine, role, member, admin=admin, inherits=inherits, sets=sets)
+
+
+def _refuse_circle(engine: Engine, role: str, member: str, span: Span) -> None:
+    """ProgrammingError if who asks may administer a role because the member has let that be."""
+    rights, one = engine.catalog.rights, engine.catalog.asker.user
+    seen: set[str] = set()
+    while one not in seen:
+        seen.add(one)
+        own = rights.find(one)
+        grantors = [each.grantor for each in own.member_of if each.role == role and each.admin] if own else []
+        if member in grantors:
+            message = "ADMIN option cannot be granted back to your own grantor"
+            raise ProgrammingError(message, span=span)
+        one = grantors[0] if grantors else one
+
+
+def _is_in(engine: Engine, role: str, member: str) -> bool:
+    own = engine.catalog.rights.find(member)
+    return own is not None and any(one.role == role for one in own.member_of)
 
 
 def _leave(engine: Engine, role: str, member: str) -> None:

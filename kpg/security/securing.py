@@ -7,15 +7,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kpg.compiler.catalog import Catalog, TableEntry
-from kpg.compiler.permitted import key_of
+from kpg.compiler.permitted import key_of, need_schema
 from kpg.compiler.security import EVERYBODY, Policy, Secured, demands, is_secured, policies, security_of
 from kpg.compiler.sql import definitions as ddl
 from kpg.compiler.sql import statements as ast
 from kpg.compiler.sql.bind.query import new_binding
-from kpg.compiler.sql.bind.secured import changer, condition, reads_target
+from kpg.compiler.sql.bind.secured import changer, condition, governing, reads_target
 from kpg.compiler.sql.parse import parse_query
 from kpg.compiler.sql.related import named_rows
-from kpg.compiler.triggers import heirs
 from kpg.engine.engine import Engine
 from kpg.listeners.notices import Notice, say
 from kpg.queries.planning import plan
@@ -100,15 +99,13 @@ def _check(catalog: Catalog, entry: TableEntry, made: Policy, span: Span) -> Non
             binding = new_binding(span.source, catalog)
             columns = [Column(binding.fresh(), type_) for type_ in entry.schema.types]
             condition(binding, entry, columns, text)
+            for one in binding.reads.relations if binding.reads is not None else ():
+                need_schema(catalog, one.entry.name, "U", span)
 
 
 def secure(engine: Engine, entry: TableEntry, action: ddl.Secure, span: Span) -> None:
     """ALTER TABLE ... ROW LEVEL SECURITY."""
     others = engine.catalog.others
-    known = heirs(others, entry.name) or ("partitioned", entry.name.lower(), "") in others
-    if (action.enabled or action.forced) and known:
-        message = "row level security of a table with partitions or heirs is not supported"
-        raise NotSupportedError(message, span=span, hint="secure each of them, and read it by its own name")
     refuse_readers(engine, entry, span)
     before = security_of(engine.catalog, entry.name)
     engine.catalog.version += 1  # who inserts is asked again
@@ -148,17 +145,19 @@ def check_written(
 ) -> None:
     """PrivilegeError for a new row, of ``int64[w, n]``, that policies do not let who asks write."""
     entry = engine.catalog.table(statement.table, statement.span)
-    user = changer(engine.catalog, statement)
-    if not words.shape[1] or not is_secured(engine.catalog, entry.name, user):
+    user, whole = changer(engine.catalog, statement), governing(engine.catalog, entry)
+    if not words.shape[1] or not is_secured(engine.catalog, whole, user):
         return
+    if isinstance(statement, ast.Insert) and statement.moves:
+        return  # they were held against the policies as rows of an UPDATE
     seen = engine.reading_catalog
-    needed = demands(seen, entry.name, command, user, written=True)
+    needed = demands(seen, whole, command, user, written=True)
     if reads_target(statement):
-        needed += demands(seen, entry.name, "SELECT", user)
+        needed += demands(seen, whole, "SELECT", user)
     for demand in needed:
         if not _all_satisfy(engine, entry, user, demand.condition, words):
             policy = f' "{demand.policy}"' if demand.policy else ""
-            raise _violation(seen, entry, f"policy{policy}", statement.span)
+            raise _violation(seen, whole, f"policy{policy}", statement.span)
 
 
 def check_replaced(
@@ -166,14 +165,14 @@ def check_replaced(
 ) -> None:
     """PrivilegeError for a row that is there, and that policies do not let who asks change."""
     entry = engine.catalog.table(statement.table, statement.span)
-    user = changer(engine.catalog, statement)
-    if not rowids.size or not is_secured(engine.catalog, entry.name, user):
+    user, whole = changer(engine.catalog, statement), governing(engine.catalog, entry)
+    if not rowids.size or not is_secured(engine.catalog, whole, user):
         return
     words = table.fetch(rowids)
     for one in (command, "SELECT"):
-        for demand in demands(engine.catalog, entry.name, one, user):
+        for demand in demands(engine.catalog, whole, one, user):
             if not _all_satisfy(engine, entry, user, demand.condition, words):
-                raise _violation(engine.catalog, entry, "policy (USING expression)", statement.span)
+                raise _violation(engine.catalog, whole, "policy (USING expression)", statement.span)
 
 
 def check_merged(
@@ -191,8 +190,8 @@ def check_merged(
     check_written(engine, statement, inserted, "INSERT")
 
 
-def _violation(catalog: Catalog, entry: TableEntry, policy: str, span: Span) -> PrivilegeError:
-    name = catalog.plain(entry.name)
+def _violation(catalog: Catalog, table: str, policy: str, span: Span) -> PrivilegeError:
+    name = catalog.plain(table)
     return PrivilegeError(f'new row violates row-level security {policy} for table "{name}"', span=span)
 
 
@@ -203,22 +202,25 @@ def _all_satisfy(engine: Engine, entry: TableEntry, user: str, text: str, words:
         catalog.asker = catalog.asker.with_rights_of(user)
     binding = new_binding(text, catalog)
     columns = [Column(binding.fresh(), type_) for type_ in entry.schema.types]
-    scalars = condition(binding, entry, columns, text)
+    whole = governing(engine.catalog, entry)
+    scalars = condition(binding, entry, columns, text, whole)
     if not binding.subqueries and not binding.shared:
         places = {column.index: place for place, column in enumerate(columns)}
         moved = tuple(remap(one, places.__getitem__) for one in scalars)
         results, _ = engine.executor.evaluate(Mfp((), moved), np.ascontiguousarray(words))
         return bool((results == 1).all())
-    return _satisfy_by_query(engine, user, entry, text, words)
+    return _satisfy_by_query(engine, user, entry, whole, text, words)
 
 
-def _satisfy_by_query(engine: Engine, user: str, entry: TableEntry, text: str, words: Words) -> bool:
+def _satisfy_by_query(
+    engine: Engine, user: str, entry: TableEntry, whole: str, text: str, words: Words
+) -> bool:
     """A condition that asks a query is one of a query, over the rows as a table."""
     schema = Schema(tuple(replace(column, nullable=True) for column in entry.schema.columns))
     attached = engine.attach_table(named_rows("written"), schema)
     try:
         engine.table(attached).insert(np.ascontiguousarray(words))
-        name, alias = (_quoted(one) for one in (attached, engine.catalog.plain(entry.name)))
+        name, alias = (_quoted(one) for one in (attached, engine.catalog.plain(whole)))
         query = parse_query(f"SELECT 1 FROM {name} AS {alias} WHERE ({text}) IS NOT TRUE LIMIT 1")
         engine.catalog.rights.owners[key_of(attached)] = user
         seen = engine.reading_catalog.copy()

@@ -1,8 +1,11 @@
 """A table that others inherit: its rows, and theirs with its columns."""
 
+from dataclasses import replace
+
 from kpg.compiler.catalog import Entry, TableEntry
 from kpg.compiler.sql.bind.output import settled_query
 from kpg.compiler.sql.bind.scope import Binding, Scope
+from kpg.compiler.sql.bind.secured import visible
 from kpg.compiler.sql.bind.table_oid import is_asked
 from kpg.compiler.sql.ddl.reader import tree_of
 from kpg.compiler.sql.tokens import tokenize
@@ -23,12 +26,17 @@ def with_heirs(binding: Binding, entry: Entry) -> Query | None:
     tree = tree_of(tokenize(text), text)
     for node in tree.walk():
         node.meta.clear()
-    # Who may read the table may read what is below it.
-    reads, binding.reads = binding.reads, None
+    # Who may read the table may read what is below it, of that what the policies of the table let him see.
+    before = binding.reads, binding.governed
+    binding.reads, binding.governed = None, True
     try:
-        return settled_query(binding.query(Scope(), tree))
+        query = settled_query(binding.query(Scope(), tree))
     finally:
-        binding.reads = reads
+        binding.reads, binding.governed = before
+    if not isinstance(entry, TableEntry):
+        return query
+    seen = visible(binding, entry, query.node, query.columns, binding.seen_for, binding.owner)
+    return replace(query, node=seen)
 
 
 def _quoted(name: str) -> str:

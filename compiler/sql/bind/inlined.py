@@ -9,7 +9,7 @@ from typing import Final, TypeVar
 
 from sqlglot import exp
 
-from kpg.compiler.permitted import definer_of, need, need_columns
+from kpg.compiler.permitted import definer_of, may_refuse, need, need_columns
 from kpg.compiler.routines import Chosen, Routine, chosen
 from kpg.compiler.sql.bind.calls import brought, call, coerce, settled
 from kpg.compiler.sql.bind.functions import aggregate_of, operands_of
@@ -257,12 +257,14 @@ def _as_definer(binding: Binding, routine: Routine, bind: Callable[[], T]) -> T:
     catalog = binding.catalog.copy()
     catalog.asker = definer_of(catalog, routine)
     binding.catalog, binding.owner = catalog, None
-    binding.reads = Reads() if catalog.is_limited else None
+    binding.reads = Reads() if may_refuse(catalog) else None
     try:
         found = bind()
         for one in binding.reads.relations if binding.reads is not None else ():
             if one.scanned or one.used:
                 need_columns(catalog, one.entry.name, "r", frozenset(one.used))
+        if binding.reads is not None and caller[1] is not None:
+            caller[1].within.append((catalog, binding.reads))
         return found
     finally:
         binding.catalog, binding.reads, binding.owner = caller

@@ -6,6 +6,7 @@ from typing import Final
 from sqlglot import exp
 
 from kpg.compiler.catalog import Catalog, ViewEntry
+from kpg.compiler.permitted import need_schema
 from kpg.compiler.rights import ALL, DATABASE, LETTERS, PUBLIC, Key
 from kpg.compiler.security import is_secured
 from kpg.compiler.sql.bind.calls import call
@@ -139,6 +140,8 @@ def _constant(catalog: Catalog, text: str, kind: str, answer: Callable[[Key], bo
         return None if key is None and int(name) >= naming.FIRST else int(key is None or answer(key))
     if kind in ("table", "any_column", "column", "sequence"):
         entry, sequence = catalog.find(name), catalog.find_sequence(name)
+        if "." in name:
+            need_schema(catalog, name if entry is None else entry.name, "U")
         if entry is not None:
             return int(answer(("RELATION", entry.name.lower())))
         if sequence is not None:

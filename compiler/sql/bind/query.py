@@ -5,6 +5,7 @@ from dataclasses import replace
 from sqlglot import exp
 
 from kpg.compiler.catalog import Catalog
+from kpg.compiler.permitted import may_refuse
 from kpg.compiler.sql.bind.calls import comparable
 from kpg.compiler.sql.bind.input_order import numbered
 from kpg.compiler.sql.bind.limit import limited
@@ -38,7 +39,7 @@ def new_binding(source: str, catalog: Catalog) -> Binding:
         return bind_query(binding, parent, node)
 
     binding = Binding(source, catalog, expression, query)
-    if catalog.is_limited:
+    if may_refuse(catalog):
         binding.reads = Reads()
     return binding
 

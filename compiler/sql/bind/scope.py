@@ -253,6 +253,10 @@ class Binding:
     """Whose policies hold for the tables that are named, if not those of who asks: a view's owner's."""
     securing: set[str] = field(default_factory=set)
     """The tables whose policies are being bound."""
+    seen_for: tuple[str, ...] = ("SELECT",)
+    """The commands whose policies rows of tables have to satisfy: with FOR UPDATE that, too."""
+    governed: bool = False
+    """Whether the rows that are bound are a part of another table's, whose policies hold for them."""
 
     def use(self, fields: Iterable[Field]) -> None:
         """Fields are named."""

@@ -9,7 +9,7 @@ from sqlglot import exp
 from kpg.compiler.algebra.rel import Get
 from kpg.compiler.algebra.traverse import walk
 from kpg.compiler.catalog import Catalog, Entry, TableEntry, ViewEntry
-from kpg.compiler.permitted import key_of
+from kpg.compiler.permitted import whose
 from kpg.compiler.security import any_enabled, is_secured, security_of
 from kpg.compiler.security import demands as demands_of
 from kpg.compiler.sql import statements as ast
@@ -29,8 +29,10 @@ def secured_rows(
     binding: Binding, entry: Entry, node: Node, columns: tuple[Column, ...]
 ) -> tuple[Node, tuple[Column, ...]]:
     """The rows of a relation with policies: of a table its own, of a view those of the tables below."""
+    if binding.governed:
+        return node, columns
     if isinstance(entry, TableEntry):
-        return visible(binding, entry, node, columns, user=binding.owner), columns
+        return visible(binding, entry, node, columns, binding.seen_for, binding.owner), columns
     catalog = binding.catalog
     if entry.materialized or not entry.sql or entry.of_system or not any_enabled(catalog):
         return node, columns
@@ -47,7 +49,7 @@ def secured_rows(
 def _of_view(binding: Binding, entry: ViewEntry) -> Query:
     tree = _query(entry.sql).copy()
     before = binding.owner, binding.reads
-    binding.owner, binding.reads = binding.catalog.rights.owner(key_of(entry.name)), None
+    binding.owner, binding.reads = whose(binding.catalog, entry), None
     try:
         return settled_query(binding.query(Scope(), tree))
     finally:
@@ -61,18 +63,27 @@ def visible(
     columns: Sequence[Column],
     commands: Sequence[str] = ("SELECT",),
     user: str | None = None,
+    whole: str = "",
 ) -> Node:
-    """The rows of a table that policies of all the commands let who asks, or a ``user``, have."""
-    catalog = binding.catalog
+    """The rows of a table that policies of all the commands let who asks, or a ``user``, have.
+
+    Of a part of another table these are the policies of the ``whole``.
+    """
+    catalog, whole = binding.catalog, whole or entry.name
     user = catalog.asker.user if user is None else user
-    if not is_secured(catalog, entry.name, user):
+    if not is_secured(catalog, whole, user):
         return node
     if catalog.settings.get("row_security", "on").lower() in ("off", "false", "0", "no"):
-        raise affected(catalog, entry)
+        raise affected(catalog, whole)
     for command in commands:
-        for demand in demands_of(catalog, entry.name, command, user):
-            node = Filter(node, condition(binding, entry, columns, demand.condition))
+        for demand in demands_of(catalog, whole, command, user):
+            node = Filter(node, condition(binding, entry, columns, demand.condition, whole))
     return node
+
+
+def governing(catalog: Catalog, entry: TableEntry) -> str:
+    """The table whose policies hold for changes of one: that which the statement names."""
+    return catalog.parts.get(entry.name.lower(), entry.name)
 
 
 def changeable(
@@ -82,7 +93,7 @@ def changeable(
     scan: Node,
     columns: Sequence[Column],
 ) -> Node:
-    """The rows of a table that policies let who changes it see, or change."""
+    """The rows of a table that policies let who changes it, or what it is a part of, see or change."""
     match statement:
         case ast.Merge():
             commands: tuple[str, ...] = ("SELECT",)
@@ -92,7 +103,8 @@ def changeable(
             commands = ("UPDATE", "SELECT") if reads_target(statement) else ("UPDATE",)
         case _:
             assert_never(statement)
-    return visible(binding, entry, scan, columns, commands, changer(binding.catalog, statement))
+    user = changer(binding.catalog, statement)
+    return visible(binding, entry, scan, columns, commands, user, governing(binding.catalog, entry))
 
 
 def reads_target(statement: ast.Change) -> bool:
@@ -121,27 +133,29 @@ def changer(catalog: Catalog, statement: ast.Change) -> str:
         statement.through.entry.name,
     ):
         name = below
-    return catalog.rights.owner(key_of(name))
+    view = catalog.entries.get(name.lower())
+    return whose(catalog, view) if isinstance(view, ViewEntry) else catalog.asker.user
 
 
 def refuse_secured(catalog: Catalog, entry: TableEntry) -> None:
     """PrivilegeError if policies keep rows from who asks for all of a table."""
     if is_secured(catalog, entry.name, catalog.asker.user):
-        raise affected(catalog, entry)
+        raise affected(catalog, entry.name)
 
 
-def affected(catalog: Catalog, entry: TableEntry) -> PrivilegeError:
+def affected(catalog: Catalog, table: str) -> PrivilegeError:
     """Policies would leave out rows where that is not wanted."""
-    name = catalog.plain(entry.name)
+    name = catalog.plain(table)
     return PrivilegeError(f'query would be affected by row-level security policy for table "{name}"')
 
 
 def condition(
-    binding: Binding, entry: TableEntry, columns: Sequence[Column], text: str
+    binding: Binding, entry: TableEntry, columns: Sequence[Column], text: str, whole: str = ""
 ) -> tuple[Scalar, ...]:
-    """A policy's condition over columns of its table; its queries are of who asks."""
-    name = binding.catalog.plain(entry.name)
-    if entry.name in binding.securing:
+    """A policy's condition over columns of its table, or of a part of it; its queries are of who asks."""
+    table = whole or entry.name
+    name = binding.catalog.plain(table)
+    if table in binding.securing:
         raise RecursionInPolicyError(f'infinite recursion detected in policy for relation "{name}"')
     tree = _tree(text).copy()
     if settings(tree):
@@ -150,12 +164,15 @@ def condition(
             raise NotSupportedError(message, hint="it would not follow them: write CREATE VIEW")
         tree = _with_values(binding.catalog, tree)
     fields = [Field(name, one, column) for one, column in zip(entry.schema.names, columns, strict=False)]
-    binding.securing.add(entry.name)
+    binding.securing.add(table)
+    before = binding.governed, binding.seen_for
+    binding.governed, binding.seen_for = False, ("SELECT",)
     try:
         scope = Scope(fields=fields, clause="WHERE").without_aggregates("policy expressions")
         return conjuncts(bind_condition(binding, scope, tree, "a policy"))
     finally:
-        binding.securing.discard(entry.name)
+        binding.securing.discard(table)
+        binding.governed, binding.seen_for = before
 
 
 class RecursionInPolicyError(ProgrammingError):

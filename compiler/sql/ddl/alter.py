@@ -112,6 +112,12 @@ def _other(reader: Reader) -> ast.Action:
     for words, construct in REFUSED.items():
         if reader.at(*words.split()):
             reader.refuse(construct)
+    for word in ("SET", "RESET"):
+        if reader.at(word, "(", "SECURITY_INVOKER"):
+            from kpg.compiler.sql.ddl.views import is_on, options_of
+
+            reader.take(word)
+            return ast.SetInvoker(is_on(options_of(reader)["SECURITY_INVOKER"]) and word == "SET")
     nothing = _nothing(reader, NOTHING)
     if nothing is not None:
         return nothing

@@ -15,7 +15,8 @@ def create_view(reader: Reader, words: set[str]) -> ast.CreateView:
     columns = reader.names() if reader.at("(") else ()
     if reader.take("USING"):
         reader.name()
-    check = _check_option(reader)
+    options = options_of(reader) if reader.take("WITH") else {}
+    check = options.get("CHECK_OPTION", "")
     if reader.take("TABLESPACE"):
         reader.name()
     if reader.done:
@@ -45,19 +46,27 @@ def create_view(reader: Reader, words: set[str]) -> ast.CreateView:
         reader.span,
         bool(words & {"TEMP", "TEMPORARY"}),
         check,
+        "MATERIALIZED" not in words and is_on(options.get("SECURITY_INVOKER", "OFF")),
     )
 
 
-def _check_option(reader: Reader) -> str:
-    """The ``check_option`` among the options that follow WITH; empty if there is none."""
-    if not reader.take("WITH"):
-        return ""
+def options_of(reader: Reader) -> dict[str, str]:
+    """Options in parentheses, all in upper case; those that have no value are on."""
     start = reader.place
     reader.skip_enclosed()
-    options = [token.text.upper() for token in reader.tokens[start : reader.place]]
-    if "CHECK_OPTION" not in options:
-        return ""
-    return "LOCAL" if "LOCAL" in options else "CASCADED"
+    words = [token.text.upper() for token in reader.tokens[start + 1 : reader.place - 1]]
+    found: dict[str, str] = {}
+    while words:
+        stop = words.index(",") if "," in words else len(words)
+        name, *value = words[:stop]
+        found[name] = value[-1] if value else "ON"
+        del words[: stop + 1]
+    return found
+
+
+def is_on(value: str) -> bool:
+    """Whether the value of an option says yes."""
+    return value in ("ON", "TRUE", "YES", "1", "T", "Y")
 
 
 def _recursive(name: str, columns: tuple[str, ...], query: Span) -> tuple[exp.Expr, Span]:

@@ -58,3 +58,16 @@ def test_copied_rows_find_their_partitions(db: Database) -> None:
 def test_rows_of_python_do_not_go_past_partitions(db: Database) -> None:
     with pytest.raises(kpg.NotSupportedError, match="which is partitioned, are not supported"):
         db.insert("p", [(1, "x")])
+
+
+def test_what_is_returned_has_the_columns_of_the_whole_table() -> None:
+    with kpg.connect() as db:
+        db.sql("create table p (a int primary key, o text, n int) partition by range (a)")
+        db.sql("create table other (n int, a int not null, o text)")
+        db.sql("alter table p attach partition other for values from (0) to (10)")
+        found = db.sql("insert into p values (2, 'x', 7) returning *, a + n")
+        assert found is not None
+        assert found.fetchall() == [(2, "x", 7, 9)]
+        changed = db.sql("update p set n = 8 returning *")
+        assert changed is not None
+        assert changed.fetchall() == [(2, "x", 8)]

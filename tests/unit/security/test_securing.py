@@ -83,11 +83,6 @@ def test_where_all_of_a_table_is_asked_for_it_is_refused(db: kpg.Database) -> No
     with pytest.raises(PrivilegeError, match="would be affected by row-level security policy"):
         ann.sql("explain row v values (1)")
     ann.sql("drop materialized view v")
-    with pytest.raises(kpg.NotSupportedError, match="which has row level security"):
-        db.sql("create table heir () inherits (t)")
-    db.sql("create table whole (a int) partition by range (a)")
-    with pytest.raises(kpg.NotSupportedError, match="with partitions or heirs"):
-        db.sql("alter table whole enable row level security")
     with pytest.raises(kpg.ProgrammingError, match='policy "p" of table "t" uses it'):
         db.sql("alter table t rename column o to owner")
 
