@@ -29,11 +29,9 @@ def lower_merge(statement: ast.Merge, catalog: Catalog) -> Bound:
     """
     entry = catalog.table(statement.table, statement.span)
     binding, scope, below, scan = target_of(statement, catalog)
-    if statement.part == "unmatched":
-        below = _of_all(binding, scope, entry, scan)
     there, given = (Column(binding.fresh(), INTEGER) for _ in range(2))
     one = Literal(1, INTEGER)
-    target: Node = Map(below, (there.index,), (one,))
+    target: Node = Map(_of_all(binding, statement, below, scan), (there.index,), (one,))
     targets = list(scope.fields)
     source_scope = Scope(common=scope.common)
     source: Node = Map(joined(binding, source_scope, None, statement.using), (given.index,), (one,))
@@ -71,9 +69,11 @@ def lower_merge(statement: ast.Merge, catalog: Catalog) -> Bound:
     )
 
 
-def _of_all(binding: Binding, scope: Scope, entry: TableEntry, scan: Scan) -> Node:
-    """The rows of a table and of those below it, under the ids of its own; their rowids are NULL."""
-    query = with_heirs(binding, entry)
+def _of_all(binding: Binding, statement: ast.Merge, below: Node, scan: Scan) -> Node:
+    """The target's rows; for what no table has, those of all tables under its ids, with NULL for rowids."""
+    if statement.part != "unmatched":
+        return below
+    query = with_heirs(binding, binding.catalog.table(statement.table))
     assert query is not None
     *ids, rowid = scan.ids
     return Map(query.node, (*ids, rowid), (*query.columns[: len(ids)], Literal(None, types(scan.rel)[-1])))

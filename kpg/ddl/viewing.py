@@ -30,14 +30,7 @@ def create_view(engine: Engine, statement: ast.CreateView) -> Maintained | None:
         return engine.views.get(old.name)
     of_system = asks_system(statement.query, engine.catalog)
     _refuse(statement, of_system=of_system)
-    catalog = engine.reading_catalog
-    if catalog.is_limited and not statement.materialized:
-        for one in named_relations(statement.query, catalog):
-            if one in catalog:
-                need_schema(catalog, one, "U", statement.span)
-        # Whether its owner may read what it names is asked whenever somebody reads it.
-        catalog = catalog.copy()
-        catalog.asker = replace(catalog.asker, user=FIRST)
+    catalog = _seen(engine, statement)
     planned, anew = _planned(engine, statement, catalog)
     of_system = of_system or anew
     if any(isinstance(node, Get) and node.name == CLOCK for node in walk(planned.rel)):
@@ -65,6 +58,20 @@ def create_view(engine: Engine, statement: ast.CreateView) -> Maintained | None:
         return _create_kept(engine, statement, entry, planned, uses)
     _create_plain(engine, statement, entry, uses)
     return None
+
+
+def _seen(engine: Engine, statement: ast.CreateView) -> Catalog:
+    """The catalog to plan a view by; PrivilegeError if it names what is in a schema that may not be used."""
+    catalog = engine.reading_catalog
+    if not catalog.is_limited or statement.materialized:
+        return catalog
+    for one in named_relations(statement.query, catalog):
+        if one in catalog:
+            need_schema(catalog, one, "U", statement.span)
+    # Whether its owner may read what it names is asked whenever somebody reads it.
+    catalog = catalog.copy()
+    catalog.asker = replace(catalog.asker, user=FIRST)
+    return catalog
 
 
 def _is_filtered(catalog: Catalog) -> bool:
