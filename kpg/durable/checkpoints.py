@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kpg.durable.shelves import Shelves
-from kpg.durable.state import State, state_of
+from kpg.durable.state import PAST, State, state_of
 from kpg.runtime.errors import OperationalError
 from kpg.runtime.saved.apart import Apart
 from kpg.runtime.saved.background import Background
@@ -147,6 +147,11 @@ class Checkpoints:
             self._since = time.monotonic()
 
     @property
+    def pressing(self) -> bool:
+        """Whether :meth:`tend` may have anything to do."""
+        return self._background.busy or self.due
+
+    @property
     def due(self) -> bool:
         """Whether a checkpoint is to be made."""
         if not self._bytes or self._background.busy:
@@ -159,9 +164,7 @@ class Checkpoints:
         if self._background.busy:
             self._background.poll()
         elif self.due and self._background.ready:
-            # What is wrong is told when somebody asks for one; until then the log has everything.
-            with suppress(OperationalError):
-                self.begin(aside=True)
+            self.begin(aside=True)
 
     def rest(self) -> None:
         """Return when files have names that nobody changes until the next commit."""
@@ -169,14 +172,14 @@ class Checkpoints:
 
     def begin(self, *, aside: bool) -> None:
         """Make a checkpoint of the database as it is; OperationalError if it cannot be made here."""
-        executor, catalog = self._engine.executor, state_of(self._engine)
+        executor, catalog, past = self._engine.executor, state_of(self._engine), self._engine.past
         if executor.has_pending:
             raise OperationalError("no checkpoint can be made while changes are pending")
+        if past is not None:
+            # The log need not have it: its records are of an epoch and a moment each.
+            catalog["extra", PAST] = past.told()
         self._shelves.become(catalog)
-        state = {
-            "executor": executor.capture(),
-            "catalog": self._shelves.leaves(),
-        }
+        state = {"executor": executor.capture(), "catalog": self._shelves.leaves()}
         try:
             segment = self._next_segment()
         except OSError as error:

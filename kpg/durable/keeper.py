@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from copy import deepcopy
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -42,6 +42,10 @@ CLOSED: Final = 2
 SECONDS: Final = 1.0
 """In the mode ``normal``, what was committed longer ago is synced."""
 NOTHING = Changes((), ())
+INTERRUPTED: Final = "a commit that was written has not become final; open it again, which has it"
+TOLD_LATER: Final = (OSError, OperationalError, MemoryError, RuntimeError)
+"""What a checkpoint may fail with. Who asks for one is told; until then the log has everything."""
+T = TypeVar("T")
 
 
 class Keeper:
@@ -62,12 +66,13 @@ class Keeper:
         self._rows = Rows(engine)
         self.load = self._rows.load
         self._strings = 0
-        self._epoch = 0
         self._lazy = Lazy(self._sync_late, SECONDS)
         self._held: list[Any] | None = None
         self._hand = Hand()
         self._ahead: Task | None = None
         self._mark: Mark | None = None
+        self._expected = 0
+        """The number of the first record that the commit under way writes."""
         self._database = 0
         self._process = os.getpid()
         self.checkpoints: Checkpoints | None = None  # if none are made
@@ -104,7 +109,7 @@ class Keeper:
         self._database = database
         self._learn(state)
         self._strings = len(self.engine.executor.dictionary)
-        self._epoch = self.engine.executor.epoch
+        self.moment = self.engine.executor.epoch, 0
         self.engine.executor.recorder = self
 
     def _learn(self, state: State) -> None:
@@ -125,8 +130,11 @@ class Keeper:
 
     def expect(self, changed: Sequence[Changed]) -> None:
         """Write many rows while views take them; they count once the commit's record is behind them."""
+        if self._log is None:
+            return
+        self._expected = self._log.number
         rows = sum(rowids.shape[0] for one in changed for rowids, _ in one.changes)
-        if rows >= MANY and self._writes and self._log is not None:
+        if rows >= MANY and self._writes:
             self._mark = self._log.mark()
             self._ahead = self._hand.do(partial(self._write_ahead, self._log, list(changed)))
 
@@ -143,6 +151,8 @@ class Keeper:
             ahead.wait()
             self._cut(self._mark)
             self._rows.undo(certain=self.refuses is None)
+        if self._log is not None and self._log.number != self._expected:
+            self._stop(INTERRUPTED)
 
     def record(self, epoch: int, changed: Sequence[Changed]) -> None:
         """Keep a commit; OperationalError, and nothing has happened, if that fails."""
@@ -150,16 +160,12 @@ class Keeper:
             # Rows may have been given up until they are written.
             self._held += deepcopy(self._rows_of(epoch, changed, None))
             return
-        error = None if self._ahead is None else self._ahead.wait()
-        if error is not None:
-            ahead, self._ahead = self._ahead, None
-            assert ahead is not None and self._mark is not None
-            if isinstance(error, OSError):
-                raise self._failed(error, self._mark) from error
-            self._cut(self._mark)
-            self._rows.undo(certain=self.refuses is None)
-            raise error
         if self._ahead is not None:
+            error = self._ahead.wait()
+            if isinstance(error, OSError):
+                raise self._failed(error, self._begun()) from error
+            if error is not None:
+                raise error  # and who called this cancels the commit
             changed = ()
         state = state_of(self.engine) if self._watch.differs() else self._state
         found = NOTHING if state is self._state else changes(self._state, state)
@@ -167,45 +173,43 @@ class Keeper:
         if not (rows or found or self._ahead):
             # Queries may have brought strings: the next commit has them.
             return
-        strings = self._new_strings()
         clock = self._state.get(("clock",), (None, None))[0]
         quiet = not (found or self._ahead) and all(number == clock for _, number, *_ in rows)
-        self._write((epoch, strings, rows, found.plain, self._now(epoch)), sync=not quiet)
-        self._epoch = epoch
-        self._strings = len(self.engine.executor.dictionary)
-        if state is not self._state:
-            self._learn(state)
-
-    def _now(self, epoch: int) -> int:
-        """The moment of a commit."""
-        self.moment = epoch, self.engine.clock.read()
-        return self.moment[1]
+        self._commit(epoch, rows, state, found, sync=not quiet)
 
     def record_last(self) -> None:
         """Keep what no commit has: numbers that sequences gave, and epochs without changes."""
-        epoch = self.engine.executor.epoch
-        state = state_of(self.engine)
-        found = changes(self._state, state)
-        if found or epoch > self._epoch:
-            rows = self._rows_of(epoch, (), state)
-            self._write((epoch, self._new_strings(), rows, found.plain, self._now(epoch)), sync=False)
+        with self.engine.interrupt:
+            epoch = self.engine.executor.epoch
+            state = state_of(self.engine)
+            found = changes(self._state, state)
+            if found or epoch > self.moment[0]:
+                self._commit(epoch, self._rows_of(epoch, (), state), state, found, sync=False)
+
+    def _commit(self, epoch: int, rows: list[Any], state: State, found: Changes, *, sync: bool) -> None:
+        """Write a commit's record, and know that what it has is kept: ``found`` leads to ``state``."""
+        strings = self._gathered(lambda: self._rows.strings(self._strings))
+        moment = self.engine.clock.read()
+        self._write((epoch, strings, rows, found.plain, moment), sync=sync)
+        try:
+            self.moment = epoch, moment
+            self._strings = len(self.engine.executor.dictionary)
+            if state is not self._state:
+                self._learn(state)
+        except BaseException:
+            self._stop(INTERRUPTED)
+            raise
 
     def _rows_of(self, epoch: int, changed: Iterable[Changed], state: State | None) -> list[Any]:
         """What a record says of rows, which may have been written by then."""
-        try:
-            return self._rows.of(epoch, changed, state)
-        except OSError as error:
-            if self._log is None:
-                raise
-            raise self._failed(error, self._log.mark()) from error
+        return self._gathered(lambda: self._rows.of(epoch, changed, state))
 
-    def _new_strings(self) -> tuple[Any, ...] | None:
-        """The strings that no record has."""
+    def _gathered(self, gather: Callable[[], T]) -> T:
+        """A part of a record, some of which may have gone into packs; OperationalError if that failed."""
         try:
-            return self._rows.strings(self._strings)
+            return gather()
         except OSError as error:
-            mark, self._ahead = self._begun(), None
-            raise self._failed(error, mark) from error
+            raise self._failed(error, self._begun()) from error
 
     def _begun(self) -> Mark:
         """Where in the log the commit under way begins."""
@@ -250,13 +254,16 @@ class Keeper:
 
     def _doubt(self, error: OSError) -> None:
         """A sync has failed: what was committed before it may be lost, and no later sync would tell."""
-        self.refuses = self.refuses or (
-            f"the database in {self.where} takes no changes any more: its disk failed ({error.strerror}), "
-            f'and what was committed in the mode "{self.mode}" may be lost'
-        )
+        what = f'what was committed in the mode "{self.mode}" may be lost'
+        self._stop(f"its disk failed ({error.strerror}), and {what}")
+
+    def _stop(self, why: str) -> None:
+        """Take no more changes."""
+        self.refuses = self.refuses or f"the database in {self.where} takes no changes any more: {why}"
 
     def _failed(self, error: OSError, mark: Mark) -> OperationalError:
         reason = error.strerror or os.strerror(error.errno or 0)
+        self._ahead = None
         self._cut(mark)
         self._rows.undo(certain=self.refuses is None)
         return OperationalError(
@@ -273,47 +280,38 @@ class Keeper:
             with self._lazy.apart:
                 self._log.cut(mark)
         except OSError as error:
-            self.refuses = (
-                f"the database in {self.where} takes no changes any more: a commit failed, and could not be "
-                f"taken back ({error.strerror}); open it again, which tells whether the commit was made"
+            self._stop(
+                f"a commit failed, and could not be taken back ({error.strerror}); "
+                "open it again, which tells whether the commit was made"
             )
         if lost is not None:
             self._doubt(lost)
 
     # Several steps that are one commit
 
-    def hold(self) -> None:
-        """Write nothing until :meth:`release`: what several steps do is one commit."""
-        if self._held is None:
-            self._held = []
+    def hold(self) -> bool:
+        """Write nothing until :meth:`release`: what several steps do is one commit. Whether that is new."""
+        held, self._held = self._held, [] if self._held is None else self._held
+        return held is None
 
     def release(self) -> None:
         """Write what was held, as one commit."""
-        if self._held is None:
-            return
-        rows, self._held = self._held, None
-        state = state_of(self.engine)
-        found = changes(self._state, state)
+        rows, self._held = self._held or [], None
         try:
-            self._release(rows, state, found)
+            self._release(rows)
         except BaseException:
-            if rows and self.refuses is None:
-                self.refuses = (
-                    f"the database in {self.where} takes no changes any more: a commit of several steps "
-                    "could not be written; open it again"
-                )
+            if rows:
+                self._stop("a commit of several steps could not be written; open it again")
             raise
 
-    def _release(self, rows: list[Any], state: State, found: Changes) -> None:
-        epoch = self.engine.executor.epoch
+    def _release(self, rows: list[Any]) -> None:
+        epoch, state = self.engine.executor.epoch, state_of(self.engine)
+        found = changes(self._state, state)
         known = {number for _, number, *_ in rows}
         fresh = [one for one in self._rows_of(epoch, (), state) if one[1] not in known]
         rows = [one for one in rows if one[1] in numbers(state)]
         if rows or fresh or found:
-            strings = self._new_strings()
-            self._write((epoch, strings, [*rows, *fresh], found.plain, self._now(epoch)), sync=True)
-            self._strings = len(self.engine.executor.dictionary)
-            self._learn(state)
+            self._commit(epoch, [*rows, *fresh], state, found, sync=True)
 
     # Checkpoints
 
@@ -342,9 +340,10 @@ class Keeper:
         return Log.create(self.files, number, self._database, before.number, room=ROOM, direct=direct)
 
     def tend(self) -> None:
-        """Between commits: see to checkpoints."""
-        if self.checkpoints is not None and self._writes:
-            self.checkpoints.tend()
+        """Between commits: see to checkpoints. The commit before is made, whatever becomes of them."""
+        if self.checkpoints is not None and self._writes and self.checkpoints.pressing:
+            with self.engine.interrupt, suppress(*TOLD_LATER):
+                self.checkpoints.tend()
 
     def checkpoint(self) -> None:
         """Make a checkpoint; OperationalError if it cannot be made."""
@@ -352,8 +351,9 @@ class Keeper:
             raise OperationalError(self.refuses)
         self._check_process()
         if self.checkpoints is not None:
-            self.record_last()
-            self.checkpoints.make()
+            with self.engine.interrupt:
+                self.record_last()
+                self.checkpoints.make()
 
     # The end
 
@@ -382,7 +382,8 @@ class Keeper:
         if self.refuses is not None:
             raise OperationalError(self.refuses)
         if self.checkpoints is not None:
-            self.checkpoints.close()
+            with self.engine.interrupt:
+                self.checkpoints.close()
 
     def _end(self, log: Log) -> None:
         """Sync what no commit has; OperationalError if that fails and anything committed may be lost."""

@@ -17,7 +17,7 @@ from kpg.durable.keeper import COMMIT, ROWS, Keeper
 from kpg.durable.known import codec
 from kpg.durable.restoring import Restoring
 from kpg.durable.rows import rowids_of
-from kpg.durable.state import Changes, State
+from kpg.durable.state import PAST, Changes, State
 from kpg.durable.times import Times
 from kpg.importing import collector_at_rest
 from kpg.runtime.errors import InterfaceError, InternalError, OperationalError
@@ -354,6 +354,7 @@ class _Opening:
                 "%s: not in the checkpoint, so computed: %s", self.files.where, ", ".join(computed)
             )
         self.times.tell(engine, restoring.tables)
+        self.state.pop(("extra", PAST), None)  # which only checkpoints have
 
     def _strings(self, segment: int, first: int, *told: Any) -> tuple[int, Words, Bytes]:
         if isinstance(told[0], PlacedStrings):

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 Key = tuple[str, ...]
 PAST = "past"
-"""The extra that has the moments of epochs."""
+"""The extra of checkpoints that has the moments of epochs."""
 State = dict[Key, Any]
 
 
@@ -143,8 +143,6 @@ def _small(engine: "Engine", passing: set[str]) -> Iterator[tuple[Key, Any]]:
         yield ("goal", text), True
     for name, value in engine.extras.items():
         yield ("extra", name), value
-    if engine.past is not None:
-        yield ("extra", PAST), engine.past.told()
 
 
 def _rights(rights: Rights, left_out: set[str]) -> Iterator[tuple[Key, Any]]:

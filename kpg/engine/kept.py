@@ -37,8 +37,8 @@ class Keeper(Protocol):
     def refuses(self) -> str | None:
         """Why no more changes are taken, if so."""
 
-    def hold(self) -> None:
-        """Have all steps be one commit from now on."""
+    def hold(self) -> bool:
+        """Have all steps be one commit from now on; whether they were not already."""
 
     def release(self) -> None:
         """Keep that commit."""
@@ -125,14 +125,17 @@ class Kept(Following):
 
     @contextmanager
     def held(self) -> Iterator[None]:
-        """Have what the block does be one commit."""
-        if self.keeper is not None:
-            self.keeper.hold()
-        try:
+        """Have what the block does be one commit. In a folder Ctrl-C waits for a safe point, or the end."""
+        if self.keeper is None:
             yield
-        finally:
-            if self.keeper is not None:
-                self.keeper.release()
+            return
+        with self._interrupt:
+            outermost = self.keeper.hold()
+            try:
+                yield
+            finally:
+                if outermost:
+                    self.keeper.release()
 
     def used(self) -> frozenset[str]:
         """Everything that something uses."""

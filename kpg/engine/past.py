@@ -104,9 +104,11 @@ class Past:
         for epoch, moment in (*known, *commits):
             moments.setdefault(epoch, moment)
         now = self._engine.executor.epoch
-        moments.setdefault(now, max(moments.values(), default=self._engine.clock.read()))
+        moments.setdefault(now, moments[max(moments)] if moments else self._engine.clock.read())
         self._epochs = sorted(epoch for epoch in moments if epoch <= now)
-        self._moments = list(accumulate((moments[epoch] for epoch in self._epochs), max))
+        # Where the clock was set back, nothing had been later, as :meth:`_now` has it.
+        later_first = (moments[epoch] for epoch in reversed(self._epochs))
+        self._moments = list(accumulate(later_first, min))[::-1]
         self._forgotten = self._epochs[0] if told is None else forgotten[0]
         self._engine.executor.keep_past()
         self._forget(self.first)

@@ -12,6 +12,7 @@ import warnings
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from typing import Final, NoReturn
 
 import numpy as np
@@ -114,20 +115,19 @@ class Background:
         OperationalError if it is written here and fails: then all is as it was.
         """
         assert self._writing is None
+        job: Job | None = None
         try:
             job = self._keeper.prepare(state, epoch, segment)
             if aside and self._forks:
                 self._writing = self._forked(job)
                 return
-        except OSError as error:
-            self.failure = str(error)
-            raise self.error() from error
-        try:
             self._keeper.write(job)
-            self._adopt()
-        except (OSError, OperationalError) as error:
-            self._failed(job, str(error))
-            raise self.error() from error
+            self._adopt(job)
+        except BaseException as error:
+            self._failed(job, str(error) or type(error).__name__)
+            if isinstance(error, OSError | OperationalError):
+                raise self.error() from error
+            raise
 
     def poll(self, *, wait: bool = False) -> None:
         """Have a checkpoint that is written come to count; with ``wait``, once it is."""
@@ -139,7 +139,7 @@ class Background:
             self._failed(writing.job, writing.error)
             return
         # Names are synced and large files removed, for which no commit is to wait.
-        self._adopting = self._adopting or Ahead(self._adopt)
+        self._adopting = self._adopting or Ahead(partial(self._adopt, writing.job))
         if not wait and not self._adopting.done:
             return
         error = self._adopting.wait()
@@ -168,13 +168,14 @@ class Background:
             hint="nothing is lost: what is committed is in the log",
         )
 
-    def _adopt(self) -> None:
-        self._done(self._keeper.adopt())
+    def _adopt(self, job: Job) -> None:
+        self._done(self._keeper.adopt(job))
         self.failure = ""
 
-    def _failed(self, job: Job, why: str) -> None:
+    def _failed(self, job: Job | None, why: str) -> None:
         self.failure = why
-        self._keeper.give_up(job)
+        if job is not None:
+            self._keeper.give_up(job)
 
     def _forked(self, job: Job) -> Writing:
         _load()
@@ -182,7 +183,12 @@ class Background:
         parent = os.getpid()
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", DeprecationWarning)  # other threads hold nothing that it needs
-            pid = os.fork()
+            try:
+                pid = os.fork()
+            except OSError:
+                os.close(reading)
+                os.close(telling)
+                raise
         if pid:
             os.close(telling)
             # The state is the child's to write: arrays that are not used any more can go.

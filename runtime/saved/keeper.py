@@ -178,15 +178,16 @@ class Keeper:
             mapped(state, read)
         return found | self.loose.places
 
-    def adopt(self) -> Manifest:
+    def adopt(self, job: Job) -> Manifest:
         """Have what was written be the checkpoint; the manifest. OSError if that is not certain.
 
         Then files stay that the checkpoint before needs.
         """
         before = self._numbers()
         manifest = read_manifest(self._files, self._new)
-        if manifest is None or manifest.checkpoint is None:
+        if job.number not in _packs_of(manifest):
             raise FileNotFoundError(f"{self._files.where}/{self._new} was not written")
+        assert manifest is not None and manifest.checkpoint is not None
         leaves = leaves_of(self._root(manifest.checkpoint))
         self._files.rename(self._new, NAME)
         self.checkpoint = manifest.checkpoint
@@ -202,13 +203,17 @@ class Keeper:
         return manifest
 
     def give_up(self, job: Job) -> None:
-        """Remove what a writer that failed has left behind, as far as that can be done."""
-        if job.number in self._numbers():
-            return
-        self._next = {}
-        for name in (pack_name(job.number), self._new):
-            with suppress(OSError):
-                if name in self._files.list():
+        """Remove what a writer that failed has left behind, as far as that can be done.
+
+        Not what the manifest names: a file may have its new name though to rename it has failed.
+        """
+        with suppress(OSError, OperationalError):
+            if job.number in _packs_of(read_manifest(self._files)):
+                return
+            self._next = {}
+            there = self._files.list()
+            for name in {pack_name(job.number), self._new}.intersection(there):
+                with suppress(OSError):
                     self._files.remove(name)
 
     def remove(self, numbers: Iterable[int]) -> None:
@@ -227,7 +232,7 @@ class Keeper:
                     self._files.remove(name)
 
     def _numbers(self) -> set[int]:
-        return set() if self.checkpoint is None else {one.number for one in self.checkpoint.packs}
+        return _numbers_of(self.checkpoint)
 
     def _kept(self) -> dict[int, PackFacts]:
         """The packs that are worth keeping."""
@@ -251,3 +256,11 @@ class Keeper:
                 if array is not None and isinstance(place, Stored):
                     found[id(array)] = place
         return found
+
+
+def _numbers_of(checkpoint: Checkpoint | None) -> set[int]:
+    return set() if checkpoint is None else {one.number for one in checkpoint.packs}
+
+
+def _packs_of(manifest: Manifest | None) -> set[int]:
+    return set() if manifest is None else _numbers_of(manifest.checkpoint)

@@ -71,10 +71,9 @@ class Hand:
     def do(self, work: Callable[[], object]) -> Task:
         """Have it do some work."""
         if self._thread is None:
-            self._thread = threading.Thread(
-                target=_work, args=(self._waiting,), name="kpg files", daemon=True
-            )
-            self._thread.start()
+            thread = threading.Thread(target=_work, args=(self._waiting,), name="kpg files", daemon=True)
+            thread.start()
+            self._thread = thread
             # The thread ends with whoever has it.
             weakref.finalize(self, self._waiting.put, None)
         task = Task(work)

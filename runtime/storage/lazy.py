@@ -20,7 +20,11 @@ class Lazy:
             self._timer = threading.Timer(self._seconds, self._run)
             self._timer.name = "kpg sync"
             self._timer.daemon = True
-            self._timer.start()
+            try:
+                self._timer.start()
+            except BaseException:  # there may be no thread to be had
+                self._timer = None
+                raise
 
     def _run(self) -> None:
         # Whatever is wanted from here on is for the next time.

@@ -54,8 +54,9 @@ def unfolded(keeper: Keeper, state: Any) -> Any:
 
 
 def checkpoint(worker: Worker, keeper: Keeper) -> None:
-    keeper.write(keeper.prepare(leaves(worker), worker.epoch, 1))
-    keeper.adopt()
+    job = keeper.prepare(leaves(worker), worker.epoch, 1)
+    keeper.write(job)
+    keeper.adopt(job)
 
 
 def history(

@@ -7,6 +7,9 @@ from pathlib import Path
 import pytest
 
 import kpg
+from kpg.durable.keeper import Keeper
+from tests.model.disk import Sim
+from tests.model.durable import opened as opened_files
 
 UTC = datetime.UTC
 START = datetime.datetime(2024, 1, 1, 12, tzinfo=UTC)
@@ -146,3 +149,47 @@ def test_what_a_table_was_with_other_partitions_is_not_known(tmp_path: Path) -> 
             assert now == db.query(f"select count(*) from {table}").fetchone()
             db = after_closing(db, folder)
     db.close()
+
+
+def test_moments_are_as_they_were_where_the_clock_was_set_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing that was committed before had been later than the clock was then."""
+    now = [1_700_000_000_000_000]
+    monkeypatch.setattr("kpg.engine.clock.Clock.read", lambda clock: now[0])
+    with opened(tmp_path / "db", "1 hour") as db:
+        db.sql("create table t (a int)")
+        for number, moment in enumerate((100, 200, 50, 60)):
+            now[0] = 1_700_000_000_000_000 + moment
+            db.sql(f"insert into t values ({number})")
+        now[0] += 10
+        known = db.epochs().fetchall()
+        assert [moment.microsecond for _, moment in known] == [0, 50, 50, 50, 60]
+        shutil.copytree(tmp_path / "db", tmp_path / "killed")
+    for name in ("killed", "db"):
+        with opened(tmp_path / name, "1 hour") as db:
+            assert db.epochs().fetchall() == known, name
+
+
+def test_a_commit_takes_as_much_of_the_log_however_much_of_the_past_is_kept() -> None:
+    ends = []
+    for history in (None, 1000):
+        with opened_files(Sim(), history=history) as db:
+            db.sql("create table t (id serial, a int)")
+            for number in range(50):
+                db.sql(f"insert into t (a) values ({number})")
+            keeper = db._engine.keeper
+            assert isinstance(keeper, Keeper) and keeper.log is not None
+            ends.append(keeper.log.end)
+    assert ends[0] == ends[1]
+
+
+def test_a_life_without_history_that_was_killed_forgets_nothing(tmp_path: Path) -> None:
+    made(tmp_path / "db").close()
+    db = opened(tmp_path / "db", None)
+    db.sql("insert into t values (50, 'x')")
+    shutil.copytree(tmp_path / "db", tmp_path / "killed")
+    db.close()
+    with opened(tmp_path / "killed") as db:
+        for epoch, count in enumerate((1, 2, 3, 4, 5, 4, 5), 1):
+            assert db.query(f"select count(*) from t as of {epoch}").fetchall() == [(count,)]

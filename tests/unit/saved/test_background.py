@@ -176,7 +176,7 @@ def test_a_child_that_was_stopped_writes_for_nobody(tmp_path: Path) -> None:
     with pytest.raises(FileExistsError):
         stopped.write(early)
     stopped.write(stopped.prepare(capture(case.worker), 1, 1))
-    found = other.adopt().checkpoint
+    found = other.adopt(job).checkpoint
     assert found is not None and found.epoch == job.epoch
     assert {name: rows(case.again(), name) for name in PLANS} == {
         name: rows(case.worker, name) for name in PLANS
@@ -196,3 +196,63 @@ def test_the_end_of_a_checkpoint_that_nobody_waits_for(tmp_path: Path) -> None:
     with pytest.raises(ProcessLookupError):
         os.kill(child, 0)
     assert before == [] and case.done == []
+
+
+def test_no_descriptor_is_left_where_there_is_no_process(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    case = Case(Disk(tmp_path))
+    descriptors: list[int] = []
+    pipe = os.pipe
+
+    def piped() -> tuple[int, int]:
+        found = pipe()
+        descriptors.extend(found)
+        return found
+
+    def no_process() -> int:
+        raise OSError(errno.EAGAIN, "Resource temporarily unavailable")
+
+    monkeypatch.setattr(os, "pipe", piped)
+    monkeypatch.setattr(os, "fork", no_process)
+    with pytest.raises(OperationalError, match="temporarily unavailable"):
+        case.begin()
+    assert len(descriptors) == 2
+    for one in descriptors:
+        with pytest.raises(OSError, match="Bad file descriptor"):
+            os.fstat(one)
+
+
+def test_a_manifest_that_took_its_name_though_that_failed() -> None:
+    """Its packs are not removed: it is what counts when the folder is opened."""
+    sim = Sim()
+    case = Case(sim)
+    rename = sim.rename
+
+    def renamed(old: str, new: str) -> None:
+        rename(old, new)
+        raise OSError(errno.EIO, "Input/output error")
+
+    sim.rename = renamed  # type: ignore[method-assign]
+    with pytest.raises(OperationalError, match="no checkpoint could be made"):
+        case.begin(aside=False)
+    assert {name: rows(case.again(), name) for name in PLANS} == {
+        name: rows(case.worker, name) for name in PLANS
+    }
+
+
+def test_what_another_checkpoint_has_written_is_not_taken_for_this_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A child that was killed has left no manifest; one that could not be removed is an earlier one's."""
+    case = Case(Disk(tmp_path))
+    case.keeper.write(case.keeper.prepare(leaves(case.worker), case.worker.epoch, 1))
+    case.go_on()
+    monkeypatch.setattr(Keeper, "write", lambda *_: signal.pause())
+    case.begin()
+    writing = case.background._writing
+    assert writing is not None
+    os.kill(writing._pid, signal.SIGKILL)
+    os.waitpid(writing._pid, 0)  # somebody else waits for it
+    case.background.poll(wait=True)
+    assert case.background.failure.endswith("was not written") and not case.done

@@ -24,8 +24,9 @@ class Case:
     def save(self, part: Part) -> Stored:
         """How it is stored."""
         self.epoch += 1
-        self.keeper.write(self.keeper.prepare({"a": part, "rest": part.life.name}, self.epoch, 1))
-        self.keeper.adopt()
+        job = self.keeper.prepare({"a": part, "rest": part.life.name}, self.epoch, 1)
+        self.keeper.write(job)
+        self.keeper.adopt(job)
         found = self.stored(self.keeper)
         assert isinstance(found, Stored)
         return found
@@ -93,8 +94,9 @@ def test_what_nobody_has_read_is_kept_with_its_patches(case: Case) -> None:
     for _ in range(5):
         assert case.keeper.checkpoint is not None
         state = keeper.open(case.keeper.checkpoint)
-        keeper.write(keeper.prepare(state, 9, 1))
-        keeper.adopt()
+        job = keeper.prepare(state, 9, 1)
+        keeper.write(job)
+        keeper.adopt(job)
         case.keeper.checkpoint = keeper.checkpoint
         assert case.read().tolist() == words.tolist()
 

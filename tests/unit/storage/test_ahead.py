@@ -3,6 +3,8 @@
 import gc
 import threading
 
+import pytest
+
 from kpg.runtime.storage.ahead import Ahead, Hand
 
 
@@ -37,3 +39,14 @@ def test_its_thread_ends_with_it() -> None:
     gc.collect()
     found[0].join(60)
     assert not found[0].is_alive()
+
+
+def test_a_hand_for_which_there_was_no_thread_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_thread(self: threading.Thread) -> None:
+        raise RuntimeError("no thread")
+
+    hand = Hand()
+    with monkeypatch.context() as patch, pytest.raises(RuntimeError, match="no thread"):
+        patch.setattr(threading.Thread, "start", no_thread)
+        hand.do(lambda: 1)
+    assert hand.do(lambda: 2).result() == 2

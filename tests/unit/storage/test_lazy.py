@@ -2,6 +2,8 @@
 
 import threading
 
+import pytest
+
 from kpg.runtime.storage.lazy import Lazy
 
 
@@ -38,3 +40,18 @@ def test_nothing_is_done_after_the_end() -> None:
     assert timer is not None
     timer.join()
     assert len(count) <= 1 and lazy._timer is None
+
+
+def test_it_is_done_though_once_there_was_no_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    done = threading.Event()
+    lazy = Lazy(done.set, 0.001)
+    with monkeypatch.context() as patch, pytest.raises(RuntimeError, match="no thread"):
+        patch.setattr(threading.Timer, "start", no_thread)
+        lazy.wanted()
+    lazy.wanted()
+    assert done.wait(10)
+    lazy.end()
+
+
+def no_thread(self: threading.Thread) -> None:
+    raise RuntimeError("no thread")
