@@ -23,7 +23,7 @@ class Apart:
         """Finds all files that there are: they may be gone later."""
         self._reader = reader
         self._own: dict[int, Bytes] = {}
-        for number, pack in reader.packs.mapped.items():
+        for number, pack in list(reader.packs.mapped.items()):  # a checkpoint's thread may map more
             with suppress(OSError, OperationalError):
                 own = reader.packs.files.map(pack_name(number))
                 if not np.may_share_memory(own, pack.data) and not np.may_share_memory(own, pack.own):

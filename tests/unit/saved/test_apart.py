@@ -26,8 +26,9 @@ def kept(folder: Path) -> tuple[Keeper, Any]:
     changes, stays = NUMBERS.copy(), NUMBERS.copy()
     for epoch in (1, 2):
         state = {"changes": changing(changes), "stays": fixed(stays), "small": changing(changes[:3])}
-        first.write(first.prepare(state, epoch, 1))
-        first.adopt()
+        job = first.prepare(state, epoch, 1)
+        first.write(job)
+        first.adopt(job)
         changes[1000] = -1
     keeper = Keeper(Disk(folder), 7)
     assert first.checkpoint is not None
