@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from kpg.runtime.workers.messages import Command, Reply, sent
+from kpg.runtime.workers.messages import Command, Reply, commands, sent
 from kpg.runtime.workers.threads import Message, Table, Threads
 from kpg.runtime.workers.wire import exchange, packed, pair
 
@@ -122,7 +122,8 @@ class Crew(Threads):
     def call(self, command: Command, poll: Callable[[], None]) -> tuple[list[Reply], BaseException | None]:
         """See ``messages.Crew``."""
         start = time.thread_time()
-        self.ledger.told.append(float(sum(map(len, sent(command)))))
+        every = commands(command, self.count)
+        self.ledger.told.append(sum(len(piece) for one in every for piece in sent(one)) / self.count)
         self.ledger.here += time.thread_time() - start
         return super().call(command, poll)
 

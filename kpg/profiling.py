@@ -42,7 +42,7 @@ class Profiling:
         )
 
     def workers(self) -> Result:
-        """The workers: rows and bytes that each keeps, its processor time, and what it has sent to others.
+        """The workers: rows and bytes that each keeps, processor time, rows to and from others, meetings.
 
         A worker that has far more rows or time than the rest has keys that most rows have: see
         docs/scaling.md.
@@ -57,6 +57,7 @@ class Profiling:
                 "bytes": (BIGINT, [one.bytes for one in found]),
                 "microseconds": (BIGINT, [round(one.seconds * 1e6) for one in found]),
                 "sent": (BIGINT, [one.sent for one in found]),
+                "received": (BIGINT, [one.received for one in found]),
                 "meetings": (BIGINT, [one.meetings for one in found]),
             }
         )

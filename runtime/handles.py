@@ -96,12 +96,13 @@ class OverlayInfo:
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """What one worker keeps and has done: processor time, rows sent to others, meetings with them."""
+    """What one worker keeps and has done: processor time, rows sent to others and from them, meetings."""
 
     rows: int
     bytes: int
     seconds: float
     sent: int = 0
+    received: int = 0
     meetings: int = 0
 
 

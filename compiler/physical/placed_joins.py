@@ -43,7 +43,8 @@ def _stream(level: Level, path: plan.Path, *, whole: bool) -> Ref:
 def _path(level: Level, path: plan.Path, *, parted: bool, whole: bool) -> Ref:
     new = _stream(level, path, whole=whole)
     stays = whole and level.places[new].held
-    arrangements, held = list[Ref](), stays
+    # Rows that all have find what each worker has wherever that is: it need not be brought anywhere.
+    arrangements, held = list[Ref](), stays or (not parted and level.places[new] == HELD)
     for half in path.half_joins:
         arrangements.append(_arrangement(level, half, whole=whole, held=held))
         held = held and level.places[arrangements[-1]].held

@@ -95,12 +95,24 @@ def place(query: Plan, tables: Tables) -> Placed:
 
     level = Level(query.nodes, tables, Wishes(query.nodes))
     output, _ = level.stream(query.output)
+    if _was_sent(level.out, output):
+        output = level._arrange(output, level.widths(query.output))
     for ref, node in enumerate(query.nodes):
         if listens(node):
             level.stream(ref)
     nodes, places, bodies, at = needed(level, (output,))
     check_early(nodes, tables)
     return Placed(Plan(nodes, at[output]), places, bodies)
+
+
+def _was_sent(nodes: Sequence[AnyNode], ref: Ref) -> bool:
+    """Whether some of a node's rows are what an exchange has sent, which keeps none."""
+    node = nodes[ref]
+    if isinstance(node, plan.Concat):
+        return any(_was_sent(nodes, source) for source in node.inputs)
+    if isinstance(node, plan.Linear | plan.Negate):
+        return _was_sent(nodes, node.input)
+    return isinstance(node, Exchange) and (not node.held or _was_sent(nodes, node.input))
 
 
 def listens(node: AnyNode) -> bool:

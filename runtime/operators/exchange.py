@@ -96,7 +96,9 @@ class Sending(Stateless, Sends):
     """The columns whose words are codes."""
     received: list[Updates] = field(default_factory=list)
     sent: int = 0
-    """Rows that went to other workers."""
+    """Rows that went to other workers,"""
+    came: int = 0
+    """and that came from them."""
 
     def absorb(self) -> None:
         if self.node.combine is not None and sum(map(len, self.pending)) > RUN:
@@ -144,6 +146,7 @@ class Sending(Stateless, Sends):
         return updates.with_data(data)
 
     def receive(self, updates: Updates) -> None:
+        self.came += len(updates)
         self.received.append(updates)
         self.schedule()
 

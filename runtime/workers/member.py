@@ -376,12 +376,13 @@ class Member(Recalling):
     def work_here(self) -> Work:
         """What this worker keeps and has done."""
         operators = set(self._all_operators())
-        sent = sum(one.sent for one in operators if isinstance(one, Sending))
+        sending = [one for one in operators if isinstance(one, Sending)]
+        sent, came = sum(one.sent for one in sending), sum(one.came for one in sending)
         rows, size = sum(one.rows for one in operators), sum(one.bytes for one in operators)
         if self._memory is None:
             rows += sum(table.rows for table in self.tables.values())
             size += sum(table.bytes for table in self.tables.values()) + self.dictionary.bytes
-        return Work(rows, size, time.process_time(), sent, self.sharing.meetings)
+        return Work(rows, size, time.process_time(), sent, came, self.sharing.meetings)
 
     def forget(self, identity: str) -> None:
         """Nobody feeds an input any more."""

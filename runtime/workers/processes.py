@@ -5,10 +5,14 @@ import os
 import signal
 import subprocess
 import sys
+from typing import Final
 
 from kpg.runtime.sharing.memory import Memory
 from kpg.runtime.workers.crew import Lined
 from kpg.runtime.workers.wire import GoneError, Line, pair
+
+THREADS: Final = ("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "OMP_NUM_THREADS")
+"""How many threads libraries start in a worker, which is one of as many as there are cores; users may say."""
 
 
 class Processes(Lined):
@@ -53,7 +57,8 @@ class Processes(Lined):
             str(os.getpid()),
             *map(str, (*self._memory.files, *numbers)),
         ]
-        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+        path = os.pathsep.join(filter(None, sys.path))
+        environment = {**dict.fromkeys(THREADS, "1"), **os.environ, "PYTHONPATH": path}
         process = subprocess.Popen(
             [sys.executable, "-c", code, *arguments],
             pass_fds=(*self._memory.files, *numbers),

@@ -198,6 +198,7 @@ def test_how_a_table_is_distributed_decides_what_is_sent(distribution: str) -> N
         db.sql("insert into t select i, i % 10 from generate_series(1, 80) i(i)")
         assert len(db.sql("select * from s").fetchall()) == 10
         assert (sent(db) > 0) == (not distribution)
+        assert sum(row[5] for row in db.workers().fetchall()) == sent(db)
 
 
 def test_counts_and_sums_are_added_up_before_they_are_sent() -> None:

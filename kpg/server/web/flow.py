@@ -112,11 +112,11 @@ def _rows(view: "Maintained") -> int:
 
 
 def _workers(engine: "Engine") -> list[tuple[int, ...]]:
-    """Of each worker, if there are several: rows, bytes, microseconds, what it has sent, and meetings."""
+    """Of each worker, if there are several: rows, bytes, microseconds, rows sent and received, meetings."""
     if engine.workers is None:
         return []
     return [
-        (one.rows, one.bytes, round(one.seconds * 1e6), one.sent, one.meetings)
+        (one.rows, one.bytes, round(one.seconds * 1e6), one.sent, one.received, one.meetings)
         for one in engine.workers.work()
     ]
 

@@ -191,3 +191,13 @@ def test_what_is_not_there_yet_is_refused_by_name() -> None:
         kpg.connect(memory_limit="1 GB", workers=2)
     with pytest.raises(InterfaceError, match="there cannot be 0 workers"):
         kpg.connect(workers=0)
+
+
+def test_libraries_start_one_thread_in_each_worker(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("OPENBLAS_NUM_THREADS", raising=False)
+    monkeypatch.setenv("OMP_NUM_THREADS", "3")
+    with kpg.connect(workers=2) as db:
+        db.sql("create table t(k int primary key)")
+        for process in db._engine.executor.crew.processes:
+            told = Path(f"/proc/{process}/environ").read_bytes().split(b"\0")
+            assert b"OPENBLAS_NUM_THREADS=1" in told and b"OMP_NUM_THREADS=3" in told

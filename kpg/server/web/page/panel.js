@@ -143,9 +143,9 @@ export class Panel {
   /** What each worker keeps and has done; one that has far more than its share has keys that most rows have. */
   crew(workers) {
     if (!workers.length) return;
-    const head = ["worker", "rows", "bytes", "time", "sent", "meetings"].map((name, place) => h("th", { class: place ? "number" : null, scope: "col" }, name));
-    const rows = workers.map(([rows, size, time, sent, meetings], place) =>
-      h("tr", {}, h("td", {}, place), ...[count(rows), bytes(size), duration(time), count(sent), count(meetings)].map((text) => h("td", { class: "number" }, text))));
+    const head = ["worker", "rows", "bytes", "time", "sent", "received", "meetings"].map((name, place) => h("th", { class: place ? "number" : null, scope: "col" }, name));
+    const rows = workers.map(([rows, size, time, sent, received, meetings], place) =>
+      h("tr", {}, h("td", {}, place), ...[count(rows), bytes(size), duration(time), count(sent), count(received), count(meetings)].map((text) => h("td", { class: "number" }, text))));
     this.workers.replaceChildren(h("h3", {}, `${workers.length} workers`), h("table", { class: "work" }, h("thead", {}, h("tr", {}, ...head)), h("tbody", {}, ...rows)));
   }
 

@@ -2,7 +2,6 @@
 
 import pytest
 
-import kpg
 from kpg.compiler.physical.early import check_early
 from kpg.compiler.physical.placement import HELD, Placement
 from kpg.runtime import plan
@@ -66,13 +65,34 @@ def test_columns_that_are_not(nodes: tuple[AnyNode, ...]) -> None:
 
 
 def test_what_is_read_of_a_row_goes_with_it() -> None:
-    asked = "explain select o.v, c.kind from o join c on o.c = c.k where o.v > 0"
-    plans = []
-    for db in (many(2, common=False), kpg.connect()):
-        with db:
-            db.sql("create table c(k int primary key, kind int)")
-            db.sql("create table o(k int primary key, c int, v int)")
-            plans.append(str(db.sql(asked).fetchall()[0][0]) if db.workers() is None else repr(db.sql(asked)))
-    assert "of c: at %" not in plans[0].split("sent for a change of c")[1]
-    assert "sent for a change of c: nothing" in plans[0]
-    assert "to owners of #" in plans[0] and "to owners of" not in plans[1]
+    with many(2, common=False) as db:
+        db.sql("create table c(k int primary key, kind int)")
+        db.sql("create table o(k int primary key, c int, v int)")
+        plan = str(db.sql("explain select o.v, c.kind from o join c on o.c = c.k where o.v > 0"))
+    assert "%1 Linear %0  -- O(change), parted\n    (#0.c, #0.v) where" in plan
+    assert "sent for a change of o: at %6 to owners of #0; at %8 to owners of #0" in plan
+    assert "sent for a change of c: nothing" in plan
+
+
+def test_rows_of_a_small_table_go_to_those_of_a_large_one() -> None:
+    with many(2, small=100, common=False) as db:
+        db.sql("create table c(k int primary key, kind int); create table o(k int primary key, c int)")
+        db.sql("insert into c values (1, 1); insert into o select i, 1 from generate_series(1, 101) i(i)")
+        plan = str(db.sql("explain select o.k, c.kind from o join c on o.c = c.k"))
+        assert "sent for a change of o: nothing" in plan and "to all" in plan
+        db.sql("create materialized view v as select o.k, c.kind from o join c on o.c = c.k")
+        db.sql("insert into c values (2, 2); update o set c = 2 where k % 2 = 0; delete from o where k < 9")
+        assert db.sql("select kind, count(*) from v group by kind order by kind").fetchall() == [
+            (1, 47),
+            (2, 46),
+        ]
+
+
+def test_what_small_tables_have_sent_to_all_is_read() -> None:
+    with many(2, small=100, common=False) as db:
+        db.sql("create table c(k int primary key, kind int); insert into c values (1, 1), (2, 3)")
+        db.sql("create materialized view v as select kind + 1 as n from c")
+        db.sql("create materialized view w as select kind as n from c union all select -k from c")
+        db.sql("insert into c values (3, 1); delete from c where k = 2")
+        assert sorted(db.sql("select n from v").fetchall()) == [(2,), (2,)]
+        assert sorted(db.sql("select n from w").fetchall()) == [(-3,), (-1,), (1,), (1,)]
