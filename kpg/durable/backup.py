@@ -5,6 +5,7 @@ to the log, does not matter any more. A thread copies them up to where they ende
 last, so that a copy that was not finished is no database.
 """
 
+import errno
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -98,7 +99,9 @@ class Copying:
         copy = self._target.create(file.name)
         try:
             for offset in range(0, size, CHUNK):
-                part = file.read(offset, min(CHUNK, size - offset))
+                part = file.read(offset, wanted := min(CHUNK, size - offset))
+                if len(part) < wanted:
+                    raise OSError(errno.EIO, f"{file.name} is shorter than it was")
                 copy.write(offset, [part])
                 self.copied += len(part)
             copy.sync()

@@ -25,7 +25,7 @@ from kpg.runtime.records import dataclass
 from kpg.runtime.storage.codec import Codec, DamagedError
 from kpg.runtime.storage.columns import unpack
 from kpg.runtime.storage.files import Bytes, Disk, Files, Lock, make_folder
-from kpg.runtime.storage.log import Log, Segment, segment_name, segment_number
+from kpg.runtime.storage.log import HEADER_BYTES, Log, Segment, segment_name, segment_number
 from kpg.runtime.storage.manifest import NEW, Manifest, read_manifest, swap, write_beside
 from kpg.runtime.storage.placed import Placed, PlacedStrings
 
@@ -261,9 +261,9 @@ class _Opening:
             )
         segments = [Segment(self.files, number, manifest.database) for number in found]
         begun, unused = self._begun(segments)
-        end, number = 64, segments[0].first
+        end, number = HEADER_BYTES, segments[0].first
         for place, segment in zip(found, segments, strict=False):
-            end, ahead = 64, list[Any]()
+            end, ahead = HEADER_BYTES, list[Any]()
             if segment.empty:
                 raise DamagedError(f"{segment.where} is damaged at byte 0: it has no header")
             if segment.first != number:

@@ -211,14 +211,19 @@ def _allocated(descriptor: int, size: int) -> bool:
 
 def _copied(descriptor: int, size: int) -> Bytes:
     """What has been written to a file, in this process' memory, which takes none for the rest."""
-    data = np.zeros(size, np.uint8)
-    with contextlib.suppress(OSError):
-        start = 0
-        while start < size:  # until there is no more of it
+    data, start = np.zeros(size, np.uint8), 0
+    while start < size:
+        try:
             start = os.lseek(descriptor, start, os.SEEK_DATA)
-            end = os.lseek(descriptor, start, os.SEEK_HOLE)
-            while start < end:
-                start += os.preadv(descriptor, [data[start:end].data], start)
+        except OSError as error:
+            if error.errno != errno.ENXIO:
+                raise
+            break  # there is no more of it
+        end = min(os.lseek(descriptor, start, os.SEEK_HOLE), size)
+        while start < end and (done := os.preadv(descriptor, [data[start:end].data], start)):
+            start += done
+        if start < end:  # somebody has cut it off meanwhile
+            break
     return data
 
 

@@ -35,6 +35,7 @@ VERSION: Final = 3
 """Of the format of segments and of what stands in records."""
 RECORD: Final = 0x6B706772656300
 HEADER_WORDS: Final = 8
+HEADER_BYTES: Final = 8 * HEADER_WORDS
 RECORD_WORDS: Final = 6
 WORD: Final = struct.Struct("<q")
 HEADER: Final = struct.Struct("<5q")
@@ -123,7 +124,7 @@ class Segment:
 
     def records(self) -> Iterator[Record]:
         """The records, in order, up to where a crash may have left something torn. DamagedError at damage."""
-        at, number = 8 * HEADER_WORDS, self.first
+        at, number = HEADER_BYTES, self.first
         while not self.empty:
             record = self._record(at, number)
             if record is None:

@@ -198,7 +198,3 @@ class Packs:
         if found is None:
             found = self.mapped[number] = Pack(self.files, number, self.database, written=self._written)
         return found
-
-    def forget(self, number: int) -> None:
-        """Map it no more, but for what arrays there are of it."""
-        self.mapped.pop(number, None)

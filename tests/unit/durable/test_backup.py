@@ -146,3 +146,12 @@ def test_a_merge_that_cannot_be_kept_has_not_happened(
     db.close()
     with kpg.connect(tmp_path / "db", read_only=True) as again:
         assert again.query("select count(*) from t").fetchall() == [(0,)]
+
+
+def test_a_file_that_has_become_shorter_is_no_copy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with kpg.connect(tmp_path / "db") as db:
+        db.sql("create table t (a int); insert into t values (1)")
+        monkeypatch.setattr(DiskFile, "read", lambda file, offset, size: bytes(size - 1))
+        with pytest.raises(kpg.OperationalError, match="log-00000001 is shorter than it was"):
+            db.backup(tmp_path / "copy")
+    assert list((tmp_path / "copy").iterdir()) == []

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from kpg.runtime.storage.files import PAGE, Disk, Files, make_folder
+from kpg.runtime.storage.files import PAGE, Disk, Files, _copied, make_folder
 from tests.model.disk import PowerCut, Sim
 
 
@@ -272,3 +272,21 @@ def test_folders_that_are_made_have_their_names_synced(
     make_folder(tmp_path / "a" / "b")
     assert sorted(synced) == [str(tmp_path), str(tmp_path / "a")]
     assert (tmp_path / "a" / "b").is_dir()
+
+
+def test_what_cannot_be_read_is_no_zeros(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A log whose records were zeros would end there, without a word."""
+    path = tmp_path / "a"
+    path.write_bytes(bytes(range(256)) * 64)
+    with path.open("rb") as file:
+        found = _copied(file.fileno(), 20000)
+        assert found[:16384].tobytes() == path.read_bytes() and not found[16384:].any()
+
+        def broken(descriptor: int, buffers: object, offset: int) -> int:
+            raise OSError(errno.EIO, "Input/output error")
+
+        with monkeypatch.context() as patch, pytest.raises(OSError, match="Input/output error"):
+            patch.setattr(os, "preadv", broken)
+            _copied(file.fileno(), 16384)
+        monkeypatch.setattr(os, "preadv", lambda *_: 0)  # it is cut off between two calls
+        assert not _copied(file.fileno(), 16384).any()
