@@ -87,6 +87,7 @@ class Client(Connection):
                     self.send(replies.refusal("53300", "sorry, too many clients already"))
                     return
                 self.session = await self.server.open_session(user)
+                self.session.rests = True
                 self.number = self.session.number
                 self.session.mailbox.told = self._tell
                 self.session.ender = self._end

@@ -37,6 +37,7 @@ class Watched(Protocol):
 
     token: Token
     deadline: float
+    rests: bool
 
     @property
     def time_limit(self) -> str:
@@ -96,7 +97,8 @@ class Cancellation:
         finally:
             self._tokens = ()
             self._end = 0.0
-            token.canceled = False
+            if not session.rests:
+                token.canceled = False
 
     @contextmanager
     def watching_all(self, sessions: Sequence[Watched]) -> Iterator[None]:

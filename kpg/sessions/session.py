@@ -67,6 +67,9 @@ class Session:
         """Ends, on any thread, what it does, or its connection."""
         self.deadline = 0.0
         """When the present statement ends at the latest, if it is more than one use of the engine."""
+        self.rests = False
+        """Whether who uses it says when a statement is over: a cancel that came too late for one use of the
+        engine is then for the next."""
         self.closed = False
         hub.sessions[self.number] = self
 

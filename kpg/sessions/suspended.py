@@ -3,11 +3,12 @@
 What they have done is undone, and others have their turn; they are done again when there is a reason to.
 """
 
+import re
 import threading
 import time
 from collections import deque
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from kpg.engine.locks import DeadlockError, NoLockError, Wish
 from kpg.engine.transaction import State
@@ -20,6 +21,9 @@ if TYPE_CHECKING:
     from kpg.sessions.hub import Hub
     from kpg.sessions.jobs import Job
     from kpg.sessions.session import Session
+
+
+MAY_WAIT: Final = re.compile("advisory|pg_sleep", re.IGNORECASE)
 
 
 @dataclass(slots=True, eq=False)
@@ -76,7 +80,7 @@ class Suspended:
         if self._version != engine.catalog.version:
             self._version = engine.catalog.version
             known = engine.catalog.routines.values()
-            self._bodies = any("advisory" in one.body.lower() for overloads in known for one in overloads)
+            self._bodies = any(MAY_WAIT.search(one.body) for overloads in known for one in overloads)
         return engine.savepoint() if self._bodies else None
 
     # Waiting

@@ -445,3 +445,61 @@ def test_an_insert_reads_nothing(db: kpg.Database) -> None:
     other.sql("insert into t values (4, 4)")
     one.sql("commit")
     assert rows(one, "select id from t") == [(1,), (2,), (3,), (4,)]
+
+
+def test_a_cancel_that_one_use_of_the_engine_misses_meets_the_next(db: kpg.Database) -> None:
+    one = db.session()
+    one.run(lambda _: one.cancel())
+    assert rows(one, "select 1") == [(1,)]
+    one.rests = True
+    one.run(lambda _: one.cancel())
+    with pytest.raises(CanceledError, match="due to user request"):
+        rows(one, "select 1")
+    one.token.canceled = False
+    assert rows(one, "select 1") == [(1,)]
+
+
+SLEEPERS = """
+    create function f(i int) returns int language plpgsql as $$
+    begin
+        insert into t values (i, i);
+        perform pg_sleep(0.05);
+        insert into t values (i + 1, i);
+        perform pg_sleep(0.05);
+        return (select count(*) from t);
+    end $$;
+    create function nap() returns trigger language plpgsql as $$
+    begin perform pg_sleep(0.05); return new; end $$;
+    create table u (a int);
+    create trigger n before insert on u for each row execute function nap();
+"""
+
+
+@pytest.mark.parametrize("statement", ["select f(10)", "insert into u values (1), (2)"])
+def test_others_have_their_turn_while_a_function_sleeps(db: kpg.Database, statement: str) -> None:
+    db.sql(SLEEPERS)
+    one, other = db.session(), db.session()
+    done: list[object] = []
+    thread = threading.Thread(target=lambda: done.append(one.sql(statement)))
+    thread.start()
+    while not db.hub.suspended and thread.is_alive():
+        rows(other, "select 1")
+    assert thread.is_alive()
+    assert rows(other, "select * from v") == [(3, 2)]  # nothing of it is there
+    assert rows(other, "select count(*) from u") == [(0,)]
+    thread.join()
+    assert len(done) == 1
+    expected = [(23, 4)] if "f(10)" in statement else [(3, 2)]
+    assert rows(other, "select * from v") == expected
+    assert len(rows(other, "select * from u")) == (0 if "f(10)" in statement else 2)
+
+
+def test_what_a_transaction_did_before_a_function_sleeps_is_there_once(db: kpg.Database) -> None:
+    db.sql(SLEEPERS)
+    one = db.session()
+    one.sql("begin; insert into t values (5, 5)")
+    assert rows(one, "select f(20)") == [(5,)]
+    one.sql("savepoint s")
+    assert rows(one, "select f(30)") == [(7,)]
+    one.sql("rollback to s; commit")
+    assert rows(db.session(), "select id from t") == [(1,), (2,), (20,), (21,), (5,)]
