@@ -89,8 +89,7 @@ class Client(Connection):
                 self.session = await self.server.open_session(user)
                 self.session.rests = True
                 self.number = self.session.number
-                self.session.mailbox.told = self._tell
-                self.session.ender = self._end
+                self.session.mailbox.told, self.session.ender = self._tell, self._end
                 await self.telling.settle(self.wanted)
                 self.server.clients[self.number] = self
                 log.info("client %d comes as %s", self.number, user, extra=self._extra())
