@@ -99,13 +99,13 @@ def measured(name: str, make: Callable, total: int, rate: int) -> None:
     """Let tweets come at a rate, with a question at each of many turns; how late its answer is.
 
     A turn takes all tweets that have come since the last one, so that turns get larger when they get late.
-    What was before the first one is not measured. A question is due when the first tweet of its turn has
-    come.
+    What was before the first one is not measured: large turns and some of the size that is to come, whose
+    code is loaded with the first of them. A question is due when the first tweet of its turn has come.
     """
     take, ask = make()
     stream = tweets()
-    for _ in range(4):
-        given = list(islice(stream, 500))
+    for size in (*4 * (MOST,), *4 * (rate * TURN // 1000 + 1,)):
+        given = list(islice(stream, size))
         take([mention for mention, _ in given], [tag for _, tag in given])
         ask(given[0][0][0])
     coming = list(islice(stream, total))

@@ -10,7 +10,11 @@ PATIENCE: Final = 25
 """So many times as long as that took writes and reads take before anything of the kind is done again."""
 STEADY: Final = 0.005
 """Where a smaller share of nodes changed labels it is twice as many times, and so on."""
-LONGEST: Final = 3.0
+SHIFTED: Final = 0.05
+"""Where a larger share did, what is written and read has changed: more labels are to change soon."""
+HURRY: Final = 8
+"""So many times as long as it took is the next comparison away then."""
+LONGEST: Final = 5.0
 """Seconds, to which that is let grow: so late is it noticed that what is written and read has changed."""
 
 
@@ -34,9 +38,9 @@ class Watching:
     def compared(self, changed: float, took: float) -> None:
         """Labels were compared; such a share of them has changed, and it took so many seconds."""
         if changed >= STEADY:
-            self.waits = PATIENCE
-        elif 2 * self.waits * took < LONGEST:
-            self.waits *= 2
+            self.waits = PATIENCE if changed < SHIFTED else HURRY
+        else:
+            self.waits = max(self.waits, min(2 * self.waits, int(LONGEST / max(took, 1e-6))))
         self.seen, self.busy, self.patience = 0, 0.0, self.waits * took
 
     def decided(self, observed: int) -> None:

@@ -136,33 +136,42 @@ class Merge:
         return spent
 
     def _trim(self, limit: int) -> int:
-        """Close the gaps that dropped rows leave between the columns."""
+        """Close the gaps that dropped rows leave between the columns, and between coordinates of times."""
         count = int(self._state[2])
         width = self.older.data.shape[0]
+        columns = width if self._times is None else width + self.older.time.shape[0]
         spent = 0
-        while count < self._total and self._moved < width * count and spent < limit:
+        while count < self._total and self._moved < columns * count and spent < limit:
             column, row = divmod(self._moved, count)
+            array, place = (self._data, column) if column < width else (self._times, column - width)
+            assert array is not None
             rows = min(count - row, (limit - spent) * COPIES_PER_ROW)
-            source = column * self._total + row
-            self._data[self._moved : self._moved + rows] = self._data[source : source + rows]
+            source, target = place * self._total + row, place * count + row
+            array[target : target + rows] = array[source : source + rows]
             self._moved += rows
             spent += -(-rows // COPIES_PER_ROW)
-        if count == self._total or self._moved == width * count:
+        if count == self._total or self._moved == columns * count:
             self._finish(count)
         return spent
 
     def _finish(self, count: int) -> None:
+        """Have the result, in the arrays that are there: to copy them takes long where there is much."""
         older, newer = self.older, self.newer
-        width = older.data.shape[0]
+        width, depth = older.data.shape[0], older.time.shape[0]
         if count < self._total:
             self._data.resize(width * count, refcheck=False)
+            if self._times is not None:
+                self._times.resize(depth * count, refcheck=False)
         diff = older.diff
         if self._diffs is not None:
-            diff = self._diffs[:count].copy() if self._state[3] & merge.UNEQUAL else self._diffs[:1].copy()
+            diff = self._diffs[:1].copy()
+            if self._state[3] & merge.UNEQUAL:
+                self._diffs.resize(count, refcheck=False)
+                diff = self._diffs
         time = self._time
         if time is None:
             assert self._times is not None
-            time = np.ascontiguousarray(self._times.reshape(-1, self._total)[:, :count])
+            time = self._times.reshape(depth, count)
         latest = least_upper_bound(least_upper_bound(older.latest, newer.latest), self._floor)
         updates = Updates(self._data.reshape(width, count), time, diff)
         self._data = np.empty(0, np.int64)

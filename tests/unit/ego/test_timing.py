@@ -6,9 +6,11 @@ import pytest
 from kpg.runtime.dictionary import Dictionary
 from kpg.runtime.ego import deciding, timing
 from kpg.runtime.ego.deciding import Costs
+from kpg.runtime.ego.extremes import Extremes
 from kpg.runtime.ego.families import family_of
 from kpg.runtime.ego.family import Family
 from kpg.runtime.ego.overlay import READER, WRITER, Edges, Overlay
+from kpg.runtime.kernels.bags import TABLE_ROWS
 from kpg.runtime.plan import EgoCall, EgoFamily
 from kpg.runtime.types import BIGINT, INTEGER, TEXT, Type, array
 from tests.model.overlays import check_overlay
@@ -77,6 +79,19 @@ def test_answers_of_a_trial_are_not_interned() -> None:
     assert dictionary.get(int(answers[0])) is not None and len(dictionary) == known + 1
 
 
+def test_writers_that_write_again_in_a_trial_have_what_they_had_replaced() -> None:
+    overlay = shared()
+    kept = family_of(EgoFamily.GREATEST, (EgoCall("max", (0,), (BIGINT,), BIGINT),), 0, Dictionary())
+    kept.grow(overlay.room)
+    kept.write(overlay, np.arange(3), np.array([[-5, -7, -8]]), np.ones(3, np.int64))
+    kept.commit()
+    assert timing.tried(overlay, kept, COSTS) is not None
+    assert isinstance(kept, Extremes) and kept._bags.heads[:3, TABLE_ROWS].tolist() == [2, 2, 2]
+    nodes, rows, diffs = kept.sample(np.arange(3))
+    assert nodes.tolist() == [0, 0, 1, 1, 2, 2] and diffs.tolist() == [-1, 1] * 3
+    assert rows.tolist() == [[-5, -8, -7, -5, -8, -7]]
+
+
 @pytest.mark.parametrize("best", range(8))
 def test_the_way_that_took_least_stays(best: int, monkeypatch: pytest.MonkeyPatch) -> None:
     overlay, kept = total()
@@ -92,6 +107,22 @@ def test_the_way_that_took_least_stays(best: int, monkeypatch: pytest.MonkeyPatc
     assert served[0] == ([1] * 7, [0, 0, 0, 3, 3, 2, 0])  # all pushed, and nothing shared
     assert served[1] == ([1, 1, 1, 0, 0, 0, 0], [0, 0, 0, 3, 3, 2, 0])
     check_overlay(overlay, PAIRS, repeats=False)
+
+
+def test_a_way_that_is_hardly_quicker_than_all_pushed_is_not_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    overlay, kept = total()
+    served: list[int] = []
+
+    def seconds(_: timing.Traffic) -> tuple[float, float]:
+        served.append(int(overlay.pushed.sum()))
+        if overlay.inputs.size[3] == 3 and overlay.pushed.all():
+            return 1.0, 0.0
+        return (0.98 if overlay.pushed[3:].any() else 2.0), 0.0
+
+    monkeypatch.setattr(timing.Traffic, "seconds", seconds)
+    tried = timing.tried(overlay, kept, COSTS)
+    assert tried is not None and tried[0].method == "push"
+    assert overlay.pushed.tolist() == [1] * 7 and min(served) == 3
 
 
 def test_costs_are_what_ways_tell(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -22,8 +22,16 @@ def test_what_does_not_change_is_looked_at_less_often() -> None:
     for _ in range(4):
         work.compared(0.0, 0.02)
         waits.append(work.waits)
-    assert waits == [50, 100, 100, 100]  # 200 times 0.02 s were more than 3
+    assert waits == [50, 100, 200, 250]  # that is 5 s
+    work.compared(0.01, 0.02)
+    assert work.waits == 25
+
+
+def test_when_much_has_changed_it_is_looked_at_again_soon() -> None:
+    work = Watching()
     work.compared(0.1, 0.02)
+    assert (work.waits, work.patience) == (8, 8 * 0.02)
+    work.compared(0.01, 0.02)
     assert work.waits == 25
 
 
@@ -32,4 +40,4 @@ def test_a_decision_by_few_is_soon_looked_at() -> None:
     work.decided(100)
     assert work.patience == 0.0
     work.decided(1 << 17)
-    assert work.patience == 1.5
+    assert work.patience == 2.5

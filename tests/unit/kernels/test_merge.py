@@ -71,6 +71,23 @@ def test_deletes_leave_neither_rows_nor_diffs_behind() -> None:
     assert result.data.base is not None and result.data.base.nbytes == result.data.nbytes
 
 
+def test_gaps_between_times_are_closed_where_they_are_a_part_in_each_step() -> None:
+    n = 1000
+    older = Updates.of([range(n)], np.stack((np.arange(n) % 3, np.zeros(n, np.int64))), 1)
+    newer = Updates.of([range(0, n, 2)], np.stack((np.arange(0, n, 2) % 3, np.zeros(n // 2, np.int64))), -1)
+    lower, middle, upper = (Antichain.of((epoch, 0)) for epoch in (0, 5, 9))
+    merge = Merge(Batch.build(older, lower, middle), Batch.build(newer, middle, upper), None)
+    steps = 0
+    while merge.result is None:
+        assert merge.advance(10) <= 11
+        steps += 1
+    result = merge.result
+    assert result.data.tolist() == [list(range(1, n, 2))] and result.diff.tolist() == [1]
+    assert result.time.tolist() == [[row % 3 for row in range(1, n, 2)], [0] * (n // 2)]
+    assert result.time.base is not None and result.time.base.nbytes == result.time.nbytes
+    assert steps >= (n + n // 2 + 3 * n // 16) // 11  # rows, and the three columns that are left at 8 a row
+
+
 def test_a_long_history_of_one_row_is_sorted_after_compaction() -> None:
     n = 200
     random = np.random.default_rng(4)
