@@ -3,10 +3,12 @@
 ``KPG_KERNELS`` in the environment says otherwise: ``numba`` compiles in the process, ``python`` not at all.
 """
 
+import contextlib
 import importlib.machinery
 import importlib.util
 import logging
 import os
+import stat
 import sys
 from collections.abc import Callable, Sequence
 from functools import cache
@@ -168,11 +170,34 @@ def cached(kernel: Kernel, target: str) -> Path:
 
 @cache
 def folder() -> Path:
-    """Where compiled kernels are kept: ``KPG_CACHE_DIR``, beside the kernels, or in the user's cache."""
+    """Where compiled kernels are kept: ``KPG_CACHE_DIR``, beside the kernels, or in the user's cache.
+
+    A user without a home that could be written to, such as a service's, has a folder for what is temporary.
+    Raises ``CannotLink`` if somebody else could put machine code there.
+    """
     given = os.environ.get("KPG_CACHE_DIR")
     if given:
         return Path(given)
     beside = identity.HERE.parent / "kernels" / "__pycache__"
     if os.access(beside if beside.is_dir() else beside.parent, os.W_OK):
         return beside
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "kpg"
+    try:
+        kept = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "kpg"
+        kept.mkdir(parents=True, exist_ok=True)
+        if os.access(kept, os.W_OK):
+            return kept
+    except (OSError, RuntimeError):  # RuntimeError: this user has no home
+        pass
+    return _temporary()
+
+
+def _temporary() -> Path:
+    import tempfile
+
+    path = Path(tempfile.gettempdir(), f"kpg-{os.getuid()}")
+    with contextlib.suppress(FileExistsError):
+        path.mkdir(mode=0o700)
+    found = path.lstat()
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & 0o022:
+        raise CannotLink(f"others can write to {path}")
+    return path

@@ -1,13 +1,18 @@
 """Kernels compiled to libraries: what they take and return, when they are compiled again, interruption."""
 
+import os
 import signal
+import stat
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 
 import pytest
 
+from kpg.runtime.native import identity, load
+from kpg.runtime.native.link import CannotLink
 from tests.unit.native.running import BEGIN, KERNELS, environment, output, run, write
 
 ALL = """
@@ -177,3 +182,26 @@ sys.stdin.read()
     answer = process.stdout.readline()
     process.communicate("", timeout=60)
     assert (answer, process.returncode) == ("15 True\n", 0)
+
+
+def test_a_user_without_a_home_has_a_folder_that_nobody_else_writes_to(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(identity, "HERE", tmp_path / "none" / "native")
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    for name in ("KPG_CACHE_DIR", "XDG_CACHE_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HOME", "/dev/null/nowhere")
+    found = load.folder.__wrapped__()
+    assert found == tmp_path / f"kpg-{os.getuid()}"
+    assert stat.S_IMODE(found.stat().st_mode) == 0o700
+    assert load.folder.__wrapped__() == found
+    found.chmod(0o777)
+    with pytest.raises(CannotLink, match="others can write to"):
+        load.folder.__wrapped__()
+    found.rmdir()
+    found.symlink_to(tmp_path)
+    with pytest.raises(CannotLink, match="others can write to"):
+        load.folder.__wrapped__()
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    assert load.folder.__wrapped__() == tmp_path / "home" / ".cache" / "kpg"

@@ -2,6 +2,7 @@
 
 import json
 import socket
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -220,6 +221,40 @@ def test_a_client_that_does_not_read_is_cut_off(web: Web, monkeypatch: pytest.Mo
         assert kinds[:2] == ["columns", "snapshot"]
         assert 1 <= kinds.count("changes") < 20
     assert web.rows("select count(*) from sl_v") == [[20]]
+
+
+def test_who_was_cut_off_goes_on_where_it_stopped(remembering: Web, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Again and again: every change is told once, in the order of epochs."""
+    web = remembering
+    monkeypatch.setattr(outbox, "MOST_WAITING", 1 << 21)
+    web.sql("create table cut (a int, b text); create materialized view cut_v as select a, b from cut")
+    big, told, epochs = "x" * 1_000_000, Counter[int](), list[int]()
+
+    def read(stream: Stream) -> int:
+        """Take what comes until the end or the last epoch; 1 for an end before that."""
+        while not epochs or epochs[-1] < last:
+            one = stream.next()
+            if one["kind"] == "failure":
+                assert one["error"]["message"].startswith("the subscription is cut off: ")
+                return 1
+            if one["kind"] in ("snapshot", "changes"):
+                told.update({row[0]: diff for diff, row in one["changes"]})
+                epochs.append(one["id"])
+        return 0
+
+    with subscribed(web, "view=cut_v&progress=true", buffer=4096) as stream:
+        for number in range(16):
+            last = web.sql("insert into cut values ($1, $2)", [number, big])[1]["epoch"]
+            if number % 3 == 2:
+                last = web.sql("delete from cut where a = $1", [number])[1]["epoch"]
+        cuts = read(stream)
+    while epochs[-1] < last:
+        seen = f"Last-Event-ID: {epochs[-1]}\r\n"
+        with subscribed(web, "view=cut_v&progress=true", seen) as stream:
+            cuts += read(stream)
+    assert cuts > 0
+    assert epochs == sorted(set(epochs))
+    assert {a: times for a, times in told.items() if times} == {a: 1 for a in range(16) if a % 3 != 2}
 
 
 def test_subscriptions_end_with_their_clients() -> None:
