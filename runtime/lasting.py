@@ -43,7 +43,7 @@ class Recorder(Protocol):
         """Changes are going through everything installed, to be recorded or cancelled afterwards."""
 
     def cancel(self) -> None:
-        """They never were."""
+        """They never were; or, where they are recorded, something else is the case than what is recorded."""
 
     def record(self, epoch: int, changed: Sequence[Changed]) -> None:
         """Keep the changes that lead to an epoch; if this raises, they never were."""

@@ -286,8 +286,7 @@ class Worker(Access):
                     self.recorder.cancel()
                 self._undo(step)
                 raise
-            self.epoch = epoch
-            self._commit(step, chain)
+            self._make_final(step, epoch, chain)
 
     def _undo(self, step: Step) -> None:
         for operator in (*step.visited, *(waiting for _, waiting in step.queue)):
@@ -373,6 +372,15 @@ class Worker(Access):
                 operator.counters.step_seconds = elapsed
         finally:
             self.stepping = False
+
+    def _make_final(self, step: Step, epoch: int, chain: "Chain | None") -> None:
+        self.epoch = epoch
+        try:
+            self._commit(step, chain)
+        except BaseException:
+            if self.recorder is not None:
+                self.recorder.cancel()  # which is too late: it keeps nothing more
+            raise
 
     def _commit(self, step: Step, chain: "Chain | None") -> None:
         if chain is not None:

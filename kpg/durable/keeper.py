@@ -145,7 +145,7 @@ class Keeper:
             log.sync()  # that of the commit's record has little left to wait for
 
     def cancel(self) -> None:
-        """What was expected is not to be."""
+        """What was expected is not to be. If it is recorded already, nothing may come behind it."""
         ahead, self._ahead = self._ahead, None
         if ahead is not None and self._mark is not None:
             ahead.wait()

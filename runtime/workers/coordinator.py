@@ -291,8 +291,7 @@ class Coordinator(Installing):
                     recorder.cancel()
                 self._take_back(step)
                 raise
-            self.epoch = epoch
-            self._commit(step, None)
+            self._make_final(step, epoch, None)
             self._news(news)
             self.tell("settle", epoch)
 

@@ -17,6 +17,7 @@ from kpg.runtime.saved.background import Background
 from kpg.runtime.storage.log import Log
 from kpg.runtime.storage.manifest import read_manifest
 from kpg.runtime.storage.packs import PackWriter
+from kpg.runtime.worker import Worker
 from tests.model.disk import Sim
 from tests.model.durable import opened
 
@@ -183,3 +184,16 @@ def test_what_no_commit_has_is_kept_once() -> None:
         db.sql("checkpoint")
     packs = [name for name in sim.names if name.startswith("pack")]
     assert packs == ["pack-00000001"]
+
+
+def test_a_commit_that_is_written_and_half_final(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its rows are taken back in memory, and the next ones would have their rowids in the log."""
+    sim = Sim()
+    db = made(sim)
+    with monkeypatch.context() as patch:
+        patch.setattr(Worker, "_settle", lambda *_: alarm())
+        with pytest.raises(AlarmError):
+            db.sql("insert into t values (2)")
+    with pytest.raises(kpg.OperationalError, match="has not become final; open it again, which has it"):
+        db.sql("insert into t values (3)")
+    assert kept(sim) == [(1,), (2,)]
