@@ -49,6 +49,8 @@ class Restoring:
         """Make the tables, empty, and all that needs no rows."""
         self._state = state
         engine, catalog = self._engine, self._engine.catalog
+        # Before tables: workers are sent the rows that are theirs by what DISTRIBUTED BY says.
+        engine.extras.update((key[1], value) for key, value in state.items() if key[0] == "extra")
         for key, value in state.items():
             match key[0]:
                 case "schema":
@@ -71,8 +73,6 @@ class Restoring:
                     catalog.rights.lists[key[1:]] = value
                 case "default":
                     catalog.rights.defaults[key[1], key[2], key[3]] = value
-                case "extra":
-                    engine.extras[key[1]] = value
                 case "table":
                     self._table(value[0], value[1].name, value[1].schema)
                     catalog.add(value[1])

@@ -1,13 +1,16 @@
 """Of a table's rows workers that have no memory in common keep their own, and no others."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 import kpg
 from kpg.database import Database
+from kpg.engine.working import Workers
 from kpg.runtime.errors import Error
 from kpg.runtime.kernels import rowgroups as kernels
+from kpg.runtime.workers.threads import Threads
 from tests.properties.test_workers import many
 
 
@@ -77,3 +80,20 @@ def test_places_of_other_workers_rows_are_given_up(monkeypatch: pytest.MonkeyPat
         assert sorted(db.sql("select * from s").fetchall()) == [(0, 5714), (1, 5714), (2, 5714)]
         db.sql("insert into t select k + 100000, g from t where k < 10")
         assert sorted(db.sql("select * from s").fetchall()) == [(0, 5717), (1, 5716), (2, 5717)]
+
+
+def test_a_folder_is_parted_among_as_many_workers_as_open_it(tmp_path: Path) -> None:
+    found = []
+    for count in (2, 3, 1):
+        with Database(workers=Workers(Threads(count), 0), folder=tmp_path / "db") as db:
+            if count == 2:
+                db.sql("create table t(k int primary key, g text) distributed by (g)")
+                db.sql("create materialized view s as select g, count(*) as n from t group by g")
+                db.sql("insert into t select i, 'g' || i % 50 from generate_series(1, 3000) i(i)")
+            else:
+                db.sql("delete from t where k < 301")
+                db.sql("insert into t select i, 'g' || i % 50 from generate_series(1, 300) i(i)")
+            db.sql("checkpoint")
+            found.append(kept(db, "t"))
+            assert db.sql("select count(*), min(n), max(n) from s").fetchall() == [(50, 60, 60)]
+    assert found == [[2160, 840], [900, 1020, 1080], [3000]]
