@@ -54,11 +54,11 @@ class Described:
         return self.pack, first, self.block + blocks_of(self.at + self.size)
 
     def read(self, packs: Packs) -> Any:
-        """Its bytes; DamagedError if they are not what was written."""
+        """Its bytes, not mapped; DamagedError if they are not what was written."""
         pack, first, end = self.places
         packs.get(pack).verify(first, end)
         start = self.block * BLOCK + self.at
-        return packs.get(pack).data[start : start + self.size]
+        return packs.get(pack).data[start : start + self.size].copy()
 
     def is_kept(self, packs: Mapping[int, Any]) -> bool:
         """Whether it can stay, if these packs do."""

@@ -346,7 +346,7 @@ def read_state(packs: Packs, pack: int, block: int, size: int) -> State:
     """The state whose description is at a block."""
     found = packs.get(pack)
     found.verify(block, block + blocks_of(size))
-    return CODEC.decode(found.data[block * BLOCK : block * BLOCK + size])
+    return CODEC.decode(found.data[block * BLOCK : block * BLOCK + size].copy())
 
 
 def stored_at(state: State, path: str = "") -> dict[str, Any]:

@@ -27,6 +27,7 @@ from kpg.runtime.records import dataclass
 from kpg.runtime.storage.checksum import checksum_of
 from kpg.runtime.storage.codec import DamagedError
 from kpg.runtime.storage.files import PAGE, File, Files, Piece
+from kpg.runtime.storage.mapped import read_in
 
 Words = NDArray[np.int64]
 
@@ -86,6 +87,7 @@ class Segment:
         self.where = f"{files.where}/{self.name}"
         self.database = database
         data = files.map(self.name)
+        read_in(data)
         self.size = data.shape[0]
         self._words: Words = data[: self.size & -8].view(np.int64)
         self.empty = self._is_unfinished()

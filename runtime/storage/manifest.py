@@ -12,6 +12,7 @@ from kpg.runtime.records import dataclass
 from kpg.runtime.storage.checksum import checksum_of
 from kpg.runtime.storage.codec import Codec, DamagedError
 from kpg.runtime.storage.files import Files
+from kpg.runtime.storage.mapped import read_in
 
 NAME: Final = "manifest"
 NEW: Final = "manifest.new"
@@ -79,6 +80,7 @@ def read_manifest(files: Files, name: str = NAME) -> Manifest | None:
     if name not in files.list():
         return None
     data = files.map(name)
+    read_in(data)
     header = data[: 8 * HEADER_WORDS].copy().view(np.int64).tolist() if data.shape[0] >= 32 else [0]
     if header[0] != MAGIC:
         raise DamagedError(f"{where} is no manifest of kpg", hint="the folder is damaged, or not kpg's")

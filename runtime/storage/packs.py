@@ -17,6 +17,7 @@ from kpg.runtime.kernels.checksum import checksums
 from kpg.runtime.storage.checksum import checksum_of
 from kpg.runtime.storage.codec import DamagedError
 from kpg.runtime.storage.files import Bytes, File, Files, Piece
+from kpg.runtime.storage.mapped import read_in
 
 Words = NDArray[np.int64]
 
@@ -137,6 +138,8 @@ def _runs(wanted: NDArray[np.bool_]) -> Iterator[tuple[int, int]]:
 class Pack:
     """A pack that is mapped. DamagedError names the file, and the first byte of the block that is wrong.
 
+    OperationalError if the disk fails.
+
     It is mapped twice, ``data`` to be read and ``own`` for arrays that may be written to: a page that was
     written has ``fork`` copy what is known of all pages of its mapping, and most of a pack is never written.
     """
@@ -149,6 +152,7 @@ class Pack:
         except FileNotFoundError:
             raise DamagedError(f"{self.where} is missing", hint="restore a backup") from None
         footer = data[data.shape[0] - 8 * FOOTER_WORDS :] if data.shape[0] % 8 == 0 else data[:0]
+        self._read_in(footer)
         words = footer.view(np.int64).tolist() if footer.shape[0] == 8 * FOOTER_WORDS else [0]
         if words[0] != MAGIC or words[-1] != checksum_of([footer[:-8].tobytes()]):
             raise self.damaged(data.shape[0] - 8 * FOOTER_WORDS, "its end is not that of a pack")
@@ -162,11 +166,20 @@ class Pack:
         self.blocks: int = words[4]
         end = self.blocks * BLOCK
         sums = data[end : data.shape[0] - 8 * FOOTER_WORDS]
+        self._read_in(sums)
         if sums.shape[0] != 8 * self.blocks or checksum_of([sums.tobytes()]) != words[5]:
             raise self.damaged(end, "its checksums are not what was written")
         self.data: Bytes = data[:end]
         self.own: Bytes = own[:end]
-        self.sums: Words = sums.view(np.int64)
+        self.sums: Words = sums.view(np.int64).copy()  # where it is mapped it might have to be read again
+
+    def _read_in(self, data: Bytes) -> None:
+        try:
+            read_in(data)
+        except OSError as error:
+            raise OperationalError(
+                f"{self.where} cannot be read: {error.strerror}", hint="see to the disk, or restore a backup"
+            ) from error
 
     def damaged(self, at: int, why: str) -> DamagedError:
         """The error for what is wrong there."""
@@ -177,7 +190,9 @@ class Pack:
         """Have blocks be what was written."""
         for start in range(first, end, RUN):
             stop = min(end, start + RUN)
-            found = sums_of(self.data[start * BLOCK : stop * BLOCK])
+            data = self.data[start * BLOCK : stop * BLOCK]
+            self._read_in(data)
+            found = sums_of(data)
             wrong = np.flatnonzero(found != self.sums[start:stop])
             if wrong.shape[0]:
                 raise self.damaged(BLOCK * (start + int(wrong[0])), "it is not what was written there")
