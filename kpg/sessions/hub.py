@@ -125,11 +125,13 @@ class Hub:
 
         Commits of several that wait for the disk are another thread's.
         """
-        waits = self._waiting
-        count = sum(1 if job.sessions is None else len(job.sessions) for job in waits)
-        if not 0 < count <= MOST_GATHERED or not self._lock.acquire(blocking=False):
+        if not self._waiting or not self._lock.acquire(blocking=False):
             return 0
         try:
+            waits = list(self._waiting)  # other threads hand in meanwhile
+            count = sum(1 if job.sessions is None else len(job.sessions) for job in waits)
+            if not 0 < count <= MOST_GATHERED:
+                return 0
             if self._looks or self._held or not all(job.is_light(self.engine) for job in waits):
                 return 0
             if count > 1 and self.engine.keeper is not None and any(self._gathers(job) for job in waits):

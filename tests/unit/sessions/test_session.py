@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Iterator
+from concurrent.futures import Future
 
 import pytest
 
@@ -9,6 +10,7 @@ import kpg
 from kpg.engine.transaction import State
 from kpg.runtime.errors import SerializationError
 from kpg.sessions.cancel import CanceledError
+from kpg.sessions.jobs import Given
 from kpg.sessions.session import Session
 
 TABLES = """
@@ -503,3 +505,18 @@ def test_what_a_transaction_did_before_a_function_sleeps_is_there_once(db: kpg.D
     assert rows(one, "select f(30)") == [(7,)]
     one.sql("rollback to s; commit")
     assert rows(db.session(), "select id from t") == [(1,), (2,), (20,), (21,), (5,)]
+
+
+def test_work_may_be_handed_in_while_what_waits_is_counted(db: kpg.Database) -> None:
+    one, hub = db.session(), db.hub
+
+    class Meddling(Given):
+        @property
+        def sessions(self) -> None:
+            hub._waiting.append(self)
+            hub._waiting.pop()
+
+    done: Future[int] = Future()
+    hub.hand_in(Meddling(one, lambda: 7, done, light=lambda _: True))
+    assert hub.serve_light() == 1
+    assert done.result() == 7
