@@ -14,7 +14,7 @@ TIMESTAMP          microseconds since 1970-01-01 00:00:00
 TIMESTAMPTZ        the same in UTC
 TIME               microseconds since midnight
 INTERVAL DAY, ...  microseconds (``INTERVAL_DAY``) or months (``INTERVAL_MONTH``) only
-ENUM               position among the labels
+ENUM, TID          position among the labels; block and place of a row
 CHAR, VARCHAR      code of the string in the engine's dictionary (not ordered)
 all others         code of a string that stands for the value: see ``runtime.values``
 ROWID              position of a row in its table's row store
@@ -36,9 +36,8 @@ NULL: Final = -(2**63)
 ERROR: Final = NULL + 1
 """The word of a failed operation."""
 MIN_WORD: Final = NULL + 2
-"""The smallest word of a value."""
 MAX_WORD: Final = 2**63 - 1
-"""The largest word of a value."""
+"""The smallest and the largest word of a value."""
 MAX_DECIMAL_PRECISION: Final = 18
 """Digits that every word can hold."""
 
@@ -119,6 +118,7 @@ class Kind(enum.Enum):
     CIRCLE = "CIRCLE"
     RECORD = "RECORD"
     ENUM = "ENUM"
+    TID = "TID"
     ROWID = "ROWID"
 
     # Members are singletons; the planner hashes types by the ten thousand.
@@ -149,7 +149,6 @@ VALUE_KINDS: Final = SPELLED_KINDS | frozenset(
 )
 """Types whose values are kept as strings of the dictionary that stand for them."""
 INTERNED_KINDS: Final = TEXT_KINDS | VALUE_KINDS
-
 
 RANGE_NAMES: Final = {
     Kind.INTEGER: "INT4",
@@ -261,6 +260,7 @@ CIDR: Final = Type(Kind.CIDR)
 MACADDR: Final = Type(Kind.MACADDR)
 MACADDR8: Final = Type(Kind.MACADDR8)
 PG_LSN: Final = Type(Kind.PG_LSN)
+TID: Final = Type(Kind.TID)
 TSVECTOR: Final = Type(Kind.TSVECTOR)
 TSQUERY: Final = Type(Kind.TSQUERY)
 POINT: Final = Type(Kind.POINT)

@@ -14,6 +14,7 @@ ACTS: Final[dict[str, tuple[str, tuple[str, ...]]]] = {
     "setval": ("bigint", ("text", "bigint", "boolean")),
     "pg_sleep": ("text", ("double precision",)),
     "pg_advisory_unlock_all": ("text", ()),
+    "pg_export_snapshot": ("text", ()),
 }
 """The type of what comes out, and those that the arguments are brought to, by name."""
 NO_NUMBER: Final = 2**63 - 1
@@ -78,7 +79,7 @@ def with_arguments(tree: exp.Expr, span: Span) -> tuple[exp.Expr, list[tuple[str
         parts.append((name, node.alias or name))
         if name:
             columns += _arguments(node, name, span)
-        elif node.find(exp.Star) is not None:
+        elif node.is_star:
             raise ProgrammingError(f"* beside {_acting(tree)} is not supported", span=span)
         else:
             columns.append(node)

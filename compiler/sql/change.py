@@ -186,6 +186,8 @@ def lower_update(statement: ast.Update, catalog: Catalog) -> Bound:
         fields = [replace(field, column=one) for field, one in zip(scope.fields, columns, strict=False)]
         if binding.reads is not None:
             binding.reads.also([field.column for field in scope.fields], columns)
+        # Its place is another one after the change, and not known yet.
+        fields += (field for field in scope.fields[len(fields) : shown] if field.name == "tableoid")
         after = replace(scope, fields=[*fields, *scope.fields[shown:]])
         node, columns, more = _returned(binding, after, node, statement.returning)
         return lowered(resolved(binding, Query(node, (rowid, *row, *columns), (*names, *more))), catalog)
@@ -334,10 +336,17 @@ def target_of(
 
         below = changeable(binding, statement, entry, scan, columns)
     names, node = entry.schema.names, _with_predicates(statement, below, columns)
-    if not isinstance(statement, ast.Merge) and statement.through is not None:
-        names = statement.through.names
-        columns, node = _seen(binding, statement.through, columns, node)
+    through = None if isinstance(statement, ast.Merge) else statement.through
+    if through is not None:
+        names = through.names
+        columns, node = _seen(binding, through, columns, node)
     fields = [Field(statement.alias, name, column) for name, column in zip(names, columns, strict=False)]
+    scope = Scope(fields=fields, clause="WHERE", common=common)
+    text = binding.source.lower()
+    if through is None and not isinstance(statement, ast.Merge) and ("ctid" in text or "tableoid" in text):
+        from kpg.compiler.sql.bind.system_columns import with_system
+
+        node = with_system(binding, scope, statement.alias, entry, node, scan)
     if MENTIONS.search(binding.source) or any(rule.sequence for rule in entry.constraints.rules):
         from kpg.compiler.sql.bind.chance import numbered_by
 
@@ -348,7 +357,7 @@ def target_of(
         named = shown or catalog.get(statement.through.view)  # type: ignore[union-attr]
         named = catalog.get(catalog.parts.get(named.name.lower(), named.name))
         binding.reads.enter(named, columns, scanned=False)
-    return binding, Scope(fields=fields, clause="WHERE", common=common), node, scan
+    return binding, scope, node, scan
 
 
 def _with_predicates(

@@ -71,12 +71,16 @@ class Show(Session):
 
 @dataclass(frozen=True, slots=True)
 class SetTransaction(Session):
-    """SET TRANSACTION, or SET SESSION CHARACTERISTICS; no ``level`` and None where it does not say."""
+    """SET TRANSACTION, or SET SESSION CHARACTERISTICS; no ``level`` and None where it does not say.
+
+    ``snapshot`` is the name of another transaction's, of SET TRANSACTION SNAPSHOT.
+    """
 
     level: str
     read_only: bool | None
     session: bool
     span: Span
+    snapshot: str = ""
 
 
 @dataclass(frozen=True, slots=True)

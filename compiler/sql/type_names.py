@@ -51,6 +51,7 @@ NAMED_TYPES: Final = {
     "macaddr": t.MACADDR,
     "macaddr8": t.MACADDR8,
     "pg_lsn": t.PG_LSN,
+    "tid": t.TID,
     "tsvector": t.TSVECTOR,
     "tsquery": t.TSQUERY,
     "regconfig": t.TEXT,
@@ -74,7 +75,7 @@ TEXT_TYPES: Final = {exp.DType.VARCHAR: Kind.VARCHAR, exp.DType.CHAR: Kind.CHAR,
 FRACTIONAL: Final = frozenset({Kind.TIMESTAMP, Kind.TIMESTAMPTZ, Kind.TIME, Kind.TIMETZ, Kind.INTERVAL})
 """Types that take the number of digits of a second."""
 MICROSECOND_DIGITS: Final = 6
-UNKNOWN_TYPES: Final = frozenset({"jsonpath", "tid", "xml"})
+UNKNOWN_TYPES: Final = frozenset({"jsonpath", "xml"})
 """Types of Postgres that kpg has not, by the names that sqlglot takes for those of users."""
 WHOLE: Final = re.compile(r"-?\d+")
 MOST_SCALE: Final = 1000

@@ -18,6 +18,10 @@ STANDARD: Final = (
 """What is said of what is always there."""
 
 
+OF_RELATIONS: Final = ("RELATION", "COLUMN", "CONSTRAINT", "TRIGGER", "RULE")
+"""Kinds of what has the name of a relation."""
+
+
 def descriptions(catalog: Catalog) -> Iterator[tuple[int, str, int, str]]:
     """The number of each thing, the catalog that it is in, the place of a column or 0, and what is said."""
     said = set()
@@ -28,6 +32,15 @@ def descriptions(catalog: Catalog) -> Iterator[tuple[int, str, int, str]]:
     for number, where, text in STANDARD:
         if number not in said:
             yield number, where, 0, text
+
+
+def move_comments(catalog: Catalog, was: str, name: str = "") -> None:
+    """What was said of a relation and its parts is said of it under another name, or forgotten with it."""
+    for key, text in list(catalog.comments.items()):
+        if key[0] in OF_RELATIONS and key[1] == was.lower():
+            del catalog.comments[key]
+            if name:
+                catalog.comments[(key[0], name.lower(), *key[2:])] = text
 
 
 def _found(catalog: Catalog, key: tuple[str, ...]) -> list[tuple[int, str, int]]:

@@ -272,7 +272,7 @@ def _sequences(catalog: Catalog) -> Iterator[Row]:
 
 def database(_catalog: Catalog) -> Iterator[Row]:
     """Rows of pg_database."""
-    yield 1, DATABASE, 10, 6, "UTF8"
+    yield 1, DATABASE, 10, 6, "C"
 
 
 def namespaces(catalog: Catalog) -> Iterator[Row]:

@@ -23,7 +23,7 @@ SHAPES: Final = {
     "pg_index": (
         "indexrelid:o indrelid:o indnatts:i indnkeyatts:i indisunique:b indnullsnotdistinct:b "
         "indisprimary:b indisexclusion:b indimmediate:b indisclustered:b indisvalid:b indcheckxmin:b "
-        "indisready:b indislive:b indisreplident:b indkey:a indcollation:a indclass:a indoption:a indexprs "
+        "indisready:b indislive:b indisreplident:b indkey:v indcollation:w indclass:w indoption:v indexprs "
         "indpred"
     ),
     "pg_constraint": (
@@ -36,7 +36,7 @@ SHAPES: Final = {
     "pg_proc": (
         "oid:o proname pronamespace:o proowner:o prolang:o procost:i prorows:i provariadic:o prosupport:p "
         "prokind:c prosecdef:b proleakproof:b proisstrict:b proretset:b provolatile:c proparallel:c "
-        "pronargs:i pronargdefaults:i prorettype:o proargtypes:n proallargtypes:n proargmodes:t "
+        "pronargs:i pronargdefaults:i prorettype:o proargtypes:w proallargtypes:n proargmodes:t "
         "proargnames:t proargdefaults protrftypes:a prosrc probin prosqlbody proconfig:t proacl:t"
     ),
     "pg_database": (
@@ -100,12 +100,12 @@ SHAPES: Final = {
     "pg_foreign_server": "oid:o srvname srvowner:o srvfdw:o srvtype srvversion srvacl:t srvoptions:t",
     "pg_foreign_data_wrapper": ("oid:o fdwname fdwowner:o fdwhandler:o fdwvalidator:o fdwacl:t fdwoptions:t"),
     "pg_partitioned_table": (
-        "partrelid:o partstrat:c partnatts:i partdefid:o partattrs:a partclass:a partcollation:a partexprs"
+        "partrelid:o partstrat:c partnatts:i partdefid:o partattrs:v partclass:w partcollation:w partexprs"
     ),
     "pg_inherits": "inhrelid:o inhparent:o inhseqno:i inhdetachpending:b",
     "pg_trigger": (
         "oid:o tgrelid:o tgparentid:o tgname tgfoid:o tgtype:i tgenabled:c tgisinternal:b tgconstrrelid:o "
-        "tgconstrindid:o tgconstraint:o tgdeferrable:b tginitdeferred:b tgnargs:i tgattr:a tgargs tgqual "
+        "tgconstrindid:o tgconstraint:o tgdeferrable:b tginitdeferred:b tgnargs:i tgattr:v tgargs tgqual "
         "tgoldtable tgnewtable"
     ),
     "pg_policies": "schemaname tablename policyname permissive roles:t cmd qual with_check",
@@ -194,7 +194,8 @@ SHAPES: Final = {
     ),
 }
 """Names of columns; behind a colon what they hold: ``i`` numbers, ``l`` large ones, ``o`` those of objects,
-``b`` booleans, ``a`` arrays of numbers, ``n`` of large ones, ``t`` of texts; text otherwise."""
+``b`` booleans, ``a`` arrays of numbers, ``n`` of large ones, ``v`` and ``w`` such that are counted from 0,
+``t`` arrays of texts; text otherwise."""
 
 GIVEN: Final[dict[str, dict[str, int | str]]] = {
     "pg_class": {"relispopulated": 1, "relreplident": "d", "relfilenode": 1},

@@ -14,6 +14,7 @@ from kpg.compiler.system.relations import Row, System, columns, constraints, ent
 from kpg.compiler.system.stored import domain_at, modifier_at, physical, rule_of, type_at
 from kpg.compiler.triggers import Deed, Heir, Trigger
 from kpg.runtime.types import Type
+from kpg.runtime.values.places import BLOCK
 
 HEAP, BTREE, GIST = 2, 403, 783
 """Numbers of access methods."""
@@ -27,11 +28,11 @@ def _classes(catalog: Catalog) -> Iterator[Row]:
         key = ("SEQUENCE", one.name.lower())
         number, owner = number_of("relation", one.name), ownership.number_of_owner(catalog, key)
         facts = (number, name, schema_number(schema), "S", 3, owner, "p")
-        yield *facts, 1, 0, 0, 0, 0, ownership.listed(catalog, key), 0, 0, 0, 0, 0, None, "n"
+        yield *facts, 1, 0, 0, 0, 0, ownership.listed(catalog, key), 0, 0, 0, 0, 0, None, "n", 1
     for index in known:
         yield _index_class(catalog, index)
     for row in type_rows.classes(catalog):
-        yield *row, 0, 0, 0, None, "n"
+        yield *row, 0, 0, 0, None, "n", 0
 
 
 def _relations(catalog: Catalog, indexed: set[str]) -> Iterator[Row]:
@@ -43,6 +44,7 @@ def _relations(catalog: Catalog, indexed: set[str]) -> Iterator[Row]:
     linked |= {one.table.lower() for one in others if isinstance(one, Trigger)}
     ruled = {one.table.lower() for one in others if isinstance(one, Deed)}
     parents = {one.parent.lower() for one in others if isinstance(one, Heir)}
+    counts = {str(name): int(str(rows)) for name, rows in catalog.consulted.session("rows")}
     checked = [entry.name for _, entry, one in constraints(catalog) if isinstance(one, Check)]
     for schema, name, entry in entries(catalog):
         lower = entry.name.lower()
@@ -51,14 +53,16 @@ def _relations(catalog: Catalog, indexed: set[str]) -> Iterator[Row]:
         owner = ownership.number_of_owner(catalog, key)
         secured = security_of(catalog, entry.name)
         number, width = number_of("relation", entry.name), len(entry.schema.columns)
+        tuples = counts.get(entry.name) or -1
         yield (
             *(number, name, schema_number(schema), kind, width),
-            *(owner, "t" if schema.startswith("pg_temp") else "p", -1, int(entry.name in indexed)),
+            *(owner, "t" if schema.startswith("pg_temp") else "p", tuples, int(entry.name in indexed)),
             checked.count(entry.name),
             *(0 if kind in "vp" else HEAP, int(lower in linked), ownership.listed(catalog, key)),
             *(int(secured.enabled), int(secured.forced), int(lower in ruled or kind in "vm")),
             *(int(lower in parents), int(is_partition(catalog, entry.name)), bound_text(catalog, entry.name)),
             "n" if kind == "v" else "d",
+            -(-counts.get(entry.name, 0) // BLOCK),
         )
 
 
@@ -75,7 +79,7 @@ def _index_class(catalog: Catalog, index: IndexFacts) -> Row:
     part = int(kind == "i" and is_partition(catalog, index.entry.name))
     kept = "t" if index.entry.name.startswith("pg_temp") else "p"
     head = (index.number, plain, schema_number(schema), kind, len(index.parts), owner, kept, 0, 0, 0)
-    return *head, GIST if index.method == "gist" else BTREE, 0, None, 0, 0, 0, 0, part, None, "n"
+    return *head, GIST if index.method == "gist" else BTREE, 0, None, 0, 0, 0, 0, part, None, "n", 0
 
 
 Plain = tuple[int, str, Type, int]
@@ -169,7 +173,8 @@ POSTGRES: Final = {
         columns(
             "oid:o relname relnamespace:o relkind relnatts:i relowner:o relpersistence reltuples:i "
             "relhasindex:b relchecks:i relam:o relhastriggers:b relacl relrowsecurity:b "
-            "relforcerowsecurity:b relhasrules:b relhassubclass:b relispartition:b relpartbound relreplident"
+            "relforcerowsecurity:b relhasrules:b relhassubclass:b relispartition:b relpartbound relreplident "
+            "relpages:i"
         ),
         _classes,
     ),

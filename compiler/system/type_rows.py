@@ -38,6 +38,7 @@ JOINED: Final = frozenset(
         "int4",
         "int8",
         "oid",
+        "tid",
         "float4",
         "float8",
         "text",

@@ -10,6 +10,7 @@ from kpg.compiler.system.relations import Row, System, Value
 from kpg.compiler.system.shapes import GIVEN, ROWS, SHAPES
 from kpg.runtime.types import BIGINT, BOOLEAN, INTEGER, OID, ONE_BYTE, REGPROC, SMALLINT, TEXT, Type, array
 from kpg.runtime.values import codec_of
+from kpg.runtime.values.arrays import counted
 
 KINDS: Final = {
     "i": INTEGER,
@@ -18,11 +19,15 @@ KINDS: Final = {
     "b": BOOLEAN,
     "a": array(SMALLINT),
     "n": array(BIGINT),
+    "v": array(SMALLINT),
+    "w": array(BIGINT),
     "t": array(TEXT),
     "c": ONE_BYTE,
     "p": REGPROC,
     "": TEXT,
 }
+VECTORS: Final = ("v", "w")
+"""What Postgres has in vectors, whose first element has the number 0."""
 EMPTY: Final[dict[str, Value]] = {
     "i": 0,
     "o": 0,
@@ -32,6 +37,8 @@ EMPTY: Final[dict[str, Value]] = {
     "p": "-",
     "a": None,
     "n": None,
+    "v": None,
+    "w": None,
     "t": None,
     "": None,
 }
@@ -53,11 +60,12 @@ def widened(name: str, narrow: System | None) -> System | None:
             for row in ROWS.get(name, ())
         )
         return System(columns, lambda _: iter(fixed))
-    return System(columns, _filled(columns, empty, narrow))
+    vectors = frozenset(place for place, (_, _, kind) in enumerate(parts) if kind in VECTORS)
+    return System(columns, _filled(columns, empty, narrow, vectors))
 
 
 def _filled(
-    columns: tuple[tuple[str, Type], ...], empty: tuple[Value, ...], narrow: System
+    columns: tuple[tuple[str, Type], ...], empty: tuple[Value, ...], narrow: System, vectors: frozenset[int]
 ) -> Callable[[Catalog], Iterator[Row]]:
     """Rows with values in the places of the columns that ``narrow`` has."""
     known = [name for name, _ in narrow.columns]
@@ -67,16 +75,18 @@ def _filled(
     def rows(catalog: Catalog) -> Iterator[Row]:
         for row in narrow.rows(catalog):
             yield tuple(
-                empty[i] if place < 0 else _value(row[place], kinds[i]) for i, place in enumerate(places)
+                empty[i] if place < 0 else _value(row[place], kinds[i], i in vectors)
+                for i, place in enumerate(places)
             )
 
     return rows
 
 
-def _value(value: Value, type_: Type) -> Value:
+def _value(value: Value, type_: Type, from_zero: bool) -> Value:
     """A value as literals of the type have it: numbers in a text, ``1 2`` or ``{1,2}``, are an array."""
     if not type_.parts or not isinstance(value, str):
         return value
     codec = codec_of(type_)
     text = value if value.startswith("{") else "{" + ",".join(value.split()) + "}"
-    return codec.encode(codec.parse(text))
+    found = codec.parse(text)
+    return codec.encode(counted(found, (0,)) if from_zero and found.items else found)

@@ -96,6 +96,9 @@ class ColumnChange(RuleChange):
         if sequence:
             self.engine.catalog.sequences.pop(sequence.lower(), None)
         self._forget_indexes_of(name)
+        key = ("COLUMN", entry.name.lower(), lower)
+        self.engine.catalog.comments.pop(key, None)
+        self.engine.catalog.rights.forget(key)
         chosen = list(kept)
         self._rewrite(TableEntry(entry.name, schema, constraints), lambda words: words[chosen], kept)
 
@@ -154,6 +157,10 @@ class ColumnChange(RuleChange):
         relation = entry.name.lower()
         rights = self.engine.catalog.rights
         rights.rename(("COLUMN", relation, before.lower()), ("COLUMN", relation, new.lower()))
+        comments = self.engine.catalog.comments
+        said = comments.pop(("COLUMN", relation, before.lower()), None)
+        if said is not None:
+            comments["COLUMN", relation, new.lower()] = said
 
         def named(names: tuple[str, ...]) -> tuple[str, ...]:
             return tuple(new if name == before else name for name in names)

@@ -10,6 +10,19 @@ if TYPE_CHECKING:
     from kpg.proof import Proof
 
 
+class Sessions(Protocol):
+    """All sessions of a database, as statements of one of them ask for them."""
+
+    def end(self, number: int, wholly: bool) -> bool:
+        """End what the session of a number does or, ``wholly``, the session; whether there is one."""
+
+    def export(self) -> str:
+        """The name of what the present transaction sees, by which others can see the same while it lasts."""
+
+    def join(self, name: str) -> None:
+        """Have the present transaction see what the one sees that has given the name."""
+
+
 class Client(Protocol):
     """A dataflow, as the engine sees it."""
 

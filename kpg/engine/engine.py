@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from kpg.compiler.algebra.rel import Get, Rel
 from kpg.compiler.algebra.traverse import transform_up
 from kpg.compiler.catalog import Catalog, Consulted, TableEntry, ViewEntry
-from kpg.engine.client import Client
+from kpg.engine.client import Client, Sessions
 from kpg.engine.clock import Clock
 from kpg.engine.journal import Journal, Mark
 from kpg.engine.kept import Kept
@@ -81,8 +81,8 @@ class Engine(Kept):
         self.statistics = LiveStatistics(self.executor, self._plans)
         self.statistics.tables = workers
         self.notifications = Notifications()
-        self.ends: Callable[[int, bool], bool] | None = None
-        """Ends what the session of a number does, or that session; whether there is one."""
+        self.sessions: Sessions | None = None
+        """Those that use the engine, where there are some."""
         self.transactions = Transactions(self, self.notifications.deliver)
         self._tables: dict[str, Table] = {}
         self._uses: dict[str, frozenset[str]] = {}

@@ -213,10 +213,10 @@ class Following(Schemas):
         for index in list(catalog.indexes.values()):
             if index.table == was:
                 catalog.indexes[index.name.lower()] = replace(index, table=name)
-        for key, text in list(catalog.comments.items()):
-            if len(key) > 1 and key[1] == was.lower():
-                del catalog.comments[key]
-                catalog.comments[(key[0], name.lower(), *key[2:])] = text
+        if catalog.comments:
+            from kpg.compiler.system.comments import move_comments
+
+            move_comments(catalog, was, name)
 
         for key, one in list(catalog.others.items()):
             if was.lower() in key[1:] and key[0] != "aggregate":
@@ -239,6 +239,10 @@ class Following(Schemas):
         uses = self._uses[entry.name]
         self.catalog.remove(entry.name)
         self.catalog.rights.rename(("RELATION", entry.name.lower()), ("RELATION", name.lower()))
+        if self.catalog.comments:
+            from kpg.compiler.system.comments import move_comments
+
+            move_comments(self.catalog, entry.name, name)
         self._forget(entry)
         if maintained is None:
             self.create_view(new, uses, replace_old=False)

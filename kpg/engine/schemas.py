@@ -249,6 +249,10 @@ class Schemas:
             else:
                 self.catalog.remove(name)
                 self._forget(entry)
+        if self.catalog.comments:
+            from kpg.compiler.system.comments import move_comments
+
+            move_comments(self.catalog, entry.name)
         if self.attached and isinstance(entry, ViewEntry):
             self.release_attached()
 

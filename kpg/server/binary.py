@@ -36,6 +36,8 @@ def writer_of(type_: Type) -> Writer:
             return lambda value: struct.pack("!i", value - EPOCH_DAYS)
         case Kind.TIMESTAMP | Kind.TIMESTAMPTZ:
             return lambda value: struct.pack("!q", value - EPOCH)
+        case Kind.TID:
+            return lambda value: struct.pack("!IH", value >> 16, value & 0xFFFF)
         case Kind.TIME:
             return struct.Struct("!q").pack
         case Kind.INTERVAL:
@@ -208,6 +210,7 @@ READERS: Final[dict[int, Callable[[bytes], str]]] = {
     21: _number("!h"),
     23: _number("!i"),
     26: _number("!I"),
+    27: lambda data: "({},{})".format(*struct.unpack("!IH", data)),
     700: _number("!f"),
     701: _number("!d"),
     1082: _shown(Type(Kind.DATE), "!i", EPOCH_DAYS),
@@ -231,6 +234,7 @@ ELEMENTS: Final = {
     1016: 20,
     1021: 700,
     1022: 701,
+    1010: 27,
     1028: 26,
     1115: 1114,
     1182: 1082,

@@ -223,7 +223,7 @@ def _with_vectors(row: Row, places: list[int], formats: Sequence[int]) -> Row:
     for place in places:
         text = fields[place]
         if text is not None and not formats[place]:
-            fields[place] = text.strip(b"{}").replace(b",", b" ")
+            fields[place] = text.rpartition(b"=")[2].strip(b"{}").replace(b",", b" ")
     return tuple(fields)
 
 

@@ -15,7 +15,10 @@ from kpg.listeners.told import context, detail, told
 from kpg.runtime.errors import Error, IntegrityError
 from kpg.runtime.types import Type
 
-VECTORS: Final = {"indkey": 22, "indoption": 22, "indclass": 30, "indcollation": 30, "proargtypes": 30}
+VECTORS: Final = {
+    **dict.fromkeys(("indkey", "indoption", "partattrs", "tgattr"), 22),
+    **dict.fromkeys(("indclass", "indcollation", "partclass", "partcollation", "proargtypes"), 30),
+}
 """Columns of catalogs that Postgres writes as numbers with blanks between them, and the types of such."""
 NULL_FIELD: Final = b"\xff\xff\xff\xff"
 PARSED: Final = wire.ParseComplete().to_wire()

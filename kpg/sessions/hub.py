@@ -58,7 +58,7 @@ class Hub:
         self.sessions: dict[int, Session] = {}
         """Those that are not closed, by their numbers."""
         self._numbers = count(1)
-        engine.catalog.activity, engine.ends = self.activity, self.end
+        engine.catalog.activity, engine.sessions = self.activity, self
 
     def next_number(self) -> int:
         """A number for a session."""
@@ -70,6 +70,19 @@ class Hub:
             (one.number, one.user, one.settings.get("application_name", ""), one.doing, one.asked)
             for one in list(self.sessions.values())
         ]
+
+    def export(self) -> str:
+        """As :class:`kpg.engine.client.Sessions` says."""
+        return self._asking().transactions.export()
+
+    def join(self, name: str) -> None:
+        """As :class:`kpg.engine.client.Sessions` says."""
+        self._asking().transactions.join(name)
+
+    def _asking(self) -> "Session":
+        if self.current is None:
+            raise InterfaceError("only sessions have snapshots", hint="ask by db.session()")
+        return self.current
 
     def end(self, number: int, wholly: bool) -> bool:
         """End what a session does or, ``wholly``, its connection; whether there is such a session."""

@@ -30,11 +30,12 @@ from kpg.compiler.sql.session import (
     Savepoint,
     Set,
     SetConstraints,
+    SetTransaction,
     Show,
 )
 from kpg.engine.engine import Engine
 from kpg.engine.transaction import State
-from kpg.runtime.errors import InterfaceError, SerializationError
+from kpg.runtime.errors import DataError, InterfaceError, NotSupportedError, SerializationError
 from kpg.runtime.types import NULL
 from kpg.sessions.snapshots import Snapshots
 from kpg.sessions.transactions import SessionTransactions
@@ -92,6 +93,7 @@ class Isolated(SessionTransactions):
     _number = 0
     """Of the transaction that the snapshot is for: COMMIT AND CHAIN begins another at once."""
     _read: frozenset[str] = frozenset()
+    _exported = ""
 
     changes: Callable[[], bool]
     """Whether anything is pending."""
@@ -108,11 +110,34 @@ class Isolated(SessionTransactions):
         """Give up the snapshot of a transaction that is over."""
         if self._since is not None and (self.state is State.NONE or self.begun != self._number):
             self.snapshots.release(self._since)
-            self._since = None
+            self.snapshots.exported.pop(self._exported, None)
+            self._since, self._exported = None, ""
             self._read = frozenset()
         if self.state is State.NONE and self.level is not Isolation.READ_COMMITTED:
             self.level = Isolation.READ_COMMITTED
             self.settings[SHOWN] = self.level.value
+
+    def export(self) -> str:
+        """The name by which others can see what this transaction does, while it lasts."""
+        if self.changes():
+            raise NotSupportedError("a transaction that has changed something exports no snapshot")
+        if self._since is None:
+            self._since, self._number = self.snapshots.hold(), self.begun
+        self._exported = self._exported or self.snapshots.named(self._since)
+        return self._exported
+
+    def join(self, name: str) -> None:
+        """See what the transaction sees that has exported this name."""
+        if self.sees_latest:
+            raise NotSupportedError(
+                "a snapshot-importing transaction must have isolation level SERIALIZABLE or REPEATABLE READ"
+            )
+        if self._since is not None:
+            raise InterfaceError("SET TRANSACTION SNAPSHOT must be called before any query")
+        epoch = self.snapshots.exported.get(name)
+        if epoch is None:
+            raise DataError(f'invalid snapshot identifier: "{name}"')
+        self._since, self._number = self.snapshots.hold_again(epoch), self.begun
 
     @property
     def sees_latest(self) -> bool:
@@ -177,7 +202,10 @@ class Isolated(SessionTransactions):
             )
 
 
-PLAIN: Final = (ast.Begin, ast.Rollback, Savepoint, Set, Show, Prepare, Deallocate, SetConstraints, Accepted)
+PLAIN: Final = (
+    *(ast.Begin, ast.Rollback, Savepoint, Set, SetTransaction, Show, Prepare, Deallocate),
+    *(SetConstraints, Accepted),
+)
 """Statements that see nothing."""
 
 

@@ -1,6 +1,7 @@
 """The epochs that transactions see, kept for as long as one of them needs them."""
 
 from collections import Counter
+from itertools import count
 
 from kpg.engine.engine import Engine
 
@@ -12,6 +13,9 @@ class Snapshots:
         self._engine = engine
         self._held: Counter[int] = Counter()
         self._kept: int | None = None
+        self._numbers = count(1)
+        self.exported: dict[str, int] = {}
+        """Epochs that transactions which still run let others see, by the names they gave."""
 
     def hold(self) -> int:
         """Keep the present epoch; nothing may be pending."""
@@ -24,6 +28,17 @@ class Snapshots:
             engine.executor.keep_past()
             self._kept = epoch
         return epoch
+
+    def hold_again(self, epoch: int) -> int:
+        """Keep an epoch that another transaction holds."""
+        self._held[epoch] += 1
+        return epoch
+
+    def named(self, epoch: int) -> str:
+        """A new name for an epoch that a transaction holds."""
+        name = f"{epoch:08X}-{next(self._numbers):08X}-1"
+        self.exported[name] = epoch
+        return name
 
     def release(self, epoch: int) -> None:
         """One transaction less needs an epoch."""

@@ -47,7 +47,11 @@ def into_temporary(engine: Engine, statement: statements.Statement) -> Iterator[
 def set_modes(engine: Engine, statement: ast.SetTransaction) -> None:
     """SET TRANSACTION, and SET SESSION CHARACTERISTICS, which is about transactions to come."""
     transactions = engine.transactions
-    if statement.session:
+    if statement.snapshot:
+        if engine.sessions is None:
+            raise InterfaceError("only sessions have snapshots", hint="begin by db.session()")
+        engine.sessions.join(statement.snapshot)
+    elif statement.session:
         if statement.read_only is not None:
             set_default(engine, "on" if statement.read_only else "off")
         if statement.level:

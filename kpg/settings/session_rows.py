@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
+    from kpg.compiler.catalog import TableEntry
     from kpg.engine.engine import Engine
 
 Row = tuple[int | str | None, ...]
@@ -23,10 +24,18 @@ def session_rows(engine: "Engine", what: str) -> Iterable[Row]:
             return _locks(engine)
         case "uses":
             return engine.uses()
+        case "rows":
+            return [(entry.name, engine.statistics.rows(entry.name)) for entry in _tables(engine)]
         case _:
             from kpg.settings.settings import SETTINGS, shown
 
             return [(name, shown(engine, name)) for name in sorted({*SETTINGS, *engine.settings})]
+
+
+def _tables(engine: "Engine") -> Iterable["TableEntry"]:
+    from kpg.compiler.catalog import TableEntry
+
+    return [entry for entry in engine.catalog if isinstance(entry, TableEntry)]
 
 
 def _locks(engine: "Engine") -> Iterable[Row]:

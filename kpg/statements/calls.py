@@ -15,7 +15,7 @@ from kpg.engine.locks import Wish
 from kpg.listeners.notices import warn
 from kpg.result import Result
 from kpg.result import listing as listed
-from kpg.runtime.errors import DataError, PrivilegeError
+from kpg.runtime.errors import DataError, InterfaceError, PrivilegeError
 from kpg.runtime.types import BIGINT, BOOLEAN, TEXT, Type
 
 Act = Callable[[Engine, Sequence[Any]], Any]
@@ -44,11 +44,11 @@ def _terminate(engine: Engine, args: Sequence[Any]) -> bool:
 
 
 def _end(engine: Engine, number: int | None, *, wholly: bool) -> bool:
-    if engine.ends is None or number is None:
+    if engine.sessions is None or number is None:
         return False
     if engine.catalog.is_limited:
         _need_to_end(engine, number, wholly=wholly)
-    return engine.ends(number, wholly)
+    return engine.sessions.end(number, wholly)
 
 
 def _need_to_end(engine: Engine, number: int, *, wholly: bool) -> None:
@@ -120,6 +120,12 @@ def _unlock_all(engine: Engine, args: Sequence[Any]) -> str:
     return ""
 
 
+def _export_snapshot(engine: Engine, args: Sequence[Any]) -> str:
+    if engine.sessions is None:
+        raise InterfaceError("only sessions have snapshots", hint="ask by db.session()")
+    return engine.sessions.export()
+
+
 def _sleep(engine: Engine, args: Sequence[Any]) -> str | None:
     """Sleep: in a session others have their turn meanwhile, unless a procedure has committed before.
 
@@ -145,6 +151,7 @@ ACTS: Final[Mapping[str, tuple[Type, Act]]] = {
     "setval": (BIGINT, _setval),
     "pg_sleep": (TEXT, _sleep),
     "pg_advisory_unlock_all": (TEXT, _unlock_all),
+    "pg_export_snapshot": (TEXT, _export_snapshot),
     **{
         name: (
             TEXT if kind == "text" else BOOLEAN,

@@ -36,7 +36,7 @@ Defining = ast.CreateTable | ast.CreateTableAs | ast.CreateView | ast.Drop | Any
 
 Words = np.ndarray[tuple[int, ...], np.dtype[np.int64]]
 COMPUTED_BEFORE: Final = re.compile(
-    r"\b(limit|offset|first|next)\s*\(|current_setting|set_config|pg_(notify|cancel|terminate|sleep)|setval|advisory",
+    r"\b(limit|offset|first|next)\s*\(|current_setting|set_config|pg_(notify|cancel|export|terminate|sleep)|setval|advisory",
     re.IGNORECASE,
 )
 """A text without these has no LIMIT that is a query, no call about settings, and none that does something."""

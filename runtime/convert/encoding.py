@@ -47,7 +47,7 @@ ARROW_TYPES: Final = {
     Kind.INTERVAL_DAY: pa.duration("us"),
     Kind.BYTEA: pa.binary(),
     **dict.fromkeys(
-        (*TEXT_KINDS, *SPELLED_KINDS, Kind.ENUM, Kind.JSON, Kind.JSONB, Kind.UUID),
+        (*TEXT_KINDS, *SPELLED_KINDS, Kind.ENUM, Kind.TID, Kind.JSON, Kind.JSONB, Kind.UUID),
         pa.string(),
     ),
 }
@@ -81,7 +81,7 @@ def accepts(type_: Type, given: pa.DataType) -> bool:
             return bool(pa.types.is_date(given) or pa.types.is_timestamp(given) or is_text(given))
         case Kind.TIME:
             return bool(pa.types.is_time(given) or is_text(given))
-        case Kind.CHAR | Kind.VARCHAR | Kind.ENUM:
+        case Kind.CHAR | Kind.VARCHAR | Kind.ENUM | Kind.TID:
             return is_text(given)
         case Kind.NUMERIC:
             number = pa.types.is_integer(given) or pa.types.is_floating(given) or pa.types.is_decimal(given)
@@ -119,7 +119,7 @@ def encode_array(array: pa.Array, type_: Type, dictionary: Dictionary, out: Word
         return
     if pa.types.is_dictionary(array.type):
         array = array.dictionary_decode()
-    if type_.is_interned or type_.kind in (Kind.ENUM, Kind.TIME) or is_text(array.type):
+    if type_.is_interned or type_.kind in (Kind.ENUM, Kind.TID, Kind.TIME) or is_text(array.type):
         out[:] = _one_by_one(array, type_, dictionary)
         return
     null = array.is_null().to_numpy(zero_copy_only=False) if array.null_count else None
@@ -344,7 +344,7 @@ def decode_array(words: Words, type_: Type, dictionary: Dictionary) -> pa.Array:
     target = arrow_type(type_)
     if type_.is_text:
         return padded(dictionary.decode_arrow(words), type_)
-    if type_.is_interned or type_.kind is Kind.ENUM:
+    if type_.is_interned or type_.kind in (Kind.ENUM, Kind.TID):
         return interned.made(to_list(words, type_, dictionary), type_, target)
     if type_.kind is Kind.NULL:
         return pa.nulls(len(words))

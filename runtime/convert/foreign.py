@@ -21,7 +21,7 @@ from kpg.runtime.values import Mistyped, Unfit
 
 Words = NDArray[np.int64]
 Array = NDArray[Any]
-OBJECTS = frozenset({Kind.ENUM, Kind.TIME, Kind.TIMESTAMPTZ})
+OBJECTS = frozenset({Kind.ENUM, Kind.TID, Kind.TIME, Kind.TIMESTAMPTZ})
 DATES = {Kind.DATE: "datetime64[D]", Kind.TIMESTAMP: "datetime64[us]"}
 
 

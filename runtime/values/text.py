@@ -41,6 +41,10 @@ def limits(type_: Type) -> tuple[int, int]:
             return 0, DAY
         case Kind.ENUM:
             return 0, len(type_.labels) - 1
+        case Kind.TID:
+            from kpg.runtime.values import places
+
+            return 0, places.MOST
         case Kind.DATE:
             return FIRST_DAY, LAST_DAY
         case Kind.TIMESTAMP | Kind.TIMESTAMPTZ:
@@ -71,6 +75,10 @@ def parser(target: Type) -> Callable[[str], object]:
             return parse_instant if target.kind is Kind.TIMESTAMPTZ else parse_time
         case Kind.ENUM:
             return functools.partial(_read, encoder_of(target))
+        case Kind.TID:
+            from kpg.runtime.values import places
+
+            return places.parse
         case Kind.SMALLINT | Kind.INTEGER | Kind.BIGINT:
             return lambda text: _checked(parse_whole(text), target)
         case _:
@@ -151,6 +159,10 @@ def formatter(source: Type) -> Callable[..., str]:
             return intervals.clock
         case Kind.ENUM:
             return lambda value: source.labels[value]
+        case Kind.TID:
+            from kpg.runtime.values import places
+
+            return places.show
         case Kind.INTERVAL_DAY:
             return lambda value: intervals.shown(intervals.of_microseconds(value))
         case Kind.INTERVAL_MONTH:
@@ -207,6 +219,8 @@ def expected(type_: Type) -> str:
             return "a datetime.time without time zone, or a text such as '12:30:00'"
         case Kind.ENUM:
             return f"one of {', '.join(map(repr, type_.labels))}"
+        case Kind.TID:
+            return "a text such as '(0,1)'"
         case Kind.INTERVAL_MONTH:
             return "a number of months (int)"
         case Kind.INTERVAL_DAY:

@@ -55,6 +55,10 @@ def python_of(word: int, type_: Type) -> Any:
             return word_to_float(word)
         case Kind.ENUM:
             return type_.labels[word]
+        case Kind.TID:
+            from kpg.runtime.values import places
+
+            return places.show(word)
         case Kind.DATE | Kind.TIMESTAMP | Kind.TIMESTAMPTZ | Kind.TIME | Kind.INTERVAL_DAY:
             return _to_time(word, type_)
         case _:
@@ -108,12 +112,25 @@ def encoder_of(type_: Type) -> Encoder:
             return _time
         case Kind.INTERVAL_DAY:
             return _interval
+        case Kind.TID:
+            return _place
         case Kind.ENUM:
             return functools.partial(_label, {label: place for place, label in enumerate(type_.labels)})
         case Kind.NULL:
             return _nothing
         case _:
             raise AssertionError(f"values of {type_} are no words")
+
+
+def _place(value: Any) -> int:
+    from kpg.runtime.values import places
+
+    if not isinstance(value, str):
+        raise Mistyped
+    try:
+        return places.parse(value)
+    except ValueError:
+        raise Unfit from None
 
 
 def _boolean(value: Any) -> int:

@@ -283,10 +283,11 @@ def _table(binding: Binding, scope: Scope, node: exp.Table) -> Node:
             if binding.reads is not None:
                 binding.reads.enter(entry, query.columns[:width])
             enter(binding, scope, name, query.names[:width], query.columns[:width], renamed, node)
-            for column in query.columns[width:]:
-                scope.fields.append(Field(name, "tableoid", column, of_system=True))
+            more = zip(query.names[width:], query.columns[width:], strict=True)
+            scope.fields += (Field(name, shown, column, of_system=True) for shown, column in more)
             return query.node
-    result, columns = _rows_of(binding, entry)
+    scan, columns = _rows_of(binding, entry)
+    result = scan
     if binding.catalog.others:
         from kpg.compiler.sql.bind.secured import secured_rows
 
@@ -294,11 +295,11 @@ def _table(binding: Binding, scope: Scope, node: exp.Table) -> Node:
     if binding.reads is not None:
         binding.reads.enter(entry, columns)
     enter(binding, scope, name, entry.schema.names, columns, renamed, node)
-    if "tableoid" not in binding.source.lower():
+    if "tableoid" not in (text := binding.source.lower()) and "ctid" not in text:
         return result
-    from kpg.compiler.sql.bind.table_oid import with_oid
+    from kpg.compiler.sql.bind.system_columns import with_system
 
-    return with_oid(binding, scope, name, entry, result)
+    return with_system(binding, scope, name, entry, result, scan)
 
 
 def _rows_of(binding: Binding, entry: Entry) -> tuple[Node, tuple[Column, ...]]:

@@ -6,7 +6,7 @@ from kpg.compiler.catalog import Entry, TableEntry
 from kpg.compiler.sql.bind.output import settled_query
 from kpg.compiler.sql.bind.scope import Binding, Scope
 from kpg.compiler.sql.bind.secured import visible
-from kpg.compiler.sql.bind.table_oid import is_asked
+from kpg.compiler.sql.bind.system_columns import asked
 from kpg.compiler.sql.ddl.reader import tree_of
 from kpg.compiler.sql.tokens import tokenize
 from kpg.compiler.sql.tree import Query
@@ -19,8 +19,7 @@ def with_heirs(binding: Binding, entry: Entry) -> Query | None:
     if not found:
         return None
     columns = ", ".join(map(_quoted, entry.schema.names))
-    if is_asked(binding):
-        columns += ", tableoid"
+    columns = ", ".join((columns, *asked(binding)))
     parts = (f"SELECT {columns} FROM ONLY {_whole(name)}" for name in (entry.name, *found))
     text = " UNION ALL ".join(parts)
     tree = tree_of(tokenize(text), text)

@@ -124,7 +124,7 @@ def _word_of(text: str, type_: Type) -> int | str | None:
             value = parse_real(text) if type_.kind is Kind.REAL else parse_float(text)
             too_large = math.isinf(value) and "inf" not in text.lower()
             return None if too_large else _float(value, type_)
-        case Kind.DATE | Kind.TIMESTAMP | Kind.TIMESTAMPTZ | Kind.TIME | Kind.ENUM:
+        case Kind.DATE | Kind.TIMESTAMP | Kind.TIMESTAMPTZ | Kind.TIME | Kind.ENUM | Kind.TID:
             word = codec_of(type_).parse(text)
             return word if isinstance(word, int) else None
         case _:

@@ -87,8 +87,7 @@ SYSTEM_CALLS: Final = (
     "row_security_active",
     "current_setting",
 )
-USER: Final = ("user", "current_role")
-"""Other words for CURRENT_USER, which sqlglot takes for columns."""
+USER: Final = ("user", "current_role")  # which sqlglot takes for columns
 MAX_DEPTH: Final = 1200
 """How deep expressions and queries may nest: everything that walks a scalar is recursive."""
 
@@ -105,13 +104,20 @@ def bind_expression(binding: Binding, scope: Scope, node: exp.Expr) -> Scalar:
         binding.depth -= 1
 
 
+def _element(target: object) -> object:
+    """The type of the elements, of the type of an array; else the type."""
+    if isinstance(target, exp.DataType) and target.this is exp.DType.ARRAY and len(target.expressions) == 1:
+        return target.expressions[0]
+    return target
+
+
 def _asks_system(node: exp.Expr) -> bool:
     """Whether an expression is about the system: seldom, so that what binds it is imported then."""
     if isinstance(node, exp.Cast):
         target, inner = node.args.get("to"), node.this
         named = isinstance(inner, exp.Cast) and isinstance(inner.args.get("to"), exp.ObjectIdentifier)
         to_text = isinstance(target, exp.DataType) and target.this in (exp.DType.TEXT, exp.DType.VARCHAR)
-        return isinstance(target, exp.ObjectIdentifier) or (
+        return isinstance(_element(target), exp.ObjectIdentifier) or (
             named and to_text and isinstance(inner.this, exp.Literal)
         )
     if isinstance(node, exp.Anonymous):

@@ -243,6 +243,8 @@ def _number(binding: Binding, text: str) -> int | None:
 def _reg(binding: Binding, scope: Scope, node: exp.Cast) -> Scalar:
     """A cast to regclass and its like: of a name its number, of a number the name."""
     inner = node.this
+    if isinstance(node.to, exp.DataType) and node.to.this is exp.DType.ARRAY:
+        return binding.expression(scope, _each(node))
     if not isinstance(node.to, exp.ObjectIdentifier):
         given = binding.expression(scope, inner)
         is_type = str(inner.args["to"].this).lower() == "regtype"
@@ -250,7 +252,7 @@ def _reg(binding: Binding, scope: Scope, node: exp.Cast) -> Scalar:
     kind = str(node.to.this).rpartition(".")[2].lower()
     operand = settled(binding.expression(scope, node.this))
     constant = operand.value if isinstance(operand, Literal) else None
-    if kind == "oid":
+    if kind == "oid" or (operand.type.is_numeric and _of_a_kind(node)):
         return _oid(binding, operand, node)
     if kind in ("regoperator", "regprocedure"):
         from kpg.compiler.sql.bind.described import routine_names
@@ -278,6 +280,28 @@ def _reg(binding: Binding, scope: Scope, node: exp.Cast) -> Scalar:
             return Literal(next((number for number, one in known if one == constant), None), BIGINT)
         return choice(binding, node, operand, known)
     binding.refuse(f"a cast to {kind}", node)
+
+
+def _each(node: exp.Cast) -> exp.Expr:
+    """A cast of an array, to ``regtype[]`` and its like: of each of its elements."""
+    element = exp.Cast(this=exp.column("element"), to=node.to.expressions[0].copy())
+    text = exp.Cast(this=element, to=exp.DataType.build("text"))
+    rows = exp.Unnest(
+        expressions=[node.this.copy()],
+        alias=exp.TableAlias(this=exp.to_identifier("elements"), columns=[exp.to_identifier("element")]),
+    )
+    elements = exp.Array(expressions=[exp.select(text).from_(rows)])
+    missing = exp.Is(this=node.this.copy(), expression=exp.Null())
+    return exp.Case(ifs=[exp.If(this=missing, true=exp.Null())], default=elements)
+
+
+def _of_a_kind(node: exp.Cast) -> bool:
+    """Whether it is compared with another cast to the same type, so that numbers do."""
+    parent = node.parent
+    if not isinstance(parent, exp.EQ | exp.NEQ):
+        return False
+    other = parent.right if parent.left is node else parent.left
+    return isinstance(other, exp.Cast) and other.args.get("to") == node.args.get("to")
 
 
 def _role(binding: Binding, operand: Scalar, node: exp.Cast) -> Scalar:
@@ -326,5 +350,5 @@ def relation_names(binding: Binding, number: Scalar, node: exp.Expr) -> Scalar:
     known = [one.name for one in catalog] + [one.name for one in catalog.sequences.values()]
     known += [one.name for one in indexes(catalog)]
     names = [(naming.number_of("relation", one), shown_name(catalog, one, "relation")) for one in known]
-    names += [(naming.system_number(one), one) for one in objects.POSTGRES]
+    names += [(naming.system_number(one), one) for one in objects.POSTGRES] + [(0, "-")]
     return choice(binding, node, number, names)

@@ -50,5 +50,5 @@ def type_number(binding: Binding, name: Scalar) -> int | None:
 
 def type_names(binding: Binding, number: Scalar, node: exp.Expr) -> Scalar:
     """The name of the type of a number."""
-    names = {one: name for one, (name, _) in naming.every_type().items()}
+    names = {0: "-"} | {one: name for one, (name, _) in naming.every_type().items()}
     return choice(binding, node, number, (names | users.type_names(binding.catalog)).items())

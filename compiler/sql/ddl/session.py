@@ -170,11 +170,10 @@ def setting(reader: Reader) -> statements.Statement | None:
     reader.need("SET")
     session = reader.take("SESSION", "CHARACTERISTICS", "AS", "TRANSACTION")
     if session or reader.take("TRANSACTION"):
-        if reader.at("SNAPSHOT"):
-            reader.refuse("SET TRANSACTION SNAPSHOT")
-        level, read_only = _modes(reader)
+        shared = reader.string() if not session and reader.take("SNAPSHOT") else ""
+        level, read_only = ("", None) if shared else _modes(reader)
         reader.end()
-        return ast.SetTransaction(level, read_only, session, span)
+        return ast.SetTransaction(level, read_only, session, span, shared)
     if reader.take("POSITION"):
         return _position(reader, span)
     whole = reader.take("SESSION", "AUTHORIZATION")

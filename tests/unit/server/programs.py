@@ -8,13 +8,23 @@ from pathlib import Path
 
 from tests.unit.server.conftest import Running
 
-DRIVER = Path(os.environ.get("KPG_CLIENTS") or Path.home() / ".cache/kpg/clients") / "postgresql.jar"
-"""Where .ci/clients puts it."""
+INSTALLED = Path(os.environ.get("KPG_CLIENTS") or Path.home() / ".cache/kpg/clients")
+"""Where .ci/clients puts what it installs."""
+DRIVER = INSTALLED / "postgresql.jar"
 
 
 def program(name: str) -> str:
     """One of Postgres' programs: this machine's, or that of the package."""
     return shutil.which(name) or packaged(name)
+
+
+def script(name: str, *arguments: str, text: str = "") -> str:
+    """What a program of the clients' Python environment, or one of ``scripts/`` run by it, prints."""
+    folder = INSTALLED / "python" / "bin"
+    assert folder.is_dir(), "run .ci/clients"
+    if name.endswith(".py"):
+        return run(str(folder / "python"), str(Path(__file__).parent / "scripts" / name), *arguments)
+    return run(str(folder / name), *arguments, text=text)
 
 
 def packaged(name: str) -> str:

@@ -520,3 +520,46 @@ def test_work_may_be_handed_in_while_what_waits_is_counted(db: kpg.Database) -> 
     hub.hand_in(Meddling(one, lambda: 7, done, light=lambda _: True))
     assert hub.serve_light() == 1
     assert done.result() == 7
+
+
+def test_a_snapshot_is_handed_on(db: kpg.Database) -> None:
+    """As parallel readers do: what the first transaction sees the others see, while it lasts."""
+    first, second, other = db.session(), db.session(), db.session()
+    first.sql("begin isolation level repeatable read")
+    ((name,),) = rows(first, "select pg_export_snapshot()")
+    assert rows(first, "select pg_export_snapshot()") == [(name,)]
+    other.sql("insert into t values (3, 3)")
+    second.sql(f"begin isolation level repeatable read; set transaction snapshot '{name}'")
+    assert rows(second, "select id from t") == rows(first, "select id from t") == [(1,), (2,)]
+    first.sql("commit")
+    assert rows(second, "select id from t") == [(1,), (2,)]
+    second.sql("commit")
+    assert rows(second, "select id from t") == [(1,), (2,), (3,)]
+
+
+@pytest.mark.parametrize(
+    ("before", "message"),
+    [
+        ("begin", "must have isolation level SERIALIZABLE or REPEATABLE READ"),
+        ("begin isolation level repeatable read; select 1", "must be called before any query"),
+        ("begin isolation level repeatable read", 'invalid snapshot identifier: "0-1"'),
+    ],
+)
+def test_a_snapshot_that_cannot_be_had(db: kpg.Database, before: str, message: str) -> None:
+    session = db.session()
+    session.sql(before)
+    with pytest.raises(kpg.Error, match=message):
+        session.sql("set transaction snapshot '0-1'")
+
+
+def test_what_has_been_changed_is_not_handed_on(db: kpg.Database) -> None:
+    session = db.session()
+    session.sql("begin; insert into t values (3, 3)")
+    with pytest.raises(kpg.Error, match="exports no snapshot"):
+        session.sql("select pg_export_snapshot()")
+
+
+def test_only_sessions_have_snapshots(db: kpg.Database) -> None:
+    for text in ("select pg_export_snapshot()", "begin; set transaction snapshot '0-1'"):
+        with pytest.raises(kpg.Error, match="only sessions have snapshots"):
+            db.sql(text)
