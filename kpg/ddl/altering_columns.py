@@ -95,10 +95,7 @@ class ColumnChange(RuleChange):
         sequence = old.rule(place).sequence
         if sequence:
             self.engine.catalog.sequences.pop(sequence.lower(), None)
-        self._forget_indexes_of(name)
-        key = ("COLUMN", entry.name.lower(), lower)
-        self.engine.catalog.comments.pop(key, None)
-        self.engine.catalog.rights.forget(key)
+        self._forget_parts_of(name)
         chosen = list(kept)
         self._rewrite(TableEntry(entry.name, schema, constraints), lambda words: words[chosen], kept)
 
@@ -122,7 +119,11 @@ class ColumnChange(RuleChange):
                 )
         return ""
 
-    def _forget_indexes_of(self, column: str) -> None:
+    def _forget_parts_of(self, column: str) -> None:
+        """Its indexes, what was said of it, and who may use it."""
+        key = ("COLUMN", self.entry.name.lower(), column.lower())
+        self.engine.catalog.comments.pop(key, None)
+        self.engine.catalog.rights.forget(key)
         for index in list(self.engine.catalog.indexes.values()):
             if index.table == self.entry.name and column in index.columns:
                 del self.engine.catalog.indexes[index.name.lower()]

@@ -23,8 +23,9 @@ def script(name: str, *arguments: str, text: str = "") -> str:
     folder = INSTALLED / "python" / "bin"
     assert folder.is_dir(), "run .ci/clients"
     if name.endswith(".py"):
-        return run(str(folder / "python"), str(Path(__file__).parent / "scripts" / name), *arguments)
-    return run(str(folder / name), *arguments, text=text)
+        program = Path(__file__).parent / "scripts" / name
+        return run(str(folder / "python"), str(program), *arguments, seconds=600)
+    return run(str(folder / name), *arguments, text=text, seconds=600)
 
 
 def packaged(name: str) -> str:
