@@ -176,6 +176,11 @@ def connect(
         return import_at_rest("kpg.connecting").connected(workers, spark, merge_effort, options, wanted)
     make = import_at_rest("kpg.database").Database
     if folder is None:
+        if read_only:
+            errors = import_at_rest("kpg.runtime.errors")
+            raise errors.InterfaceError(
+                "read_only is for a database in a folder", hint="give the folder, too"
+            )
         database: Database = make(merge_effort, memory_limit, history)
         return database
     database = make(merge_effort, memory_limit, history, folder=folder, **wanted)

@@ -64,6 +64,12 @@ class Database(Ingesting, Profiling):
     def __exit__(self, *error: object) -> None:
         self.close()
 
+    def __repr__(self) -> str:
+        if self._open is None:
+            return f"<kpg.{type(self).__name__}, closed>"
+        keeper = self._open.keeper
+        return f"<kpg.{type(self).__name__} in {'memory' if keeper is None else keeper.where}>"
+
     def close(self) -> None:
         """Give everything up; closing twice is allowed. What was read before stays readable."""
         if self._open is not None:
@@ -105,6 +111,8 @@ class Database(Ingesting, Profiling):
 
         The text is parsed, and its parameters are bound, before the first statement runs.
         """
+        if not isinstance(text, str):
+            raise InterfaceError(f"statements are a text, not {type(text).__name__}")
         return map(self._handle, outcomes(self._engine, text, parameters))
 
     @property

@@ -21,7 +21,8 @@ app = typer.Typer(
 SQL_HELP = """
 Run SQL: from a [bold]FILE[/bold], from standard input ([bold]-[/bold]), from [bold]-c[/bold], or at a prompt.
 
-The database lives in memory, for as long as the command runs. A script stops at the first error.
+The database lives in memory, for as long as the command runs, or in a [bold]--folder[/bold].
+A script stops at the first error.
 
 Examples:
 
@@ -30,6 +31,8 @@ Examples:
 [green]$ kpg sql report.sql[/green]    run a script
 
 [green]$ kpg sql -c "SELECT 1 + 1"[/green]    run one statement
+
+[green]$ kpg sql --folder shop[/green]    a prompt; the folder is made if it is not there
 
 [green]$ kpg sql --format csv load_and_query.sql > answer.csv[/green]    for other programs
 """

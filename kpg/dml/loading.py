@@ -17,7 +17,7 @@ from kpg.runtime.convert import files
 from kpg.runtime.convert.arrow import encode, from_any
 from kpg.runtime.errors import InterfaceError, OperationalError
 from kpg.runtime.spark import load as load_spark
-from kpg.runtime.spark.session import unavailable
+from kpg.runtime.spark.session import might_be_there, unavailable
 
 Words = NDArray[np.int64]
 Progress = Callable[[str, int], object]
@@ -67,6 +67,8 @@ def _goes_through_spark(source: Any, mode: str | None) -> bool:
         return False
     if mode == "arrow" or (mode is None and _is_small_file(source)):
         return False
+    if not might_be_there(str(source)):
+        raise files.missing(f"no file {source}")  # Spark would start first, and say so seconds later
     problem = unavailable()
     if problem is not None and mode == "spark":
         raise problem

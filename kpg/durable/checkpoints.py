@@ -183,7 +183,7 @@ class Checkpoints:
         try:
             segment = self._next_segment()
         except OSError as error:
-            raise OperationalError(f"no checkpoint could be made: {error}") from error
+            raise OperationalError(f"no checkpoint could be made: {error.strerror or error}") from error
         self._bytes, self._since = 0, None
         self._background.begin(state, executor.epoch, segment, aside=aside)
 

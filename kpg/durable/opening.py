@@ -58,12 +58,29 @@ def open_folder(engine: "Engine", folder: str | Path, **options: Any) -> dict[st
     What was left out, and why.
     """
     try:
-        if not str(folder):
-            raise OperationalError("a folder without a name cannot be opened", hint='kpg.connect("folder")')
-        return _open_folder(engine, Path(folder), Wanted(**options))
+        wanted = Wanted(**options)
+        _check_wanted(str(folder), wanted)
+        return _open_folder(engine, Path(folder), wanted)
     except BaseException:
         engine.close()
         raise
+
+
+def _check_wanted(folder: str, wanted: Wanted) -> None:
+    """Raise what a name or an option is refused with, before anything is made."""
+    if not folder:
+        raise OperationalError("a folder without a name cannot be opened", hint='kpg.connect("folder")')
+    if folder == ":memory:":
+        raise InterfaceError('":memory:" is no folder', hint="kpg.connect() is a database in memory")
+    if "://" in folder:
+        raise InterfaceError(
+            f"{folder} is no folder",
+            hint="a database is in a folder; clients of a server connect to it with a Postgres driver",
+        )
+    if wanted.synchronous not in MODES:
+        raise InterfaceError(
+            f'there is no mode "{wanted.synchronous}"', hint=f"synchronous is one of {', '.join(MODES)}"
+        )
 
 
 def _open_folder(engine: "Engine", path: Path, wanted: Wanted) -> dict[str, str]:
@@ -74,7 +91,7 @@ def _open_folder(engine: "Engine", path: Path, wanted: Wanted) -> dict[str, str]
             what = "is a file" if path.exists() else "does not exist"
             raise OperationalError(f"{path} {what}", hint="a database is a folder")
     except OSError as error:
-        raise _refused(str(path), error) from error
+        raise _refused(str(path), error, "opened" if os.path.exists(path) else "made") from error
     except ValueError as error:  # a name that the system would not understand
         raise OperationalError(f"{path!r} cannot be opened: {error}") from error
     return open_files(engine, Disk(path), wanted)
@@ -82,10 +99,6 @@ def _open_folder(engine: "Engine", path: Path, wanted: Wanted) -> dict[str, str]
 
 def open_files(engine: "Engine", files: Files, wanted: Wanted) -> dict[str, str]:
     """As :func:`open_folder`, of any files."""
-    if wanted.synchronous not in MODES:
-        raise InterfaceError(
-            f'there is no mode "{wanted.synchronous}"', hint=f"synchronous is one of {', '.join(MODES)}"
-        )
     lock: Lock | None = None
     try:
         _check(files, wanted)
@@ -132,26 +145,27 @@ def _held(files: Files) -> Lock:
         gc.collect()
         lock = files.lock(LOCK, me)
     if isinstance(lock, str):
+        who = f"{lock}, which is this one" if lock == me else lock
         raise OperationalError(
-            f"{files.where} is in use by {lock}",
-            hint="close it there first, or open it with read_only=True",
+            f"{files.where} is in use by {who}",
+            hint="close it there first, or open it with read_only=True (--read-only)",
         )
     return lock
 
 
-def _refused(where: str, error: OSError) -> OperationalError:
+def _refused(where: str, error: OSError, what: str = "opened") -> OperationalError:
     reason = error.strerror or str(error)
     hint = None
     if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
         hint = "see to its permissions"
         with suppress(OSError):
             if Path(where, "manifest").exists():
-                hint = f"open it with read_only=True, or {hint}"
-    elif error.errno == errno.ENOENT:
+                hint = f"open it with read_only=True (--read-only), or {hint}"
+    elif error.errno == errno.ENOENT and what == "opened":
         hint = "a file of the database is missing: restore a backup"
-    if isinstance(error.filename, str) and Path(error.filename).name == error.filename != LOCK:
+    if isinstance(error.filename, str) and Path(error.filename).name == error.filename not in (LOCK, where):
         where = f"{where}/{error.filename}"
-    return OperationalError(f"{where} cannot be opened: {reason}", hint=hint)
+    return OperationalError(f"{where} cannot be {what}: {reason}", hint=hint)
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,6 +34,10 @@ class Keeper(Protocol):
     """The epoch that was recorded last, and when that was."""
 
     @property
+    def where(self) -> str:
+        """The folder."""
+
+    @property
     def refuses(self) -> str | None:
         """Why no more changes are taken, if so."""
 

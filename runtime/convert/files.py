@@ -6,8 +6,11 @@ reported with its file, row (from 1) and column; chunks handed out before are th
 
 import csv
 import glob
+import gzip
 import re
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from itertools import islice
 from pathlib import Path
 from typing import Final
 
@@ -41,6 +44,8 @@ SHOWN: Final = VALUE_KINDS | {Kind.TIMESTAMPTZ, Kind.INTERVAL_DAY}
 BOOLEANS: Final = {"true": ("t", "yes", "y", "on"), "false": ("f", "no", "n", "off")}
 """What Postgres takes for truth values besides what Arrow does."""
 INTERVALS: Final = (Kind.INTERVAL_MONTH, Kind.INTERVAL_DAY)
+ROW_SHOWN: Final = 60
+"""Letters of a row that is shown in a message."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,11 +78,15 @@ def expand(source: str | Path, suffix: str) -> list[Path]:
     else:
         found = sorted(Path(name) for name in glob.glob(str(source), recursive=True) if Path(name).is_file())
     if not found:
-        raise OperationalError(
-            f"no file {source}" if not path.is_dir() else f"no *{suffix} file in folder {source}",
-            hint="give an existing file, a folder, or a pattern such as 'data/*.parquet'",
-        )
+        raise missing(f"no file {source}" if not path.is_dir() else f"no *{suffix} file in folder {source}")
     return found
+
+
+def missing(what: str) -> OperationalError:
+    """That there is no such file."""
+    return OperationalError(
+        what, hint="give an existing file, a folder, or a pattern such as 'data/*.parquet'"
+    )
 
 
 def read_parquet(
@@ -210,9 +219,36 @@ def _csv_batches(path: Path, schema: Schema, options: CsvOptions) -> Iterator[pa
     except pa.ArrowInvalid as error:
         if "Empty CSV" not in str(error):
             hint = f"expected {len(names)} columns: {', '.join(names)}"
-            raise DataError(f"{path}: {error}", hint=hint) from error
+            uneven = _first_uneven(path, options, len(names))
+            raise DataError(uneven or f"{path}: {error}", hint=hint) from error
     except OSError as error:
         raise OperationalError(f"cannot read {path}: {error}") from error
+
+
+@contextmanager
+def lines_of(path: Path, skip: int) -> Iterator[Iterator[str]]:
+    """The lines of a text file, gzipped or not, after the first ``skip``."""
+    opened = gzip.open if path.suffix.lower() == ".gz" else open
+    with opened(path, "rt", newline="", encoding="utf-8-sig") as file:
+        yield islice(iter(file), skip, None)
+
+
+def _first_uneven(path: Path, options: CsvOptions, width: int) -> str | None:
+    """What is told of the first row with more or fewer fields, with its line, which pyarrow does not know."""
+    with suppress(OSError, UnicodeDecodeError, csv.Error), lines_of(path, options.skip) as lines:
+        reader = csv.reader(lines, delimiter=options.delimiter, quotechar=options.quote)
+        for row in reader:
+            if row and len(row) != width:
+                return uneven(path, options.skip + reader.line_num, row, width, options.delimiter)
+    return None
+
+
+def uneven(path: Path, line: int, row: Sequence[str], width: int, delimiter: str) -> str:
+    """That a row has not as many fields as it should have."""
+    text = delimiter.join(row).replace("\n", " ")
+    shown = text if len(text) <= ROW_SHOWN else f"{text[:ROW_SHOWN]}..."
+    columns = "1 column" if len(row) == 1 else f"{len(row)} columns"
+    return f"{path}, line {line}: {columns} instead of {width}: {shown}"
 
 
 def typed(batch: pa.RecordBatch, targets: dict[str, Type], origin: Origin) -> pa.Table:

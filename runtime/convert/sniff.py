@@ -1,21 +1,20 @@
 """What a CSV file does not say: its delimiter, whether it has a header, the types of its columns.
 
-The delimiter is the one that makes the same number of fields, and the most, in all rows of a sample. A type
-fits a column if all its values have that type's form. The first row is a header if it has a value in a
+The delimiter is the one that makes the same number of fields, and the most, in all rows of a sample. Rows of
+a table that none makes even are an error, where DuckDB leaves lines out or reads one column. A type fits a
+column if all its values have that type's form. The first row is a header if it has a value in a
 column of numbers, dates or truth values that is none, or if all columns are text. DuckDB decides alike.
 """
 
 import csv
-import gzip
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
 from typing import Final
 
-from kpg.runtime.convert.files import CsvOptions
-from kpg.runtime.errors import OperationalError
+from kpg.runtime.convert.files import CsvOptions, lines_of, uneven
+from kpg.runtime.errors import DataError, OperationalError
 from kpg.runtime.records import dataclass
 from kpg.runtime.types import (
     BIGINT,
@@ -86,10 +85,10 @@ class Given:
 
 
 def sniff(path: Path, given: Given) -> Sniffed:
-    """How to read a CSV file. Raises OperationalError if it cannot be read as text."""
+    """How to read a CSV file. OperationalError if it cannot be read as text, DataError for uneven rows."""
     try:
         delimiter = given.delimiter or _delimiter(path, given)
-        with _lines(path, given.skip) as lines:
+        with lines_of(path, given.skip) as lines:
             return _columns(csv.reader(lines, delimiter=delimiter, quotechar=given.quote), delimiter, given)
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise OperationalError(
@@ -97,22 +96,47 @@ def sniff(path: Path, given: Given) -> Sniffed:
         ) from error
 
 
-@contextmanager
-def _lines(path: Path, skip: int) -> Iterator[Iterator[str]]:
-    """The lines of a text file, gzipped or not, after the first ``skip``."""
-    opened = gzip.open if path.suffix.lower() == ".gz" else open
-    with opened(path, "rt", newline="", encoding="utf-8-sig") as file:
-        yield islice(iter(file), skip, None)
-
-
 def _delimiter(path: Path, given: Given) -> str:
+    """The one that makes even rows. Raises DataError if rows have one, but not equally often."""
+    samples = {candidate: _sample(path, candidate, given) for candidate in DELIMITERS}
     widths = {}
-    for candidate in DELIMITERS:
-        with _lines(path, given.skip) as lines:
-            rows = list(islice(csv.reader(lines, delimiter=candidate, quotechar=given.quote), FEW_ROWS))
-        found = {len(row) for row in rows if row}
+    for candidate, rows in samples.items():
+        found = {len(row) for _, row in rows}
         widths[candidate] = found.pop() if len(found) == 1 else 0
-    return max(DELIMITERS, key=lambda candidate: widths[candidate])
+    best = max(DELIMITERS, key=lambda candidate: widths[candidate])
+    if widths[best] < 2 and len(given.names) != 1:
+        for candidate, rows in samples.items():
+            _refuse_uneven(path, candidate, rows)
+    return best
+
+
+def _sample(path: Path, delimiter: str, given: Given) -> list[tuple[int, list[str]]]:
+    """The first rows that are not empty, with their last lines."""
+    with lines_of(path, given.skip) as lines:
+        reader = csv.reader(lines, delimiter=delimiter, quotechar=given.quote)
+        return [(given.skip + reader.line_num, row) for row in islice(reader, FEW_ROWS) if row]
+
+
+def _refuse_uneven(path: Path, delimiter: str, rows: Sequence[tuple[int, list[str]]]) -> None:
+    """Raise DataError for rows of a table that has gone wrong; a column of texts may have commas in some.
+
+    It is a table if the first row and half of all have several fields, or all but the first equally many.
+    """
+    sizes = [len(row) for _, row in rows]
+    if not sizes:
+        return
+    width = sizes[0]
+    if width > 1:
+        is_table = 2 * sum(size > 1 for size in sizes) >= len(sizes)
+    else:
+        is_table = len(set(sizes[1:])) == 1 and sizes[1] > 1
+    odd = next(((line, row) for line, row in rows if len(row) != width), None)
+    if is_table and odd is not None:
+        line, row = odd
+        raise DataError(
+            uneven(path, line, row, width, delimiter),
+            hint="read_csv('...', delim = '...', skip = 1) says what is between columns, what to leave out",
+        )
 
 
 def _columns(rows: Iterator[list[str]], delimiter: str, given: Given) -> Sniffed:

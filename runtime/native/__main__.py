@@ -19,7 +19,7 @@ _SPREAD = 1 << 30
 
 
 def main() -> None:
-    """Serve until the input ends."""
+    """Serve until the input ends, or nobody hears the answers."""
     emit.prepare()
     known: dict[tuple[str, str], Kernel] = {}
     for line in sys.stdin:
@@ -27,7 +27,11 @@ def main() -> None:
         names = vars(importlib.import_module(module))
         known.update(((module, key), value) for key, value in names.items() if isinstance(value, Kernel))
         error = _serve(known[module, name], processor, Path(target))
-        print(json.dumps(error), flush=True)
+        try:
+            print(json.dumps(error), flush=True)
+        except BrokenPipeError:  # who asked was killed; what is compiled is kept
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            return
 
 
 def _serve(kernel: Kernel, processor: str, target: Path) -> str | None:

@@ -149,7 +149,8 @@ _running: list[OwnSession] = []
 def own_session(work: Work) -> Iterator[OwnSession]:
     """Our own session: the same one for all that need it at the same time; the last of them stops it.
 
-    It may still be starting. ``work`` is what it is for, to the first who asks.
+    It may still be starting. ``work`` is what it is for, to the first who asks. Who interrupts does not wait
+    until it has started and ended: a thread does.
     """
     with _lock:
         if not _running:
@@ -158,12 +159,23 @@ def own_session(work: Work) -> Iterator[OwnSession]:
         own.users += 1
     try:
         yield own
-    finally:
-        with _lock:
-            own.users -= 1
-            if not own.users:
-                _running.remove(own)
+    except KeyboardInterrupt:
+        threading.Thread(target=_leave, args=(own,), name="kpg-spark-stop").start()
+        raise
+    except BaseException:
+        _leave(own)
+        raise
+    _leave(own)
+
+
+def _leave(own: OwnSession) -> None:
+    with _lock:
+        own.users -= 1
+        if not own.users:
+            try:
                 own.stop()
+            finally:
+                _running.remove(own)  # not before: who asks meanwhile waits for the lock, and has a new one
 
 
 def is_running() -> bool:

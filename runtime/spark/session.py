@@ -3,10 +3,12 @@
 pyspark is imported only when a session is needed.
 """
 
+import glob
 import os
 import re
 import shutil
 import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
@@ -16,11 +18,18 @@ from typing import TYPE_CHECKING, Final
 from kpg.runtime.errors import NotSupportedError, OperationalError
 from kpg.runtime.spark.own import LOAD_SETTINGS, WITHOUT_SPARK, Work, is_running, own_session
 from kpg.runtime.spark.slots import require_room
+from kpg.runtime.spark.source import FORMATS
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 OLDEST_JAVA: Final = 17
+CONFIGURED: Final = ("HADOOP_CONF_DIR", "YARN_CONF_DIR", "SPARK_CONF_DIR", "SPARK_HOME")
+"""Where these are set, a path may mean another file system than this machine's."""
+TABLE_NAME: Final = re.compile(r"[\w`]+(\.[\w`]+)*")
+SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
+OWN_PATTERNS: Final = frozenset("{}^\\")
+"""Patterns with these mean more to Spark than to Python."""
 
 
 @contextmanager
@@ -45,6 +54,16 @@ def opened(given: "SparkSession | None", work: Work = Work.LONG) -> "Iterator[Sp
     require_java()
     with own_session(work) as own:
         yield own.get()
+
+
+def might_be_there(source: str) -> bool:
+    """Whether Spark has to be asked for a path or a table: not for a local file that is not there."""
+    if any(map(os.environ.get, CONFIGURED)) or SCHEME.match(source) or OWN_PATTERNS & set(source):
+        return True
+    if "pyspark.sql" in sys.modules and not is_running() and _active() is not None:
+        return True
+    is_path = not TABLE_NAME.fullmatch(source) or Path(source).suffix.lower() in FORMATS
+    return not is_path or Path(source).exists() or any(glob.iglob(source, recursive=True))
 
 
 def _active() -> "SparkSession | None":

@@ -1,6 +1,7 @@
 """Parquet and CSV in and out."""
 
 import datetime
+import gzip
 from decimal import Decimal
 
 import numpy as np
@@ -138,7 +139,11 @@ def test_csv_of_every_type(tmp_path):
             r"row 1, column price: value '0.125' is not a DECIMAL\(9, 2",
         ),
         ("id,price,name\n1,1e9,x\n", DataError, r"t.csv, row 1, column price: value Decimal.* does not fit"),
-        ("id,price,name\n1,2\n", DataError, r"t.csv: .*Expected 3 columns, got 2"),
+        (
+            "id,price,name\n1,2\n",
+            DataError,
+            r"t.csv, line 2: 2 columns instead of 3: 1,2\nhint: expected 3 columns: id, price, name",
+        ),
         ("id,price\n1,2\n", ProgrammingError, r"t.csv: column name VARCHAR is missing"),
         ("id,price,name,z\n", ProgrammingError, r"t.csv: column z is not in the table"),
         ("", ProgrammingError, r"t.csv: column id BIGINT is missing"),
@@ -149,6 +154,14 @@ def test_csv_errors(tmp_path, text, error, message):
     path.write_text(text)
     with pytest.raises(error, match=message):
         list(read_csv(path, SCHEMA, Dictionary()))
+
+
+def test_an_uneven_row_is_told_by_its_line_in_the_file(tmp_path):
+    path = tmp_path / "t.csv.gz"
+    with gzip.open(path, "wt") as file:
+        file.write('id,price,name\n1,2,"a\nb\nc"\n\n3\n')
+    with pytest.raises(DataError, match=r"t.csv.gz, line 6: 1 column instead of 3: 3\n"):
+        list(read_csv(path, SCHEMA, Dictionary(), CsvOptions(header=False, skip=1)))
 
 
 def test_csv_float_overflow_and_intervals(tmp_path):

@@ -6,7 +6,7 @@ import duckdb
 import pytest
 
 from kpg.runtime.convert.sniff import Given, sniff
-from kpg.runtime.errors import OperationalError
+from kpg.runtime.errors import DataError, OperationalError
 from kpg.runtime.types import DOUBLE, INTEGER
 
 FILES = {
@@ -44,6 +44,35 @@ def test_like_duckdb(tmp_path: Path, name: str) -> None:
     assert list(found.schema.names) == expected.columns
     rows = FILES[name].count("\n") - found.options.skip
     assert rows == len(expected.fetchall())
+
+
+UNEVEN = {
+    "a,s,d\n1,x,2020-01-01\n2,y\n3,z,2020-01-01,more\n": "line 3: 2 columns instead of 3: 2,y",
+    "a;b\n1;2\n3;4;5\n": "line 3: 3 columns instead of 2: 3;4;5",
+    'a,b\n1,"x\ny"\n\n3\n': "line 5: 1 column instead of 2: 3",
+    "report of 2020\na,b\n1,2\n": "line 2: 2 columns instead of 1: a,b",
+    "a,b\n1\n" + "2," + "x" * 70 + ",y\n": "line 2: 1 column instead of 2: 1",
+}
+
+
+@pytest.mark.parametrize("text", UNEVEN)
+def test_uneven_rows_are_no_column_of_texts(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "t.csv"
+    path.write_text(text)
+    with pytest.raises(DataError) as caught:
+        sniff(path, Given())
+    assert caught.value.message == f"{path}, {UNEVEN[text]}"
+    assert sniff(path, Given(names=("line",))).schema.names == ("line",)
+
+
+@pytest.mark.parametrize(
+    "text", ["name\nhello, world\nfoo\n", "Hello, world\nfoo\nbar\nbaz\n", "t\na, b\nc, d, e\nf\n"]
+)
+def test_texts_with_commas_in_some_are_one_column_as_in_duckdb(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "t.csv"
+    path.write_text(text)
+    assert list(sniff(path, Given()).schema.names) == duckdb.sql(f"select * from '{path}'").columns
+    assert len(sniff(path, Given()).schema.names) == 1
 
 
 def test_what_is_given_is_not_told(tmp_path: Path) -> None:

@@ -266,7 +266,8 @@ def test_temporary_tables_end_with_the_session() -> None:
 def test_one_process_at_a_time(tmp_path: Path) -> None:
     db = kpg.connect(tmp_path / "db")
     with pytest.raises(
-        kpg.OperationalError, match=rf"is in use by process {os.getpid()} on .*\n.*read_only=True"
+        kpg.OperationalError,
+        match=rf"is in use by process {os.getpid()} on .*, which is this one\n.*read_only=True",
     ):
         kpg.connect(tmp_path / "db")
     db.sql("create table t (a int); insert into t values (1)")
@@ -307,6 +308,22 @@ def test_folders_that_are_no_databases(tmp_path: Path) -> None:
     assert [one.name for one in (tmp_path / "other").iterdir()] == ["letter.txt"]
     with pytest.raises(kpg.InterfaceError, match='there is no mode "sometimes"'):
         kpg.connect(tmp_path / "new", synchronous="sometimes")
+    assert not (tmp_path / "new").exists()
+    with pytest.raises(kpg.OperationalError, match=r"file/db cannot be made: Not a directory$"):
+        kpg.connect(tmp_path / "file" / "db")
+
+
+def test_names_that_mean_something_elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(
+        kpg.InterfaceError, match=r'":memory:" is no folder\nhint: kpg.connect\(\) is a database'
+    ):
+        kpg.connect(":memory:")
+    with pytest.raises(kpg.InterfaceError, match=r"postgresql://localhost/shop is no folder"):
+        kpg.connect("postgresql://localhost/shop")
+    with pytest.raises(kpg.InterfaceError, match="read_only is for a database in a folder"):
+        kpg.connect(read_only=True)
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_missing_or_foreign_log() -> None:

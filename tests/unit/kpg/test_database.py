@@ -2,7 +2,7 @@
 
 from decimal import Decimal
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pandas
 import polars
@@ -297,3 +297,16 @@ def test_parameters_do_not_go_into_views(shop: Database) -> None:
 def test_parameters_are_a_list_or_a_dict(given: Any) -> None:
     with kpg.connect() as db, pytest.raises(kpg.InterfaceError, match="in a list, or in a dict by name"):
         db.query("select $1", given)
+
+
+def test_what_is_no_text_is_no_statement() -> None:
+    with kpg.connect() as db, pytest.raises(kpg.InterfaceError, match="statements are a text, not int"):
+        db.sql(cast(Any, 5))
+
+
+def test_a_database_tells_where_it_is(tmp_path: Path) -> None:
+    with kpg.connect(tmp_path / "shop") as db:
+        assert repr(db) == f"<kpg.Database in {tmp_path}/shop>"
+        with db.branch() as branch:
+            assert repr(branch) == "<kpg.Branch in memory>"
+    assert repr(db) == "<kpg.Database, closed>"

@@ -1,5 +1,6 @@
 """Kernels compiled to libraries: what they take and return, when they are compiled again, interruption."""
 
+import json
 import os
 import signal
 import stat
@@ -11,7 +12,9 @@ from pathlib import Path
 
 import pytest
 
+from kpg.runtime.kernels import ranks
 from kpg.runtime.native import identity, load
+from kpg.runtime.native.declare import Kernel
 from kpg.runtime.native.link import CannotLink
 from tests.unit.native.running import BEGIN, KERNELS, environment, output, run, write
 
@@ -205,3 +208,23 @@ def test_a_user_without_a_home_has_a_folder_that_nobody_else_writes_to(
         load.folder.__wrapped__()
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     assert load.folder.__wrapped__() == tmp_path / "home" / ".cache" / "kpg"
+
+
+def test_a_compiler_whose_program_was_killed_says_nothing(tmp_path: Path) -> None:
+    """What it answers nobody reads."""
+    kernel = next(one for one in vars(ranks).values() if isinstance(one, Kernel))
+    order = [ranks.__name__, kernel.__name__, "none", str(tmp_path / "there.so")]
+    (tmp_path / "there.so").write_bytes(b"")
+    with subprocess.Popen(
+        [sys.executable, "-m", "kpg.runtime.native"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stdin is not None and process.stdout is not None and process.stderr is not None
+        process.stdout.close()
+        process.stdin.write(json.dumps(order) + "\n")
+        process.stdin.close()
+        assert process.stderr.read() == ""
+    assert process.returncode == 0

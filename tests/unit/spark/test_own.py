@@ -1,6 +1,7 @@
 """Our own Spark session: started early, shared by the loads that follow, gone afterwards."""
 
 import signal
+import threading
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -37,6 +38,35 @@ def test_an_early_start_serves_the_loads_that_follow(tmp_path, monkeypatch):
     assert started[0]._gateway.proc.poll() is not None
     assert signal.getsignal(signal.SIGINT) is handler
     assert db.sql("select * from c").fetchall() == [(0,), (1,), (2,)]
+
+
+def test_who_interrupts_does_not_wait_for_the_start(monkeypatch):
+    """A thread ends the session; who asks for one meanwhile waits for that, and has another."""
+    goes_on = threading.Event()
+    made = []
+
+    class Slow:
+        def __init__(self, work):
+            self.users, self.stopped = 0, False
+            made.append(self)
+
+        def stop(self):
+            goes_on.wait()
+            self.stopped = True
+
+    monkeypatch.setattr(own, "OwnSession", Slow)
+    with pytest.raises(KeyboardInterrupt), own.own_session(own.Work.LONG):
+        raise KeyboardInterrupt
+    assert not made[0].stopped
+    assert own.is_running()
+    goes_on.set()
+    with own.own_session(own.Work.LONG) as second:
+        assert made == [made[0], second] if made[0].stopped else made[0] is second
+    assert made[-1].stopped
+    with pytest.raises(ValueError), own.own_session(own.Work.LONG):
+        raise ValueError
+    assert not own.is_running()
+    assert all(one.stopped for one in made)
 
 
 @pytest.mark.java

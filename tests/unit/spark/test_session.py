@@ -6,8 +6,17 @@ from pathlib import Path
 
 import pytest
 
+import kpg
 from kpg.runtime.errors import NotSupportedError, OperationalError
-from kpg.runtime.spark.session import java_version, opened, require_java, require_pyspark, unavailable
+from kpg.runtime.spark.session import (
+    CONFIGURED,
+    java_version,
+    might_be_there,
+    opened,
+    require_java,
+    require_pyspark,
+    unavailable,
+)
 
 ROOT = Path(__file__).parents[3]
 
@@ -23,6 +32,48 @@ ROOT = Path(__file__).parents[3]
 )
 def test_java_version(banner, version):
     assert java_version(banner) == version
+
+
+@pytest.mark.parametrize(
+    ("source", "there"),
+    [
+        ("no.csv", False),
+        ("no/", False),
+        ("n*.csv", False),
+        ("my-data.xls", False),
+        ("t.csv", True),
+        ("*.csv", True),
+        (".", True),
+        ("shop.orders", True),
+        ("orders", True),
+        ("s3a://bucket/no.csv", True),
+        ("file:/no.csv", True),
+        ("{a,b}.csv", True),
+    ],
+)
+def test_spark_is_not_asked_for_local_files_that_are_not_there(monkeypatch, tmp_path, source, there):
+    monkeypatch.chdir(tmp_path)
+    for name in CONFIGURED:
+        monkeypatch.delenv(name, raising=False)
+    (tmp_path / "t.csv").write_text("a\n")
+    assert might_be_there(source) is there
+    monkeypatch.setenv("HADOOP_CONF_DIR", "/etc/hadoop")
+    assert might_be_there(source)
+
+
+def test_a_load_of_no_file_does_not_start_spark(monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    for name in CONFIGURED:
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr("kpg.runtime.spark.load.opened", None)
+    db = kpg.connect()
+    db.sql("create table t (a int); create table u (a int)")
+    for mode in (None, "spark", "arrow"):
+        with pytest.raises(OperationalError, match=r"^no file nowhere\.csv"):
+            db.load("t", "nowhere.csv", mode=mode)
+        with pytest.raises(OperationalError, match=r"^no file nowhere\.csv"):
+            db.load_all({"t": [(1,)], "u": "nowhere.csv"}, mode=None)
+    assert db.query("select * from t").fetchall() == []
 
 
 def test_missing_java(monkeypatch, tmp_path):

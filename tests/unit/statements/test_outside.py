@@ -163,6 +163,7 @@ def test_types_are_told_by_all_rows_where_a_sample_misleads(folder: Path, db: Da
     ("query", "message"),
     [
         ("select * from 'none.csv'", "no file none.csv"),
+        ("select * from 'uneven.csv'", "uneven.csv, line 3: 1 column instead of 2: 2"),
         ("select * from read_csv('plain.csv', colour = 3)", "read_csv does not take colour = 3"),
         ("select * from read_csv('plain.csv', types = {'a': 'COLOUR'})", 'there is no type "COLOUR"'),
         ("select * from read_csv(3)", "read_csv needs the path of a file, or a list of them, as text"),
@@ -172,6 +173,7 @@ def test_types_are_told_by_all_rows_where_a_sample_misleads(folder: Path, db: Da
     ],
 )
 def test_what_cannot_be_read_says_where(folder: Path, db: Database, query: str, message: str) -> None:
+    Path("uneven.csv").write_text("a,b\n1,x\n2\n")
     with pytest.raises(kpg.Error) as caught:
         db.query(query)
     assert message in str(caught.value)
