@@ -71,12 +71,9 @@ def _check_wanted(folder: str, wanted: Wanted) -> None:
     if not folder:
         raise OperationalError("a folder without a name cannot be opened", hint='kpg.connect("folder")')
     if folder == ":memory:":
-        raise InterfaceError('":memory:" is no folder', hint="kpg.connect() is a database in memory")
+        raise InterfaceError(f"{folder} is no folder", hint="kpg.connect() is a database in memory")
     if "://" in folder:
-        raise InterfaceError(
-            f"{folder} is no folder",
-            hint="a database is in a folder; clients of a server connect to it with a Postgres driver",
-        )
+        raise InterfaceError(f"{folder} is no folder", hint="a Postgres driver connects to a server")
     if wanted.synchronous not in MODES:
         raise InterfaceError(
             f'there is no mode "{wanted.synchronous}"', hint=f"synchronous is one of {', '.join(MODES)}"

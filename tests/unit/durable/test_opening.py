@@ -316,7 +316,7 @@ def test_folders_that_are_no_databases(tmp_path: Path) -> None:
 def test_names_that_mean_something_elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     with pytest.raises(
-        kpg.InterfaceError, match=r'":memory:" is no folder\nhint: kpg.connect\(\) is a database'
+        kpg.InterfaceError, match=r":memory: is no folder\nhint: kpg.connect\(\) is a database"
     ):
         kpg.connect(":memory:")
     with pytest.raises(kpg.InterfaceError, match=r"postgresql://localhost/shop is no folder"):
