@@ -105,9 +105,9 @@ def bind_expression(binding: Binding, scope: Scope, node: exp.Expr) -> Scalar:
 
 
 def _element(target: object) -> object:
-    """The type of the elements, of the type of an array; else the type."""
+    """The type of the elements of an array, but of ``oid[]``, whose numbers stay; else the type."""
     if isinstance(target, exp.DataType) and target.this is exp.DType.ARRAY and len(target.expressions) == 1:
-        return target.expressions[0]
+        return target if target.expressions[0].name.lower() == "oid" else target.expressions[0]
     return target
 
 

@@ -28,6 +28,8 @@ drop table pet;
 create table pet (x int);
 /* once */ select description from pg_description where objoid = 'pet'::regclass;
 /* once */ select obj_description('pet'::regclass), col_description('pet'::regclass, 1);
+/* once */ select attname from unnest('{1,2}'::pg_catalog.oid[]) as s(place) join pg_attribute a on attnum = s.place where attrelid = 'pet'::regclass;
+/* once */ select array[23]::oid[], '{23}'::oid[];
 create view seen as select x from pet;
 comment on view seen is 'seen';
 comment on column seen.x is 'its x';
