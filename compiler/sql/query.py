@@ -151,7 +151,7 @@ def check_reads(reads: Reads | None, catalog: Catalog) -> None:
 def check_view(catalog: Catalog, view: ViewEntry) -> None:
     """PrivilegeError if the owner of a view, or who asks, may not read what the view names.
 
-    A materialized view has its rows already.
+    A materialized view has its rows already. A relation of a Datalog program reads itself, in its text.
     """
     if view.materialized or not view.sql:
         return
@@ -160,6 +160,8 @@ def check_view(catalog: Catalog, view: ViewEntry) -> None:
     wholly = True
     for name in sorted(named_relations(query, catalog)):
         entry = catalog.entries.get(name.lower())
+        if entry is view:
+            continue
         if isinstance(entry, ViewEntry):
             check_view(catalog, entry)
         wholly &= entry is None or may_columns(catalog, user, name, "r", None)
