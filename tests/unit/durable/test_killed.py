@@ -94,6 +94,6 @@ def test_a_folder_stays_the_same_wherever_it_and_the_process_go(
 @pytest.mark.parametrize("name", ["", "nul\0", "x" * 300])
 def test_names_that_no_folder_has(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(kpg.OperationalError, match="cannot be (opened|made)"):
+    with pytest.raises(kpg.OperationalError, match=r"cannot be (opened|made)"):
         kpg.connect(name)
     assert os.listdir(tmp_path) == []
