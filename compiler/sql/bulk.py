@@ -6,6 +6,7 @@ A text that holds anything else is not read here at all: the parser reads it, or
 
 import math
 import re
+import sys
 from collections.abc import Mapping, Sequence
 from datetime import date, datetime
 from decimal import Decimal
@@ -14,6 +15,10 @@ from typing import Any, Final
 
 from kpg.runtime.records import dataclass
 
+_ONCE: Final = "+" if sys.version_info >= (3, 11, 5) else ""
+"""Behind a group's quantifier: what it has matched is kept. Python before 3.11.5 went on from where
+a next try had failed, if there are alternatives in the group; without it the same is matched, in more memory.
+"""
 _S: Final = r"[ \t\r\n]"
 _AND: Final = rf"{_S}*+,{_S}*+"
 _STRING: Final = r"'[^']*+(?:''[^']*+)*+'"
@@ -24,22 +29,22 @@ _CELL: Final = (
 _NAME: Final = r'(?:[a-z_]\w*+|"[^"\']++")'
 _FLAGS: Final = re.IGNORECASE | re.ASCII
 _HEAD: Final = re.compile(
-    rf"{_S}*+insert{_S}++into{_S}++{_NAME}(?:{_S}*+\.{_S}*+{_NAME})?+(?:{_S}++as{_S}++{_NAME})?+"
-    rf"(?:{_S}*+\({_S}*+{_NAME}(?:{_AND}{_NAME})*+{_S}*+\))?+"
-    rf"(?:{_S}*+overriding{_S}++(?:system|user){_S}++value)?+{_S}*+values{_S}*+(?=\()",
+    rf"{_S}*+insert{_S}++into{_S}++{_NAME}(?:{_S}*+\.{_S}*+{_NAME})?{_ONCE}(?:{_S}++as{_S}++{_NAME})?{_ONCE}"
+    rf"(?:{_S}*+\({_S}*+{_NAME}(?:{_AND}{_NAME})*{_ONCE}{_S}*+\))?{_ONCE}"
+    rf"(?:{_S}*+overriding{_S}++(?:system|user){_S}++value)?{_ONCE}{_S}*+values{_S}*+(?=\()",
     _FLAGS,
 )
-_FIRST: Final = re.compile(rf"\({_S}*+{_CELL}(?:{_AND}{_CELL})*+{_S}*+\)", _FLAGS)
+_FIRST: Final = re.compile(rf"\({_S}*+{_CELL}(?:{_AND}{_CELL})*{_ONCE}{_S}*+\)", _FLAGS)
 _CELLS: Final = re.compile(_CELL, _FLAGS)
 _BLANK: Final = re.compile(r"[ \t\r\n;]*+")
 _TAIL: Final = re.compile(rf"{_S}*+(?:on{_S}++conflict|returning)\b[^?:$;]*+;?+{_S}*+\Z", _FLAGS)
 _LIST: Final = re.compile(rf"(?:\A|\(){_S}*+values{_S}*+(?=\()", _FLAGS)
 _EXECUTE: Final = re.compile(
     rf"{_S}*+execute{_S}++(?P<name>[a-z_]\w*+){_S}*+"
-    rf"(?P<values>\({_S}*+{_CELL}(?:{_AND}{_CELL})*+{_S}*+\))?+{_S}*+;?+{_S}*+\Z",
+    rf"(?P<values>\({_S}*+{_CELL}(?:{_AND}{_CELL})*{_ONCE}{_S}*+\))?{_ONCE}{_S}*+;?+{_S}*+\Z",
     _FLAGS,
 )
-_START: Final = re.compile(rf"(?:\A|;)(?:{_S}|--[^\n]*+\n)*+(?=insert)", _FLAGS)
+_START: Final = re.compile(rf"(?:\A|;)(?:{_S}|--[^\n]*+\n)*{_ONCE}(?=insert)", _FLAGS)
 _LAST: Final = re.compile(rf"{_S}*+(?:;|\Z)")
 _END: Final = re.compile(rf"{_S}*+(?:[);]|\Z)")
 MOST_COLUMNS: Final = 400
@@ -65,7 +70,7 @@ def _rows(width: int) -> tuple[re.Pattern[str], re.Pattern[str]]:
     """Rows of a number of cells: all that follow one another; and a single one, with its cells."""
     plain = rf"\({_S}*+{_AND.join([_CELL] * width)}{_S}*+\)"
     single = rf"\({_S}*+{_AND.join([f'({_CELL})'] * width)}{_S}*+\)"
-    return re.compile(rf"{plain}(?:{_AND}{plain})*+", _FLAGS), re.compile(single, _FLAGS)
+    return re.compile(rf"{plain}(?:{_AND}{plain})*{_ONCE}", _FLAGS), re.compile(single, _FLAGS)
 
 
 @dataclass(frozen=True, slots=True)
