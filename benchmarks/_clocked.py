@@ -6,7 +6,7 @@ many bytes each hands to each; what that would take on a network is :meth:`Netwo
 
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -164,8 +164,3 @@ def message_seconds() -> float:
     one.close()
     other.close()
     return seconds
-
-
-def speedups(seconds: Sequence[float]) -> list[float]:
-    """How many times as fast each is as the first."""
-    return [seconds[0] / one for one in seconds]

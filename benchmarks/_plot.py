@@ -1,7 +1,8 @@
-"""Plots of latency distributions, as SVG."""
+"""Plots as SVG. They need matplotlib (``pip install 'kpg[plots]'``)."""
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from _flows import survival
@@ -10,21 +11,27 @@ from numpy.typing import NDArray
 LINES = ("-", "--", ":", "-.")
 
 
-def plot_survival(
-    series: Mapping[str, Mapping[str, NDArray[np.float64]]], title: str, path: Path | None
-) -> None:
-    """A panel for each group of series of latencies in seconds: the share of them above x, both logarithmic.
-
-    Nothing without a ``path``. Needs matplotlib (``pip install 'kpg[plots]'``).
-    """
-    if path is None:
-        return
+def svg_plots() -> Any:
+    """``pyplot``, whose files are SVG, and the same for the same figures."""
     import matplotlib
 
     matplotlib.use("svg")
     matplotlib.rcParams.update({"svg.fonttype": "none", "svg.hashsalt": "kpg", "font.size": 9})
     from matplotlib import pyplot
 
+    return pyplot
+
+
+def plot_survival(
+    series: Mapping[str, Mapping[str, NDArray[np.float64]]], title: str, path: Path | None
+) -> None:
+    """A panel for each group of series of latencies in seconds: the share of them above x, both logarithmic.
+
+    Nothing without a ``path``.
+    """
+    if path is None:
+        return
+    pyplot = svg_plots()
     figure, panels = pyplot.subplots(
         1, len(series), figsize=(4.2 * len(series), 3.4), sharex=True, sharey=True, squeeze=False
     )

@@ -19,6 +19,7 @@ from typing import Any
 from _clocked import Crew, Network, message_seconds, projected
 from _crew_loads import CLOSURE, GENERATIONS, Step, recursion, refresh, stream, with_data
 from _graphs import gnp, grid
+from _plot import svg_plots
 from _tpch import Encoded, add_arguments, folder
 
 import kpg
@@ -122,15 +123,10 @@ def loads(options: argparse.Namespace) -> Iterator[Load]:
 
 
 def plot(lines: dict[str, list[float]], counts: Sequence[int], path: Path | None) -> None:
-    """Speedups over workers, both logarithmic, beside those that K-Pg published. Needs matplotlib."""
+    """Speedups over workers, both logarithmic, beside those that K-Pg published."""
     if path is None:
         return
-    import matplotlib
-
-    matplotlib.use("svg")
-    matplotlib.rcParams.update({"svg.fonttype": "none", "svg.hashsalt": "kpg", "font.size": 9})
-    from matplotlib import pyplot
-
+    pyplot = svg_plots()
     figure, panel = pyplot.subplots(figsize=(6.4, 4.2))
     panel.plot(counts, counts, color="#cccccc", linewidth=1, label="as many times as workers")
     for number, (name, line) in enumerate(lines.items()):

@@ -62,8 +62,9 @@ class Worker(Access):
         self.tables_made = 0
         """The highest number that a table has had."""
         self.saved: Saved | None = None
-        self.reread: Callable[[], Read] | None = None
         """What operators kept in a database that is being opened."""
+        self.reread: Callable[[], Read] | None = None
+        """Makes a reader for one more worker of what this one was opened with."""
         self.versions_restored: dict[str, object] = {}
         self.recorder: Recorder | None = None
         self._savepoints: dict[str, Savepoint] = {}

@@ -1,6 +1,6 @@
 """Where a row is at its owner alone its columns are read there, before it, or its rowid, goes anywhere.
 
-Plans are made so (``catalog.Statistics.early``); this is the check that they are. A column that is read
+Plans are made so (``statistics.Statistics.early``); this is the check that they are. A column that is read
 elsewhere would be NULL.
 """
 

@@ -80,7 +80,8 @@ def test_what_is_damaged_is_told_to_each(tmp_path: Path) -> None:
 
 def asleep(db: kpg.Database) -> list[bool]:
     """Of the traces and tables of groups of a database, whether each sleeps."""
-    views = db._engine.executor.views.values()  # type: ignore[attr-defined]
+    executor: Any = db._engine.executor
+    views = executor.views.values()
     operators = sorted({one for view in views for one in view.operators})
     found = [one.spine for one in operators if isinstance(one, Arrange)]
     found += [one.table for one in operators if isinstance(one, Reduce)]
@@ -94,7 +95,8 @@ def test_a_branch_wakes_nobody(tmp_path: Path) -> None:
     db.insert("t", [(n, n % 500) for n in range(2000)])
     db.close()
     db = kpg.connect(tmp_path / "db")
-    groups = db._engine.executor.tables["t"].groups  # type: ignore[attr-defined]
+    executor: Any = db._engine.executor
+    groups = executor.tables["t"].groups
     branch = db.branch()
     again = branch.branch()
     assert state_of(groups) is not None

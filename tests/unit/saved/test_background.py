@@ -223,7 +223,7 @@ def test_no_descriptor_is_left_where_there_is_no_process(
             os.fstat(one)
 
 
-def test_a_manifest_that_took_its_name_though_that_failed() -> None:
+def test_a_manifest_that_took_its_name_though_that_failed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its packs are not removed: it is what counts when the folder is opened."""
     sim = Sim()
     case = Case(sim)
@@ -233,7 +233,7 @@ def test_a_manifest_that_took_its_name_though_that_failed() -> None:
         rename(old, new)
         raise OSError(errno.EIO, "Input/output error")
 
-    sim.rename = renamed  # type: ignore[method-assign]
+    monkeypatch.setattr(sim, "rename", renamed)
     with pytest.raises(OperationalError, match="no checkpoint could be made"):
         case.begin(aside=False)
     assert {name: rows(case.again(), name) for name in PLANS} == {
