@@ -1,10 +1,12 @@
 """The text dictionary: every distinct string of an engine once, numbered densely in order of interning.
 
 Strings live as UTF-8 in one arena; no Python object is kept for a string. A code never changes its
-string and is never reused, also when the transaction that brought the string is rolled back.
+string and is never reused, also when the transaction that brought the string is rolled back; but for
+those of strings that were made for a reply alone (:meth:`Dictionary.begin_reply`), once that is made.
 """
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterator, Sequence
+from contextlib import contextmanager
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, ClassVar
 from weakref import WeakValueDictionary
@@ -52,14 +54,24 @@ class Dictionary:
     lazy: ClassVar[bool] = True
     """Whether what it takes on may be put in place when it is first needed."""
 
+    passes = False
+    """Whether the words that are computed now go into a reply, and nowhere else."""
+    _before: int | None = None
+    """How many strings there were before the reply that is being made; None if all are to stay."""
+    _passing = False
+
     def __init__(self) -> None:
         self.arena: Bytes = np.empty(1 << 12, dtype=np.uint8)
         self.offsets: Words = np.zeros(1 << 8, dtype=np.int64)
         self._slots: Words = np.full(FIRST_SLOTS, -1, dtype=np.int64)
         self._count = 0
         self.memos: WeakValueDictionary[Hashable, Any] = WeakValueDictionary()
+        self._before, self._found_by = None, self._slots
 
     def __len__(self) -> int:
+        """How many strings there are; they stay, for who asks writes them down."""
+        if self._before is not None:
+            self.keep(self._count - 1)
         return self._count
 
     @property
@@ -77,6 +89,7 @@ class Dictionary:
         """The code of a string, or None if it was never interned."""
         source = np.frombuffer(_encoded(string), dtype=np.uint8)
         code = int(kernels.find(source, self.arena, self.offsets, self._slots))
+        self.keep(code)
         return None if code < 0 else code
 
     def get(self, code: int) -> str:
@@ -138,6 +151,44 @@ class Dictionary:
         size = 1 << max(4 * self._count - 1, FIRST_SLOTS - 1).bit_length()
         if TOO_LARGE * size < len(self._slots):
             self._find_by(size)
+
+    # Strings of a reply
+
+    def begin_reply(self) -> None:
+        """What :meth:`intern_passing` adds from now on is forgotten at the end of the reply.
+
+        Unless somebody else is given a code of these, or the number of strings: then all of them stay.
+        """
+        self._before, self._found_by = self._count, self._slots
+
+    def end_reply(self, *, kept: bool) -> None:
+        """The reply is made, and nobody has its words any more, unless they are ``kept``."""
+        before, self._before = self._before, None
+        if before is not None and not kept and before < self._count and self._slots is self._found_by:
+            kernels.forget(before, self._count, self.arena, self.offsets, self._slots)
+            self._count = before
+
+    @contextmanager
+    def passing(self) -> Iterator[None]:
+        """What is computed in this block goes into the reply that is being made, if one is."""
+        self.passes = self._before is not None
+        try:
+            yield
+        finally:
+            self.passes = False
+
+    def intern_passing(self, strings: Sequence[str | None]) -> Words:
+        """As :meth:`intern`, for words that only go into the reply."""
+        self._passing = True
+        try:
+            return self.intern(strings)
+        finally:
+            self._passing = False
+
+    def keep(self, code: int) -> None:
+        """Somebody has a code, or all up to it: if it is of a string of the reply, these stay."""
+        if self._before is not None and code >= self._before:
+            self._before = None
 
     def intern_parts(self, bounds: Words, data: Bytes) -> Words:
         """The codes of strings ``data[bounds[i]:bounds[i + 1]]``."""
@@ -224,6 +275,8 @@ class Dictionary:
             self._count = int(
                 intern(source, bounds, nulls, arena, offsets, slots, self._count, out, first, last)
             )
+        if self._before is not None and count and not self._passing:
+            self.keep(int(out.max()))
         return out
 
     def _reserve(self, strings: int, size: int) -> None:

@@ -3,9 +3,10 @@
 Handles answer in words and numbers, as of the last step, and never lend out an operator or a table.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import NamedTuple, Protocol
+from types import MappingProxyType
+from typing import Final, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +17,7 @@ from kpg.runtime.trace.updates import Updates
 from kpg.runtime.types import Type
 
 Words = NDArray[np.int64]
+NOTHING: Final[Mapping[int, int]] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,8 +166,11 @@ class Installation(Protocol):
     def size(self) -> int:
         """About how many rows the contents have."""
 
-    def rows(self) -> tuple[Words, Words]:
-        """The contents: distinct rows ``int64[width, m]`` and their multiplicities ``int64[m]``."""
+    def rows(self, equal: Mapping[int, int] = NOTHING) -> tuple[Words, Words]:
+        """The contents: distinct rows ``int64[width, m]`` and their multiplicities ``int64[m]``.
+
+        Rows that have other words than these in these columns may be left out: who asks looks at what comes.
+        """
 
     def matching(self, prefix: Sequence[int]) -> tuple[Words, Words]:
         """The rows that begin with these words, and their multiplicities; the output must be arranged."""

@@ -1,6 +1,6 @@
 """What a worker installs: a plan's operators, and what one may ask of them between steps."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import field
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -11,10 +11,18 @@ from numpy.typing import NDArray
 from kpg.runtime.dataflow.operator import Operator, Place
 from kpg.runtime.dataflow.scope import LoopScope
 from kpg.runtime.errors import InternalError
-from kpg.runtime.handles import ArrangementInfo, Offered, OperatorInfo, OverlayInfo, Stats, not_offered
+from kpg.runtime.handles import (
+    NOTHING,
+    ArrangementInfo,
+    Offered,
+    OperatorInfo,
+    OverlayInfo,
+    Stats,
+    not_offered,
+)
 from kpg.runtime.operators.arrange import Arrange
 from kpg.runtime.operators.input import Hearer, Sink
-from kpg.runtime.operators.linear import Late
+from kpg.runtime.operators.linear import Late, snapshot_where
 from kpg.runtime.operators.loop import Loop, everything
 from kpg.runtime.records import dataclass
 from kpg.runtime.shutdown import with_empty_frontier
@@ -164,9 +172,12 @@ class Installed:
         """About how many rows the contents have."""
         return self.output.size()
 
-    def rows(self) -> tuple[Words, Words]:
-        """The present contents: distinct rows ``int64[width, m]`` and their multiplicities ``int64[m]``."""
-        parts = list(self.output.snapshot())
+    def rows(self, equal: Mapping[int, int] = NOTHING) -> tuple[Words, Words]:
+        """The present contents: distinct rows ``int64[width, m]`` and their multiplicities ``int64[m]``.
+
+        Rows that have other words than these in these columns may be left out.
+        """
+        parts = list(snapshot_where(self.output, equal))
         if not parts:
             return np.empty((self.output.width, 0), np.int64), np.empty(0, np.int64)
         contents = Updates.concat(parts).consolidate()

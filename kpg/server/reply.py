@@ -125,7 +125,14 @@ class Reply:
     def work(self) -> bytes | Result | None:
         """See Job."""
         engine = self.client.server.hub.engine
-        return self._answered(engine, self.session.answer(engine, self.usual.text, self._values))
+        dictionary, kept = engine.executor.dictionary, True
+        dictionary.begin_reply()
+        try:
+            answer = self._answered(engine, self.session.answer(engine, self.usual.text, self._values))
+            kept = isinstance(answer, Result)
+        finally:
+            dictionary.end_reply(kept=kept)
+        return answer
 
     def gathers(self, engine: "Engine") -> bool:
         """See Job."""

@@ -18,7 +18,7 @@ from kpg.runtime.dictionary import Dictionary
 from kpg.runtime.records import dataclass
 from kpg.runtime.scalar import Call, Column, Fetch, Literal, Scalar, children, transform
 from kpg.runtime.trace.updates import Updates
-from kpg.runtime.types import NULL
+from kpg.runtime.types import NULL, is_loose
 
 Words = NDArray[np.int64]
 FEW: Final = 4096
@@ -32,7 +32,8 @@ ABSENT: Final = -1
 class Direct:
     """How to answer a plan: ``mfp`` over the rows of a relation, with a column more for each of ``slots``.
 
-    ``key``: the columns of a table, or the first ones of a view, that have to be equal to constants.
+    ``key``: the columns of a table, or the first ones of a view, that have to be equal to constants;
+    ``equal``: any columns of a view.
     ``compared``: the slots of texts that are told equal or not, and nothing else.
     """
 
@@ -42,6 +43,7 @@ class Direct:
     compared: frozenset[Slot] = frozenset()
     columns: tuple[int, ...] = ()
     key: tuple[Literal, ...] = ()
+    equal: tuple[tuple[int, Literal], ...] = ()
 
 
 def direct(engine: Engine, plan: ir.Plan, catalog: Catalog) -> Direct | None:
@@ -56,10 +58,12 @@ def direct(engine: Engine, plan: ir.Plan, catalog: Catalog) -> Direct | None:
         columns, key = _table_key(mfp, catalog.table(node.table))
         return Direct(node, *_with_columns(mfp, 1), columns, key)
     if isinstance(node, ir.Import) and node.view in engine.views:
-        known = engine.plan_of(node.view)
-        arranged = known is not None and isinstance(known.nodes[known.output], ir.Arrange)
-        key = _view_key(mfp) if arranged else ()
-        return Direct(node, *_with_columns(mfp, len(node.types)), tuple(range(len(key))), key)
+        made = engine.plan_of(node.view)
+        arranged = made is not None and isinstance(made.nodes[made.output], ir.Arrange)
+        known = _equal_columns(mfp)
+        key = _view_key(known) if arranged else ()
+        equal = () if arranged else tuple((at, one) for at, one in known.items() if not is_loose(one.type))
+        return Direct(node, *_with_columns(mfp, len(node.types)), tuple(range(len(key))), key, equal)
     if isinstance(node, ir.Constant) and node.rows == ((0,),):
         return Direct(node, *_with_columns(mfp, 1))
     return None
@@ -123,11 +127,16 @@ def _table_key(mfp: ir.Mfp | None, entry: TableEntry) -> tuple[tuple[int, ...], 
     return (), ()
 
 
-def _view_key(mfp: ir.Mfp | None) -> tuple[Literal, ...]:
+def _equal_columns(mfp: ir.Mfp | None) -> dict[int, Literal]:
+    """The columns that are equal to constants."""
     known: dict[int, Literal] = {}
     for scalar, constant in _equalities(mfp):
         if isinstance(scalar, Column):
             known.setdefault(scalar.index, constant)
+    return known
+
+
+def _view_key(known: Mapping[int, Literal]) -> tuple[Literal, ...]:
     found: list[Literal] = []
     while len(found) in known:
         found.append(known[len(found)])
@@ -137,7 +146,8 @@ def _view_key(mfp: ir.Mfp | None) -> tuple[Literal, ...]:
 def rows(engine: Engine, plan: Direct, values: Mapping[Slot, Literal]) -> tuple[Words, Words] | None:
     """The rows of the answer and their multiplicities, in the order of a trace; None if there are many."""
     words = Constants(values, engine.executor.dictionary)
-    found = _given(engine, plan, [words.sought(literal) for literal in plan.key])
+    equal = {column: words.sought(literal) for column, literal in plan.equal}
+    found = _given(engine, plan, [words.sought(literal) for literal in plan.key], equal)
     if found is None:
         return None
     data, diff = found
@@ -157,7 +167,9 @@ def rows(engine: Engine, plan: Direct, values: Mapping[Slot, Literal]) -> tuple[
     return data, diff
 
 
-def _given(engine: Engine, plan: Direct, key: Sequence[int]) -> tuple[Words, Words] | None:
+def _given(
+    engine: Engine, plan: Direct, key: Sequence[int], equal: Mapping[int, int]
+) -> tuple[Words, Words] | None:
     """The rows that the mfp is over: of a table their rowids."""
     executor, source = engine.executor, plan.source
     if any(word == ABSENT and one.type.is_interned for word, one in zip(key, plan.key, strict=True)):
@@ -175,7 +187,7 @@ def _given(engine: Engine, plan: Direct, key: Sequence[int]) -> tuple[Words, Wor
         installed = engine.views[source.view].installed
         if key:
             return installed.matching(key)
-        return None if installed.size > FEW else installed.rows()
+        return None if installed.size > FEW else installed.rows(equal)
     return np.zeros((1, 1), np.int64), np.ones(1, np.int64)
 
 

@@ -6,6 +6,7 @@ first plan, filled with the constants, is the second, it is kept. Constants that
 """
 
 from collections.abc import Callable, Iterable
+from contextlib import nullcontext
 from typing import Any, Final
 
 import numpy as np
@@ -244,12 +245,16 @@ def _answer(engine: Engine, template: Template, asked: Asked) -> Result | Change
     """The rows of a query, or what a statement changes; None for errors, which are said by the way of all."""
     try:
         values = slot_values(template.slots, asked)
-        found = None if template.direct is None else rows(engine, template.direct, values)
+        statement = template.statement
+        found = None
+        if template.direct is not None:
+            reads = isinstance(statement, ast.Select)
+            with engine.executor.dictionary.passing() if reads else nullcontext():
+                found = rows(engine, template.direct, values)
         if found is None:
             planned = template.planned
             filled = template.filler.filled(values)
             found = engine.run(Planned(planned.rel, filled, planned.schema, planned.types, planned.order))
-        statement = template.statement
         if isinstance(statement, ast.Select):
             return template.reader.result(*found)
         table = engine.table(statement.table)

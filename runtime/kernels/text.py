@@ -160,6 +160,20 @@ def find(source: Bytes, arena: Bytes, offsets: Words, slots: Words) -> int:
     return -1
 
 
+@kernel("void(int64, int64, uint8[::1], int64[::1], int64[::1])")
+def forget(first: int, count: int, arena: Bytes, offsets: Words, slots: Words) -> None:
+    """Takes the latest strings, from code ``first`` on, out of the hash table they were added to.
+
+    Latest first: what was added after a string, and had to go past it, is gone before it.
+    """
+    mask = slots.shape[0] // 2 - 1
+    for code in range(count - 1, first - 1, -1):
+        slot = hash_bytes(arena, offsets[code], offsets[code + 1]) & mask
+        while slots[2 * slot] != code:
+            slot = (slot + 1) & mask
+        slots[2 * slot] = -1
+
+
 @kernel("void(int64[::1], int64[::1])")
 def rehash(old: Words, new: Words) -> None:
     """Moves all entries of hash table ``old`` to the empty table ``new``."""

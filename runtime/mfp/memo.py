@@ -45,13 +45,15 @@ class Context(Protocol):
 class Memo:
     """The results of one function for the strings that it met, by code."""
 
-    def __init__(self, compute: Callable[[Words], Words]) -> None:
+    def __init__(self, compute: Callable[[Words], Words], dictionary: Dictionary) -> None:
         self.words: Words = np.zeros(SMALLEST, dtype=np.int64)
         self._compute = compute
+        self._dictionary = dictionary
 
     def fill(self, codes: Words) -> None:
         """Computes the entries of some codes."""
         highest = int(codes.max())
+        self._dictionary.keep(highest)
         if highest >= len(self.words):
             words = np.zeros(1 << (highest + 1).bit_length(), dtype=np.int64)
             kernels.widen(self.words, words)
@@ -91,15 +93,17 @@ def word_of(value: Any, type_: Type, dictionary: Dictionary) -> int:
     return _word(value, type_)
 
 
-def words_of(values: list[Any], type_: Type, dictionary: Dictionary) -> Words:
-    """The words of what a ``Memoized`` function returned; an exception stands for ERROR."""
+def words_of(values: list[Any], type_: Type, dictionary: Dictionary, *, passing: bool = False) -> Words:
+    """The words of what a ``Memoized`` function returned; an exception stands for ERROR.
+
+    ``passing``: they go into a reply, and nowhere else.
+    """
     failed = [isinstance(value, Exception) for value in values]
     known = [None if bad else value for value, bad in zip(values, failed, strict=True)]
     if type_.is_interned:
         encode = codec_of(type_).encode
-        result = dictionary.intern(
-            known if type_.is_text else [None if v is None else encode(v) for v in known]
-        )
+        intern = dictionary.intern_passing if passing else dictionary.intern
+        result = intern(known if type_.is_text else [None if v is None else encode(v) for v in known])
     else:
         result = np.array([_word(value, type_) for value in known], dtype=np.int64)
     result[np.array(failed, dtype=bool)] = ERROR
@@ -131,7 +135,7 @@ def memo_of(call: Call, implementation: Memoized | Matcher, context: Context) ->
     key: Hashable = (call.function, tuple(map(_known, call.args)), call.type)
     memo = dictionary.memos.get(key)
     if memo is None:
-        memo = Memo(_computation(call, implementation, dictionary))
+        memo = Memo(_computation(call, implementation, dictionary), dictionary)
         dictionary.memos[key] = memo
     assert isinstance(memo, Memo)
     return memo
@@ -225,5 +229,5 @@ def apply_memoized(call: Call, implementation: Memoized, args: Words, dictionary
         )
         for column in combinations.T.tolist()
     ]
-    result[usable] = words_of(values, call.type, dictionary)[where.reshape(-1)]
+    result[usable] = words_of(values, call.type, dictionary, passing=dictionary.passes)[where.reshape(-1)]
     return result

@@ -60,7 +60,7 @@ class Segment:
                 return how.build(detached.call)(*args)
             case Memoized():
                 dictionary = self.sources.context.dictionary
-                if args.shape[1] > FEW:
+                if args.shape[1] > FEW or dictionary.passes:  # what goes into a reply is not remembered
                     return apply_memoized(detached.call, how, args, dictionary)
                 few = self._few.get(detached)
                 if few is None:

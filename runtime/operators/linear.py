@@ -1,6 +1,6 @@
 """Stateless operators: map-filter-project, concatenation, negation, constants."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
 import numpy as np
 from numpy.typing import NDArray
@@ -9,6 +9,7 @@ from kpg.runtime.dataflow.operator import Operator
 from kpg.runtime.errors import DataError
 from kpg.runtime.mfp import CompiledMfp
 from kpg.runtime.records import dataclass
+from kpg.runtime.scalar import Column
 from kpg.runtime.trace.updates import Updates
 
 
@@ -45,6 +46,27 @@ def apply_all(compiled: CompiledMfp, parts: Iterable[Updates]) -> Iterator[Updat
                 yield result
     if failed:
         yield apply(compiled, Updates.concat(failed).consolidate())
+
+
+def snapshot_where(operator: Operator, equal: Mapping[int, int]) -> Iterator[Updates]:
+    """The contents of an operator; rows with other words than these in these columns may be left out.
+
+    So they are if the columns are there before the rows are mapped, which may be dear.
+    """
+    known: dict[int, int] = {}
+    if isinstance(operator, Linear):
+        for column, word in equal.items():
+            if isinstance(output := operator.mfp.source.outputs[column], Column):
+                known[output.index] = word
+    if not known or not isinstance(operator, Linear):
+        return operator.snapshot()
+    return apply_all(operator.mfp, _among(operator.inputs[0].snapshot(), known))
+
+
+def _among(parts: Iterable[Updates], known: Mapping[int, int]) -> Iterator[Updates]:
+    for updates in parts:
+        same = [updates.data[column] == word for column, word in known.items()]
+        yield updates.take(np.flatnonzero(np.logical_and.reduce(same)))
 
 
 def _selected(updates: Updates, data: NDArray[np.int64], kept: NDArray[np.int64]) -> Updates:

@@ -1,7 +1,7 @@
 """Tables and the dictionary as data: indexes, what waits for the vacuum, and strings."""
 
 from collections import deque
-from typing import Any
+from typing import Any, Final
 from weakref import ref
 
 import numpy as np
@@ -145,6 +145,10 @@ def _fill_lookup(index: LookupIndex, state: Any, read: Read) -> None:
     index._runs = [(read(hashes), read(rowids)) for hashes, rowids in state["runs"]]
 
 
+SEEN_ASLEEP: Final = ("_count", "_before", "memos")
+"""What is asked of a dictionary that sleeps, and does not wake it."""
+
+
 def capture_dictionary(dictionary: Dictionary) -> State:
     """All strings and their codes."""
     asleep = state_of(dictionary)
@@ -166,7 +170,7 @@ def restore_dictionary(dictionary: Dictionary, state: Any, read: Read) -> None:
         _fill_dictionary(dictionary, state, read)
         return
     dictionary._count = state["count"]
-    lull(dictionary, state, lambda one, found: _fill_dictionary(one, found, read), ("_count", "memos"))
+    lull(dictionary, state, lambda one, found: _fill_dictionary(one, found, read), SEEN_ASLEEP)
 
 
 def _fill_dictionary(dictionary: Dictionary, state: Any, read: Read) -> None:

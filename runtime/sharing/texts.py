@@ -63,6 +63,9 @@ class CommonDictionary(Dictionary):
             self._head[SIZE] = slots.shape[0]
             self._count = count
 
+    def begin_reply(self) -> None:
+        """See Dictionary; here others may be given what is added, so all of it stays."""
+
     def lookup(self, string: str) -> int | None:
         with self._lock:
             self._look()

@@ -30,6 +30,10 @@ OUTWEIGHING: Final = 6
 longer with as many as they have, and a twentieth with three times. As many will do in loops: a group is read
 there at many times."""
 
+LARGE: Final = 1 << 13
+"""From so many rows on in its head a trace is sealed at twice the rows of its batches: what a row costs to be
+merged is little then, and what came and went is not kept for long."""
+
 
 def room_in_tail(count: int) -> int:
     """How many updates a tail may have that takes steps of so many: few, and what some of them bring."""
@@ -160,7 +164,8 @@ class Recent:
             if verdict == UNFIT:
                 self.direct = DIRECT
         else:
-            rows = self._outweighing * batched()
+            rows = batched()
+            rows = min(self._outweighing * rows, max(LARGE, 2 * rows))
             self.crowded = self.head.counts and size > rows
             self.churned_at = max(2 * size, rows)
 

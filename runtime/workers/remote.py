@@ -1,6 +1,6 @@
 """What is installed at the members, as the database sees it: their rows, changes and figures together."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from secrets import token_bytes
 from typing import TYPE_CHECKING, Any
@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kpg.runtime import plan
-from kpg.runtime.handles import Offered, OverlayInfo, RankLookup, Stats, not_offered
+from kpg.runtime.handles import NOTHING, Offered, OverlayInfo, RankLookup, Stats, not_offered
 from kpg.runtime.installed import changes_after, forgotten, gathered
 from kpg.runtime.plan import Columns, Plan, Types, user
 from kpg.runtime.trace.updates import Updates
@@ -74,7 +74,7 @@ class Remote:
         """About how many rows the contents have."""
         return self.stats.rows
 
-    def rows(self) -> tuple[Words, Words]:
+    def rows(self, equal: Mapping[int, int] = NOTHING) -> tuple[Words, Words]:
         """See ``Installation``."""
         return self._together(self._owner.ask("rows", self.name))
 

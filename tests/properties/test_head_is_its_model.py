@@ -32,6 +32,7 @@ LIMITS = {
     (recent, "DIRECT"): (0, 1, 64),
     (recent, "CHURN"): (1, 8, 64),
     (recent, "OUTWEIGHING"): (1, 3),
+    (recent, "LARGE"): (4, 64),
 }
 
 

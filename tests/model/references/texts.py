@@ -108,6 +108,17 @@ def rehash(old, new) -> object:
     return in_order(old), sorted([*pairs, *[[-1, -1]] * (len(new) // 2 - len(pairs))])
 
 
+def forget_cases(random: Random) -> Iterator[Arguments]:
+    dictionary, before = known(random)
+    first = int(random.integers(0, len(before) + 1))
+    yield first, len(before), *arena_of(dictionary), dictionary._slots
+
+
+@reference("text.forget", forget_cases, lambda result, *arguments: in_order(arguments[-1]))
+def forget(first, count, arena, offsets, slots) -> object:
+    return list(range(first))
+
+
 def codes_of(random: Random, before: list[str], *, nulls: bool) -> np.ndarray:
     codes = random.integers(0, len(before), size(random))
     if nulls:

@@ -72,3 +72,17 @@ def test_explain_says_when_columns_are_computed() -> None:
     assert "%3 Linear %2  -- when rows are read" in [row[0] for row in db.sql(query).fetchall()]
     lines = [row[0] for row in db.sql(f"EXPLAIN physical {VIEW}").fetchall()]
     assert "%3 Linear %2  -- O(change) to tell errors, computed when rows are read" in lines
+
+
+def test_rows_are_chosen_before_what_is_dear_is_made() -> None:
+    db, worker = database()
+    insert(db, 40)
+    asked = "SELECT m FROM v WHERE k = ?"
+    for _ in range(4):
+        assert db.sql(asked, [1]).fetchall() == [(Decimal("4.75"),)]
+    insert(db, 10)
+    before = len(worker.dictionary)
+    assert db.sql(asked, [2]).fetchall() == [(Decimal("4.296875"),)]
+    assert len(worker.dictionary) == before + 2  # of one group, and not of three
+    assert db.sql(asked, [7]).fetchall() == []
+    assert db.sql("SELECT k FROM v WHERE m = 4.296875 AND k = 2").fetchall() == [(2,)]

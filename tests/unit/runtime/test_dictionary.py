@@ -1,5 +1,7 @@
 """The dictionary: strings to codes and back."""
 
+from collections.abc import Callable
+
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -117,3 +119,75 @@ def test_half_of_a_surrogate_pair_is_no_text(strings: list[str | None]) -> None:
     with pytest.raises(DataError):
         dictionary.code("\ud800")
     assert dictionary.code("b") == 0
+
+
+def test_strings_of_a_reply_are_forgotten_with_it() -> None:
+    dictionary = Dictionary()
+    dictionary.intern(["a", "b"])
+    before = dictionary.bytes
+    for number in range(50):
+        dictionary.begin_reply()
+        words = dictionary.intern_passing(["b", f"made {number}", None])
+        assert dictionary.decode(words) == ["b", f"made {number}", None]
+        dictionary.end_reply(kept=False)
+    assert dictionary.bytes == before and len(dictionary) == 2
+    assert dictionary.intern(["made 7", "a", "b"]).tolist() == [2, 0, 1]
+
+
+@pytest.mark.parametrize(
+    "keep",
+    [
+        lambda dictionary: dictionary.code("made"),
+        lambda dictionary: dictionary.intern(["made"]),
+        lambda dictionary: dictionary.intern(["another"]),
+        lambda dictionary: dictionary.lookup("made"),
+        len,
+        lambda dictionary: dictionary.keep(1),
+    ],
+    ids=["code", "intern", "new", "lookup", "len", "keep"],
+)
+def test_strings_of_a_reply_stay_if_somebody_is_given_one(keep: Callable[[Dictionary], object]) -> None:
+    dictionary = Dictionary()
+    dictionary.code("a")
+    dictionary.begin_reply()
+    dictionary.intern_passing(["made"])
+    keep(dictionary)
+    dictionary.end_reply(kept=False)
+    assert dictionary.lookup("made") == 1 and dictionary.get(1) == "made"
+    dictionary.begin_reply()
+    assert dictionary.intern_passing(["long"]).tolist() == [len(dictionary) - 1]
+    dictionary.end_reply(kept=True)
+    assert dictionary.lookup("long") is not None
+
+
+def test_words_pass_only_while_a_reply_is_made() -> None:
+    dictionary = Dictionary()
+    with dictionary.passing():
+        assert not dictionary.passes
+    dictionary.begin_reply()
+    with dictionary.passing():
+        assert dictionary.passes
+    assert not dictionary.passes
+    dictionary.end_reply(kept=False)
+
+
+def test_random_replies_agree_with_a_dict() -> None:
+    random = np.random.default_rng(5)
+    dictionary = Dictionary()
+    expected: dict[str, int] = {}
+    for _ in range(400):
+        dictionary.begin_reply()
+        known, kept = dict(expected), False
+        for _ in range(int(random.integers(1, 4))):
+            strings = [f"{n:x}" * (n % 5) for n in random.integers(0, 4000, 20).tolist()]
+            passing = bool(random.random() < 0.9)
+            intern = dictionary.intern_passing if passing else dictionary.intern
+            codes = [known.setdefault(string, len(known)) for string in strings]
+            assert intern(strings).tolist() == codes
+            kept = kept or (not passing and max(codes) >= len(expected))
+        grown = dictionary._slots is not dictionary._found_by
+        dictionary.end_reply(kept=False)
+        expected = known if kept or grown else expected
+        assert dictionary._count == len(expected)
+    assert dictionary.decode(np.arange(len(expected))) == list(expected)
+    assert [dictionary.lookup(string) for string in expected] == list(expected.values())

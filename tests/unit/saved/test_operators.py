@@ -106,7 +106,7 @@ ATTRIBUTES = {
     Worker: """dictionary merge_effort tables views epoch tables_made saved reread scope inputs stepping
         _registry _numbers _savepoints _sources _closed _open_epoch _position _compiled _interrupt
         _small_steps _touched _unsettled versions_restored remembering recorder""",
-    Dictionary: "arena offsets memos _slots _count",
+    Dictionary: "arena offsets memos _slots _count _before _found_by",
     Table: """name schema dictionary groups count dead reclaimed _interrupt _required _key _bag _unique
         _lookups _told _untold _deletions _vacuum past _loose_key touched foreseen""",
     RowGroups: "width bits capacity directory linked _groups _nothing",

@@ -23,6 +23,18 @@ def test_codes_are_the_same_everywhere() -> None:
     memory.close()
 
 
+def test_strings_of_a_reply_stay_where_others_are_given_them() -> None:
+    memory = Memory()
+    one = CommonDictionary(memory)
+    one.begin_reply()
+    with one.passing():
+        assert not one.passes
+    assert one.intern_passing(["a"]).tolist() == [0]
+    one.end_reply(kept=False)
+    assert one.lookup("a") == 0 and len(one) == 1
+    memory.close()
+
+
 def test_processes_that_intern_at_once_agree() -> None:
     memory = Memory()
     one = CommonDictionary(memory)
