@@ -58,6 +58,7 @@ if TYPE_CHECKING:
     from kpg.database import Database
     from kpg.datalog import Absence, Answers, Goal, Program, Proof
     from kpg.listeners.feed import Subscription
+    from kpg.progress import show_progress
     from kpg.result import Result
     from kpg.view import View
 
@@ -101,6 +102,7 @@ __all__ = [
     "graph",
     "literal",
     "recursive",
+    "show_progress",
     "types",
 ]
 
@@ -132,6 +134,7 @@ _LAZY = {
     "function": "collections",
     "literal": "collections",
     "recursive": "collections",
+    "show_progress": "progress",
 }
 
 _logging.getLogger("kpg").addHandler(_logging.NullHandler())

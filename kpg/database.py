@@ -5,6 +5,7 @@ from contextlib import AbstractContextManager
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from kpg import progress
 from kpg.compiler.sql import statements as ast
 from kpg.compiler.sql.parameters import Parameters
 from kpg.compiler.sql.parse import parse
@@ -50,6 +51,7 @@ class Database(Ingesting, Profiling):
         workers: "Workers | None" = None,
         **folder: Any,
     ) -> None:
+        progress.begin()
         engine = Engine(merge_effort, memory_limit, history, workers=workers)
         if folder:
             from kpg.durable.opening import open_folder

@@ -18,6 +18,7 @@ from kpg.runtime.dataflow.scope import Scope
 from kpg.runtime.dataflow.step import Step
 from kpg.runtime.dictionary import Dictionary
 from kpg.runtime.errors import InternalError
+from kpg.runtime.filling import filling
 from kpg.runtime.handles import Installation
 from kpg.runtime.inputs import Inputs
 from kpg.runtime.installed import Installed
@@ -146,7 +147,7 @@ class Worker(Access):
         known = None if isolated or self.saved is None else self.saved.identities(name, plan)
         rendered = render(plan, {} if isolated else self._registry, context, known)
         hasten(rendered.new)
-        self._hydrate(rendered, None if isolated else self.saved)
+        self._hydrate(name, rendered, None if isolated else self.saved)
         arrangements = {op for op in rendered.operators if isinstance(op, Arrange)}
         built = len(arrangements & set(rendered.new))
         reused, tally = len(arrangements) - built, self._small_steps.tally
@@ -306,12 +307,12 @@ class Worker(Access):
             if isinstance(operator, Source):
                 self._sources[operator.table.name] = operator
 
-    def _hydrate(self, rendered: Rendered, saved: "Saved | None") -> None:
+    def _hydrate(self, name: str, rendered: Rendered, saved: "Saved | None") -> None:
         new = rendered.new if saved is None else saved.restore(rendered.new)
         step = Step(self.epoch, self.epoch + 1, hydrating=True)
         self.scope.step = step
         try:
-            with self._interrupt:
+            with self._interrupt, filling(name, step, len(new), self._interrupt):
                 self.stepping = True
                 for operator in new:
                     operator.hydrate()

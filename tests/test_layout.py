@@ -43,6 +43,7 @@ VOCABULARY = {
     "functions": "names and types of SQL's functions",
     "handles": "what an executor is asked by",
     "interrupts": "Ctrl-C comes where the face is",
+    "underway": "how far work is is drawn by the face, and told by it too",
     "lasting": "a part of the protocol",
     "local": "makes an executor",
     "records": "dataclasses, in all layers",

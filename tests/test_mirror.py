@@ -116,6 +116,7 @@ ELSEWHERE: dict[str, str] = {
     "runtime/kernels/shards.py": REFERENCES,
     "kpg/engine/working.py": WORKERS,
     "kpg/profiling.py": "unit/kpg/test_database.py",
+    "runtime/filling.py": "unit/kpg/test_progress.py",
     "kpg/connecting.py": "unit/workers/test_processes.py",
     "runtime/workers/crew.py": "unit/workers/test_processes.py",
     "runtime/spark/view_task.py": "unit/spark/test_stage.py",

@@ -55,6 +55,7 @@ def run_serve(
 
     how: dict[str, Any] = {} if folder is None else {"synchronous": synchronous}
     with kpg.connect(folder, memory_limit=memory_limit, history=history, workers=workers, **how) as db:
+        kpg.show_progress(False)  # its standard error is a log
         serve(db, options, started)
 
 

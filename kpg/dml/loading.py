@@ -18,6 +18,7 @@ from kpg.runtime.convert.arrow import encode, from_any
 from kpg.runtime.errors import InterfaceError, OperationalError
 from kpg.runtime.spark import load as load_spark
 from kpg.runtime.spark.session import might_be_there, unavailable
+from kpg.runtime.underway import work
 
 Words = NDArray[np.int64]
 Progress = Callable[[str, int], object]
@@ -92,11 +93,15 @@ def _load_spark(sources: Sequence[tuple[Table, Any]], progress: Progress | None)
         if progress is not None and stage.stage == "writing":
             progress(stage.table, 0)
 
-    with closing(load_spark.load_tables(wanted, progress=written)) as chunks:
+    with (
+        closing(load_spark.load_tables(wanted, progress=written)) as chunks,
+        work("loading", "rows") as tell,
+    ):
         for chunk in chunks:
             table = tables[chunk.table]
             table.load(encode(chunk.rows, table.schema, table.dictionary, chunk.origin))
             counts[table.name] += chunk.rows.num_rows
+            tell(sum(counts.values()), note=table.name)
             if progress is not None:
                 progress(table.name, counts[table.name])
     return counts
@@ -125,9 +130,11 @@ def format_of(source: str | Path) -> str:
 
 def _append(table: Table, chunks: Iterator[Words], progress: Progress | None) -> int:
     rows = 0
-    for words in chunks:
-        table.load(words)
-        rows += words.shape[1]
-        if progress is not None:
-            progress(table.name, rows)
+    with work(f"loading {table.name}", "rows") as tell:
+        for words in chunks:
+            table.load(words)
+            rows += words.shape[1]
+            tell(rows)
+            if progress is not None:
+                progress(table.name, rows)
     return rows

@@ -28,6 +28,7 @@ from kpg.runtime.storage.files import Bytes, Disk, Files, Lock, make_folder
 from kpg.runtime.storage.log import HEADER_BYTES, Log, Segment, segment_name, segment_number
 from kpg.runtime.storage.manifest import NEW, Manifest, read_manifest, swap, write_beside
 from kpg.runtime.storage.placed import Placed, PlacedStrings
+from kpg.runtime.underway import counted
 
 if TYPE_CHECKING:
     from kpg.engine.engine import Engine
@@ -336,7 +337,8 @@ class _Opening:
         waiting = 0
         finished = False
         computed: list[str] = []
-        for place, (epoch, strings, rows, segment) in enumerate(self.commits):
+        commits = counted(self.commits, f"opening {self.files.where}", "commits")
+        for place, (epoch, strings, rows, segment) in enumerate(commits):
             if strings is not None:
                 _intern(engine, *self._strings(segment, *strings))
             for one in rows:
@@ -349,12 +351,11 @@ class _Opening:
             if finished and place == self.times.defined:
                 computed = engine.executor.restored()
                 restoring.finish()
-        again = bool(self.commits)
-        self.commits.clear()
         engine.executor.replayed(self.epoch)
-        if again and not finished:
+        if self.commits and not finished:
             # What the checkpoint has and nobody has asked for is as of then: it lacks what was done again.
             computed = engine.executor.restored()
+        self.commits.clear()
         if not finished:
             restoring.finish()
         computed += engine.executor.restored()

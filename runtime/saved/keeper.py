@@ -27,6 +27,7 @@ from kpg.runtime.storage.manifest import (
     write_beside,
 )
 from kpg.runtime.storage.packs import BLOCK, Packs, PackWriter, pack_name, pack_number
+from kpg.runtime.underway import work
 
 MOST_PACKS: Final = 32
 """Of more packs the smaller half is written into one."""
@@ -141,7 +142,13 @@ class Keeper:
         With ``poll``, which is called again and again, beside what others write.
         """
         writer = PackWriter(self._files, job.number, self.database, beside=poll is not None)
-        poll = poll or (lambda: None)
+        if poll is not None:
+            self._write(job, writer, poll)
+            return
+        with work("checkpoint", "bytes") as tell:
+            self._write(job, writer, lambda: tell(BLOCK * writer.used))
+
+    def _write(self, job: Job, writer: PackWriter, poll: Callable[[], None]) -> None:
         try:
             kept, before = job.kept, self._before(job.state)
             originals = Packs(self._files, self.database, written=False)

@@ -133,13 +133,13 @@ class Member(Recalling):
     def _chain_for(self, step: Step) -> "Chain | None":
         return None
 
-    def _hydrate(self, rendered: Rendered, saved: "Saved | None") -> None:
+    def _hydrate(self, name: str, rendered: Rendered, saved: "Saved | None") -> None:
         company = self.sharing
         company.last = self._last_level(rendered.new)
         self._rendered = rendered
         company.meet([], None)  # all have come as far as this
         company.over = not company.last
-        super()._hydrate(rendered, saved)
+        super()._hydrate(name, rendered, saved)
 
     def _run(self, step: Step, chain: "Chain | None" = None) -> None:
         """Run level by level, meeting the others before each."""
