@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final, assert_never
 from kpg.compiler.algebra.text import rel_text
 from kpg.compiler.catalog import Catalog
 from kpg.compiler.passes import Step
+from kpg.compiler.sql.generic import PARAMETER
 from kpg.runtime import plan
 from kpg.runtime.functions.shadows import guard_of, is_dear
 from kpg.runtime.functions.sql_text import sql_text
@@ -25,16 +26,24 @@ def explain_steps(steps: tuple[Step, ...]) -> str:
     return "".join(f"after {step.name}:\n{rel_text(step.rel)}" for step in steps)
 
 
-def explain_plan(query: Plan, catalog: Catalog, placed: "Placed | None" = None) -> str:
-    """Every node with its inputs, what it computes, what a change of its inputs costs, and what it keeps.
+def explain_plan(query: Plan, catalog: Catalog, placed: "Placed | None" = None, *, costs: bool = True) -> str:
+    """Every node with its inputs, what it computes, what a change of its inputs ``costs``, and what it keeps.
 
     Of a ``placed`` plan also where rows are among many workers.
     """
-    printer = _Printer(query, catalog)
+    lines = printer_of(query, catalog, placed, costs=costs).lines()
+    return "".join(f"{line}\n" for line in [*lines, f"output %{query.output}"])
+
+
+def printer_of(
+    query: Plan, catalog: Catalog, placed: "Placed | None" = None, *, costs: bool = True
+) -> "Printer":
+    """What writes a plan's nodes; see :func:`explain_plan`."""
+    printer = Printer(query, catalog)
+    printer.costs = costs
     if placed is not None:
         printer.places, printer.bodies = placed.placements, placed.bodies
-    lines = printer.lines()
-    return "".join(f"{line}\n" for line in [*lines, f"output %{query.output}"])
+    return printer
 
 
 def cost(node: plan.AnyNode) -> str:
@@ -95,7 +104,7 @@ def table_key(query: Plan, ref: Ref) -> tuple[str, tuple[int, ...]] | None:
     return (source.table, tuple(stored)) if whole else None
 
 
-class _Printer:
+class Printer:
     """Writes the nodes of one plan; scalars name the columns of base tables as the catalog does.
 
     In a loop's body, ``%4.1`` is node 1 of the body of node 4.
@@ -108,6 +117,9 @@ class _Printer:
         self.outer = outer
         self.places: Sequence[Placement] = ()
         self.bodies: Mapping[Ref, Sequence[Placement]] = {}
+        self.costs = True
+        self.around: Printer | None = None
+        """What writes the nodes around a loop's body."""
 
     def lines(self) -> list[str]:
         """All lines of all nodes."""
@@ -116,8 +128,8 @@ class _Printer:
     def _chain(self, end: Ref) -> Iterator[str]:
         """The nodes of a path, one line each."""
         path = plan.path_of(self.query.nodes, end)
-        first, *rest = map(self._ref, path.refs)
-        yield f"    {first} Delta {self._ref(path.delta.input)}: {self._mfp(path.delta.mfp)}"
+        first, *rest = map(self.name, path.refs)
+        yield f"    {first} Delta {self.name(path.delta.input)}: {self._mfp(path.delta.mfp)}"
         for name, half in zip(rest, path.half_joins, strict=True):
             yield f"      {name} {self._half_join(half)}"
 
@@ -128,19 +140,25 @@ class _Printer:
         kept = plan.kept(node)
         keeps = "" if kept is plan.Kept.NOTHING else f", keeps {kept.value}"
         where = f", {self.places[ref]}" if self.places else ""
-        yield f"{self._ref(ref)} {self._headline(ref)}  -- {self._cost(ref)}{keeps}{where}"
+        costs = f"  -- {self.cost(ref)}{keeps}{where}" if self.costs else ""
+        yield f"{self.name(ref)} {self._headline(ref)}{costs}"
         if isinstance(node, plan.Loop):
-            body = _Printer(Plan(node.body, 0), self.catalog, f"{self._ref(ref)}.", self.prefix)
-            body.places = self.bodies.get(ref, ())
-            yield from (f"  {line}" for line in body.lines())
-            yield f"  results {', '.join(f'{self._ref(ref)}.{result}' for result in node.results)}"
+            yield from (f"  {line}" for line in self.body(ref, node).lines())
+            yield f"  results {', '.join(f'{self.name(ref)}.{result}' for result in node.results)}"
         if isinstance(node, plan.Linear | plan.RangeJoin):
             yield f"    {self._mfp(node.mfp)}"
         if isinstance(node, plan.DeltaJoin):
             for end in node.paths:
                 yield from self._chain(end)
 
-    def _cost(self, ref: Ref) -> str:
+    def body(self, ref: Ref, loop: plan.Loop) -> "Printer":
+        """What writes the nodes of a loop's body."""
+        body = Printer(Plan(loop.body, 0), self.catalog, f"{self.name(ref)}.", self.prefix)
+        body.places = self.bodies.get(ref, ())
+        body.costs, body.around = self.costs, self
+        return body
+
+    def cost(self, ref: Ref) -> str:
         """As :func:`cost`; dear columns of the output are computed when it is read."""
         node = self.query.nodes[ref]
         if self.prefix != "%" or ref != self.query.output or not isinstance(node, plan.Linear):
@@ -152,55 +170,62 @@ class _Printer:
         return "O(change) to tell errors, computed when rows are read" if any(guard) else "when rows are read"
 
     def _headline(self, ref: Ref) -> str:
+        name = type(self.query.nodes[ref]).__name__
+        return " ".join((name, *map(self.name, self._inputs(ref)))) + self.detail(ref)
+
+    def detail(self, ref: Ref) -> str:
+        """What a node is besides its kind and its inputs, from the blank or the comma on."""
         node = self.query.nodes[ref]
-        name = " ".join((type(node).__name__, *map(self._ref, self._shown_inputs(ref))))
         match node:
             case plan.Source(table=relation) | plan.Import(view=relation):
-                return f"{name} {relation}"
+                return f" {relation}"
             case user.Input(identity=identity):
-                return f"{name} {identity.partition('#')[0]}"
+                return f" {identity.partition('#')[0]}"
             case plan.Constant(rows=rows):
-                return f"{name} of {len(rows)} rows"
+                return f" of {len(rows)} rows"
             case plan.Arrange(key=key):
-                return f"{name} by {key}{self._shared(ref)}"
+                return f" by {key}{self._shared(ref)}"
             case plan.RangeJoin(key=key, comparison=comparison):
-                return f"{name} on left.#{key} {comparison} right.#{key}"
+                return f" on left.#{key} {comparison} right.#{key}"
             case plan.Expand(calls=calls, ordinality=numbered, outer=outer):
                 made = ", ".join(f"{call.function}({_columns(call.arguments)})" for call in calls)
-                return f"{name} {made}{' numbered' if numbered else ''}{' or NULLs' if outer else ''}"
+                return f" {made}{' numbered' if numbered else ''}{' or NULLs' if outer else ''}"
             case plan.Reduce() | plan.BasicReduce() | plan.Fold() | plan.TopK() | plan.Single():
-                return f"{name} by {_of_groups(node)}"
+                return f" by {_of_groups(node)}"
             case plan.Ego(calls=aggregated, construction=built, mode=mode, continuous=some):
                 shown = ", ".join(f"{call.function}({_columns(call.arguments)})" for call in aggregated)
                 told = "" if some is None else f", readers of %{some} pushed"
-                return f"{name}: {shown}; overlay by {built}, {mode}{told}"
+                return f": {shown}; overlay by {built}, {mode}{told}"
             case plan.Window(partition=partition, calls=calls):
-                return f"{name} by {partition}: {', '.join(map(_call, calls))}"
+                return f" by {partition}: {', '.join(map(_call, calls))}"
             case plan.Enter(input=source):
-                return f"{name} {self.outer}{source}"
+                return f" {self.outer}{source}"
             case plan.Variable(index=number):
-                return f"{name} {number}"
+                return f" {number}"
             case plan.Leave(result=number):
-                return f"{name} result {number}"
+                return f" result {number}"
             case plan.Loop(limit=int(limit), error_at_limit=error):
-                return f"{name}, {'error' if error else 'end'} after {limit} rounds"
+                return f", {'error' if error else 'end'} after {limit} rounds"
             case plan.Exchange():
-                return f"{name} {sent(node)}"
+                return f" {sent(node)}"
             case plan.Loop() | plan.Linear() | plan.Concat() | plan.Negate():
-                return name
-            case plan.Delta() | plan.HalfJoin() | plan.DeltaJoin():
-                return name
+                return ""
+            case plan.HalfJoin(key=columns):
+                return f" by ({_columns(columns)})"
+            case plan.Delta() | plan.DeltaJoin():
+                return ""
             case plan.Distinct() | plan.Threshold():
-                return name
+                return ""
             case user.Apply() | user.UserReduce() | user.Custom() | user.Sink() | user.EnterAt():
-                return name
+                return ""
             case _:
                 assert_never(node)
 
-    def _ref(self, ref: Ref) -> str:
+    def name(self, ref: Ref) -> str:
+        """How a node is called."""
         return f"{self.prefix}{ref}"
 
-    def _shown_inputs(self, ref: Ref) -> tuple[Ref, ...]:
+    def _inputs(self, ref: Ref) -> tuple[Ref, ...]:
         node = self.query.nodes[ref]
         if isinstance(node, plan.DeltaJoin):
             return tuple(path.delta.input for path in plan.paths_of(self.query.nodes, node))
@@ -211,28 +236,33 @@ class _Printer:
         if found is None:
             return ""
         table, key = found
-        return f", shared {table}({', '.join(self._name(table, column) for column in key)})"
+        return f", shared {table}({', '.join(self._column(table, column) for column in key)})"
 
     def _half_join(self, half: HalfJoin) -> str:
-        return f"HalfJoin {self._ref(half.arrangement)} by ({_columns(half.key)}): {self._mfp(half.mfp)}"
+        return f"HalfJoin {self.name(half.arrangement)} by ({_columns(half.key)}): {self._mfp(half.mfp)}"
 
     def _mfp(self, mfp: Mfp) -> str:
-        outputs = f"({', '.join(map(self._scalar, mfp.outputs))})"
-        if not mfp.predicates:
-            return outputs
-        return f"{outputs} where {' and '.join(map(self._test, mfp.predicates))}"
+        outputs = f"({', '.join(map(self.scalar, mfp.outputs))})"
+        return f"{outputs} where {self.condition(mfp)}" if mfp.predicates else outputs
+
+    def condition(self, mfp: Mfp) -> str:
+        """What has to hold of the rows that are let through; empty if all are."""
+        return " and ".join(map(self._test, mfp.predicates))
 
     def _test(self, predicate: Scalar) -> str:
-        text = self._scalar(predicate)
+        text = self.scalar(predicate)
         return f"({text})" if " AND " in text or " OR " in text else text
 
-    def _scalar(self, scalar: Scalar) -> str:
+    def scalar(self, scalar: Scalar) -> str:
+        """An expression, with the names that the catalog has for columns of tables."""
         return sql_text(scalar, fetched=self._fetched)
 
     def _fetched(self, fetch: Fetch) -> str:
-        return f"{self._scalar(fetch.rowid)}.{self._name(fetch.table, fetch.column)}"
+        if fetch.table == PARAMETER:
+            return f"${fetch.column}"
+        return f"{self.scalar(fetch.rowid)}.{self._column(fetch.table, fetch.column)}"
 
-    def _name(self, table: str, column: int) -> str:
+    def _column(self, table: str, column: int) -> str:
         entry = self.catalog.find(table)
         return f"#{column}" if entry is None else entry.schema.names[column]
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 
 from kpg.compiler.catalog import Catalog
-from kpg.compiler.explain import explain_plan, sent
+from kpg.compiler.explain import sent
 from kpg.compiler.physical.placement import Placed, Placement, Tables, place
 from kpg.runtime import plan
 from kpg.runtime.plan import AnyNode, Plan, Ref
@@ -35,11 +35,10 @@ class Otherwise:
         return self.tables.view(name)
 
 
-def explain_placed(query: Plan, catalog: Catalog, tables: Tables) -> str:
-    """The plan with its exchanges; what changes of inputs send; what a table placed otherwise saves."""
+def explain_placed(query: Plan, catalog: Catalog, tables: Tables) -> tuple[Placed, tuple[str, ...]]:
+    """The plan with its exchanges; what changes of inputs send, and what a table placed otherwise saves."""
     placed = place(query, tables)
-    lines = [*_sent_for_changes(placed), *_savings(query, placed, catalog, tables)]
-    return explain_plan(placed.plan, catalog, placed) + "".join(f"{line}\n" for line in lines)
+    return placed, (*_sent_for_changes(placed), *_savings(query, placed, catalog, tables))
 
 
 def exchanges(nodes: Sequence[AnyNode], prefix: str = "%") -> Iterator[tuple[str, plan.Exchange]]:

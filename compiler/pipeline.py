@@ -17,6 +17,7 @@ from kpg.runtime.plan import Plan
 from kpg.runtime.records import dataclass
 
 if TYPE_CHECKING:
+    from kpg.compiler.explain_tree import Shown
     from kpg.compiler.physical.placement import Distributed
 
 
@@ -75,19 +76,53 @@ def explain(
     *,
     kept: bool = False,
     tables: "Distributed | None" = None,
-) -> str:
-    """A query that is asked once, or a view's, as text at a stage, one of ``explain.STAGES``.
+    costs: bool = True,
+) -> "Shown":
+    """A query that is asked once, or a view's, at a stage, one of ``explain.STAGES``.
 
     With ``tables``, its plan is that of many workers.
     """
-    from kpg.compiler.algebra.text import rel_text
-    from kpg.compiler.explain import STAGES, explain_plan, explain_steps
+    from kpg.compiler.explain import STAGES
+    from kpg.compiler.explain_tree import Shown
 
     if stage not in STAGES:
         raise InterfaceError(f'there is no stage "{stage}"', hint=f"the stages are {', '.join(STAGES)}")
     if stage == "ast":
-        return f"{query.query!r}\n"
+        return Shown(stage=stage, before=(repr(query.query),))
     bound = lower_query(query, catalog, kept=kept)
+    if stage != "physical":
+        return Shown(stage=stage, before=tuple(_stage(bound, stage, statistics).splitlines()))
+    compiled = compile_bound(bound, statistics)
+    notes = tuple(note.line().rstrip("\n") for note in compiled.restricted.notes)
+    return shown_plan(compiled.plan, catalog, tables=tables, notes=notes, costs=costs)
+
+
+def shown_plan(
+    plan: Plan,
+    catalog: Catalog,
+    *,
+    tables: "Distributed | None" = None,
+    notes: tuple[str, ...] = (),
+    costs: bool = True,
+) -> "Shown":
+    """A plan as EXPLAIN shows it, with what is to be noted of it."""
+    from kpg.compiler.explain import printer_of
+    from kpg.compiler.explain_tree import Shown
+
+    if tables is None:
+        return Shown(printer_of(plan, catalog, costs=costs), plan.output, after=notes)
+    from kpg.compiler.explain_workers import explain_placed
+
+    placed, lines = explain_placed(plan, catalog, tables.sizes(plan))
+    printer = printer_of(placed.plan, catalog, placed, costs=costs)
+    return Shown(printer, placed.plan.output, after=(*lines, *notes))
+
+
+def _stage(bound: Bound, stage: str, statistics: Statistics | None) -> str:
+    """A bound query at a stage before its plan."""
+    from kpg.compiler.algebra.text import rel_text
+    from kpg.compiler.explain import explain_steps
+
     if stage == "logical":
         return rel_text(bound.rel)
     compiled = compile_bound(bound, statistics)
@@ -96,13 +131,5 @@ def explain(
             return compiled.restricted.text()
         case "steps":
             return explain_steps(compiled.steps)
-        case "optimized":
-            return rel_text(compiled.optimized)
         case _:
-            notes = (note.line() for note in compiled.restricted.notes)
-            text = explain_plan(compiled.plan, catalog)
-            if tables is not None:
-                from kpg.compiler.explain_workers import explain_placed
-
-                text = explain_placed(compiled.plan, catalog, tables.sizes(compiled.plan))
-            return text + "".join(notes)
+            return rel_text(compiled.optimized)

@@ -18,7 +18,7 @@ from kpg.runtime.errors import InterfaceError
 from kpg.runtime.plan import Ego
 from kpg.runtime.types import BIGINT, TEXT
 from kpg.statements.scripts import outcomes, reading
-from kpg.statements.statements import execute, explain_statement, is_explained
+from kpg.statements.statements import execute
 from kpg.view import Maintained, View
 
 if TYPE_CHECKING:
@@ -318,6 +318,8 @@ class Database(Ingesting, Profiling):
 
     def explain(self, query: str, stage: str = "physical") -> str:
         """The plan of one query at a stage of compilation, as EXPLAIN prints it."""
+        from kpg.statements.explaining import is_explained
+
         statements = self._parsed(query)
         if len(statements) != 1 or not is_explained(statements[0]):
             hint = "run other statements with sql() before"
@@ -360,6 +362,8 @@ class Database(Ingesting, Profiling):
             return parse(text)
 
     def _explained(self, statements: list[ast.Statement], stage: str) -> Iterator[str]:
+        from kpg.statements.explaining import explain_statement, is_explained
+
         for statement in statements:
             if is_explained(statement):
                 yield reading(self._engine, statement, partial(explain_statement, stage=stage))
@@ -389,4 +393,4 @@ class Database(Ingesting, Profiling):
         if maintained.plan is None:
             return self.explain(f"create view v as {maintained.sql}", stage)
         engine, plan = self._engine, maintained.plan
-        return explain_export(maintained.name, plan, stage, engine.catalog, engine.statistics)
+        return explain_export(maintained.name, plan, stage, engine.catalog, engine.statistics).text()

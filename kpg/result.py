@@ -6,7 +6,7 @@ without importing Arrow.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from kpg.runtime.errors import OperationalError
 from kpg.runtime.types import BIGINT, TEXT, Kind, Type
@@ -206,11 +206,16 @@ class Affected(Result):
         self.affected = count
 
 
-class Explanation(Result):
-    """A plan as text, one row a line; or, under another ``name``, what else is explained."""
+PLAN: Final = "QUERY PLAN"
+"""What Postgres calls the column of EXPLAIN."""
 
-    def __init__(self, text: str, name: str = "plan") -> None:
-        super().__init__([name], [TEXT], Listed([name], [TEXT], [text.splitlines()]))
+
+class Explanation(Result):
+    """A plan as text, a row for each line or one for the ``whole``; by another ``name``, what else is so."""
+
+    def __init__(self, text: str, name: str = PLAN, *, type_: Type = TEXT, whole: bool = False) -> None:
+        rows = [text] if whole else text.splitlines()
+        super().__init__([name], [type_], Listed([name], [type_], [rows]))
         self.text = text
 
     def __repr__(self) -> str:

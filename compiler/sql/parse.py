@@ -14,6 +14,7 @@ from kpg.compiler.sql import statements as ast
 from kpg.compiler.sql.ddl import dispatch
 from kpg.compiler.sql.ddl.reader import Reader, tree_of
 from kpg.compiler.sql.modify import change, is_modifying, modifying, overriding, target
+from kpg.compiler.sql.session import Accepted, Declare
 from kpg.compiler.sql.syntax import construct_name, only
 from kpg.compiler.sql.tokens import tokenize
 from kpg.runtime.errors import NotSupportedError, ProgrammingError, Span
@@ -24,20 +25,6 @@ RULE: Final = 5
 PARTS: Final = (TokenType.DOT, TokenType.L_BRACKET)
 LIST: Final = 400
 """How many tokens of an INSERT are looked at for parts of columns in its list."""
-EXPLAIN_OPTIONS: Final = frozenset(
-    (
-        "analyze",
-        "verbose",
-        "costs",
-        "settings",
-        "generic_plan",
-        "buffers",
-        "wal",
-        "timing",
-        "summary",
-        "format",
-    )
-)
 SESSION: Final = frozenset(
     [
         "begin",
@@ -252,39 +239,35 @@ def _verify(tokens: list[Token], text: str, span: Span) -> ast.VerifyView:
 
 
 def _explain(tokens: list[Token], text: str, span: Span) -> ast.Statement:
-    rest, analyze = _after_options(tokens[1:])
+    from kpg.compiler.sql.ddl import explaining, session
+
+    rest, how = explaining.explaining(tokens[1:], text)
     stage = "physical"
     if rest and rest[0].text.lower() in STAGES:
         stage = rest[0].text.lower()
         rest = rest[1:]
     if not rest:
         raise ProgrammingError("EXPLAIN needs a query", span=span)
-    if (viewed := _explained_view(rest, stage, text, span)) is not None:
+    if (viewed := explaining.viewed(rest, stage, text, span, how)) is not None:
         return viewed
     if rest[0].text.lower() == "execute":
-        from kpg.compiler.sql.ddl.session import executed
-
         reader = Reader(tokens, text)
         reader.skip(len(tokens) - len(rest))
-        return executed(reader)
+        return session.executed(reader)
     statement = _statement(rest, text)
-    if isinstance(statement, ast.Explained):
-        return ast.Explain(stage, statement, span, analyze)
+    if isinstance(statement, Declare) and isinstance(statement.query, ast.Select):
+        statement = statement.query
+    if isinstance(statement, Accepted) and statement.what == "REFRESH":
+        return ast.ExplainView(stage, statement.relations[0], statement.span, span, how)
+    if isinstance(statement, ast.Explained | ast.Modifying):
+        if how.generic:
+            from kpg.compiler.sql.generic import without_values
+
+            statement = without_values(statement)
+        return ast.Explain(stage, statement, span, how)
     raise NotSupportedError(
         "EXPLAIN of anything but a query or a change is not supported", span=statement.span
     )
-
-
-def _explained_view(rest: list[Token], stage: str, text: str, span: Span) -> ast.ExplainView | None:
-    """EXPLAIN [[MATERIALIZED] VIEW] name; None if it is of a statement."""
-    words = [token.text.lower() for token in rest]
-    named = 2 if words[:2] == ["materialized", "view"] else int(words[0] == "view")
-    names = rest[named:]
-    is_name = named or (names and names[0].token_type in (TokenType.VAR, TokenType.IDENTIFIER))
-    if not names or not is_name or any(token.text != "." for token in names[1::2]):
-        return None
-    place = Span(text, names[0].start, names[-1].end + 1)
-    return ast.ExplainView(stage, "".join(token.text for token in names), place, span)
 
 
 def _explain_row(words: list[str], tokens: list[Token], text: str) -> ast.Statement | None:
@@ -294,24 +277,6 @@ def _explain_row(words: list[str], tokens: list[Token], text: str) -> ast.Statem
     from kpg.compiler.sql.ddl.explaining import explain_row
 
     return explain_row(Reader(tokens, text))
-
-
-def _after_options(tokens: list[Token]) -> tuple[list[Token], bool]:
-    """What follows the options of Postgres' EXPLAIN, and whether ANALYZE is one: others change nothing."""
-    options: list[Token] = []
-    if tokens and tokens[0].text == "(":
-        words = [token.text for token in tokens]
-        close = words.index(")") if ")" in words else 0
-        if close > 1 and words[1].lower() in EXPLAIN_OPTIONS:
-            options, tokens = tokens[1:close], tokens[close + 1 :]
-    while tokens and tokens[0].text.lower() in ("analyze", "analyse", "verbose"):
-        options.append(tokens[0])
-        tokens = tokens[1:]
-    analyze = False
-    for token, following in zip(options, [*options[1:], None], strict=False):
-        if token.text.lower() in ("analyze", "analyse"):
-            analyze = following is None or following.text.lower() not in ("off", "false", "0")
-    return tokens, analyze
 
 
 def _tree(tokens: list[Token], text: str) -> exp.Expr:

@@ -272,13 +272,30 @@ class CopyTo:
 
 
 @dataclass(frozen=True, slots=True)
+class Explaining:
+    """What the options of EXPLAIN say; without a word of ``summary`` times are told if it is run."""
+
+    format: str = "TEXT"
+    analyze: bool = False
+    costs: bool = True
+    timing: bool = True
+    summary: bool | None = None
+    generic: bool = False
+
+    @property
+    def tells_times(self) -> bool:
+        """Whether it ends with how long things took."""
+        return self.analyze if self.summary is None else self.summary
+
+
+@dataclass(frozen=True, slots=True)
 class Explain:
-    """EXPLAIN [ANALYZE] [stage] query; ``stage`` is one of ``parse.STAGES``, ``physical`` without one."""
+    """EXPLAIN [options] [stage] query; ``stage`` is one of ``parse.STAGES``, ``physical`` without one."""
 
     stage: str
-    statement: "Select | CreateView | CreateTableAs | Change"
+    statement: "Select | CreateView | CreateTableAs | Change | Modifying"
     span: Span
-    analyze: bool = False
+    how: Explaining = Explaining()
 
 
 @dataclass(frozen=True, slots=True)
@@ -289,6 +306,7 @@ class ExplainView:
     relation: str
     place: Span
     span: Span
+    how: Explaining = Explaining()
 
 
 @dataclass(frozen=True, slots=True)
@@ -352,7 +370,7 @@ class ShowTables:
 
 Change = Insert | Delete | Update | Merge
 Explained = Select | CreateView | CreateTableAs | Change
-"""What EXPLAIN shows the plan of."""
+"""What EXPLAIN shows one plan of."""
 
 
 Statement = (

@@ -1,6 +1,7 @@
 """WITH queries that change tables, and RETURNING that asks a query: their rows become relations."""
 
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,11 +12,14 @@ from kpg.compiler.sql.related import named_rows, returning_query, with_rows
 from kpg.dml.changing import Changes, Returned, check_there, prepared
 from kpg.engine.engine import Engine
 from kpg.engine.table import Table
-from kpg.queries.planning import plan, plan_bound
+from kpg.queries.planning import explain, plan, plan_bound, returned_shape
 from kpg.queries.reading import expand
 from kpg.result import Result
 from kpg.runtime.errors import ProgrammingError
 from kpg.runtime.types import BIGINT, ColumnDef, Schema
+
+if TYPE_CHECKING:
+    from kpg.compiler.explain_tree import Shown
 
 Words = NDArray[np.int64]
 
@@ -50,6 +54,27 @@ def _run(engine: Engine, statement: ast.Modifying) -> Result:
         check_there(engine, one)
         one.apply()
     return result
+
+
+def explain_modifying(engine: Engine, statement: ast.Modifying, *, costs: bool) -> "Shown":
+    """The plans of all parts, each over the rows of those before it as if these had none."""
+    known: dict[str, str] = {}
+    parts = []
+    try:
+        for name, columns, part in statement.parts:
+            reading = with_rows(part, known)
+            assert not isinstance(reading, ast.Select)
+            shown = explain(reading, "physical", engine.reading_catalog, engine.statistics, costs=costs)
+            parts.append((name, shown))
+            if not isinstance(reading, ast.Merge) and reading.returning:
+                names, types = returned_shape(reading, engine.reading_catalog)
+                none = np.empty((len(types), 0), np.int64)
+                known[name] = _attached(engine, name, columns, Returned(names, types, none))
+        main = with_rows(statement.main, known)
+        last = explain(main, "physical", engine.reading_catalog, engine.statistics, costs=costs)
+    finally:
+        engine.release_attached()
+    return replace(last, parts=tuple(parts))
 
 
 def _attached(engine: Engine, name: str, columns: tuple[str, ...], returned: Returned) -> str:

@@ -32,6 +32,7 @@ Words = NDArray[np.int64]
 Query = ast.Select | ast.Insert | ast.Delete | ast.Update | ast.Merge
 
 if TYPE_CHECKING:
+    from kpg.compiler.explain_tree import Shown
     from kpg.compiler.physical.placement import Distributed
 
 
@@ -149,6 +150,20 @@ def bind(statement: Query, catalog: Catalog) -> Bound:
             assert_never(statement)
 
 
+def returned_shape(
+    statement: ast.Insert | ast.Delete | ast.Update, catalog: Catalog
+) -> tuple[tuple[str, ...], tuple[Type, ...]]:
+    """The columns that RETURNING gives: their names and types."""
+    if isinstance(statement, ast.Insert):
+        return change.lower_returning(statement, catalog)[1:]
+    bound = bind(statement, catalog)
+    # Before what is returned come the rowid and, of an UPDATE, the new row.
+    skip = 1 + (
+        len(catalog.table(statement.table).schema.columns) if isinstance(statement, ast.Update) else 0
+    )
+    return tuple(bound.names[skip:]), tuple(bound.types[skip:])
+
+
 def constant_words(rel: Rel, dictionary: Dictionary) -> Words | None:
     """The rows of a relation ``int64[w, n]`` if it is made of literals only: they need no dataflow."""
     if not isinstance(rel, Constant):
@@ -173,20 +188,23 @@ def plan_bound(
     return Planned(bound.rel, compiled.plan, schema, rel_types(bound.rel), bound.order)
 
 
-def explain(statement: ast.Explained, stage: str, catalog: Catalog, statistics: Statistics) -> str:
-    """The plan of a query as text, at a stage; InterfaceError if there is no such stage.
+def explain(
+    statement: ast.Explained, stage: str, catalog: Catalog, statistics: Statistics, *, costs: bool = True
+) -> "Shown":
+    """The plan of a query, at a stage; InterfaceError if there is no such stage.
 
     Of a change it is what finds the rows: keys and constraints are no part of it.
     """
     if isinstance(statement, ast.Change):
-        return _explain_change(statement, catalog, statistics)
+        return _explain_change(statement, catalog, statistics, costs=costs)
     kept = isinstance(statement, ast.CreateView)
     query = statement if isinstance(statement, ast.Select) else statement.query
     if query.then is not None:
         if isinstance(statement, ast.Select):
             then = query.then.span.source[query.then.span.start : query.then.span.end]
-            now = explain(replace(statement, then=None), stage, catalog, statistics)
-            return f"{then}: computed from all rows that were there then, without indexes\n{now}"
+            now = explain(replace(statement, then=None), stage, catalog, statistics, costs=costs)
+            note = f"{then}: computed from all rows that were there then, without indexes"
+            return replace(now, before=(note, *now.before))
         raise NotSupportedError(
             "EXPLAIN of a change AS OF an epoch is not supported",
             span=query.then.span,
@@ -195,33 +213,37 @@ def explain(statement: ast.Explained, stage: str, catalog: Catalog, statistics: 
     stage = stage.lower()
     if stage == "arrangements":
         planned = plan_bound(lower_query(query, catalog, kept=kept), catalog, statistics)
-        return _explain_arrangements(planned.plan, catalog, statistics)
+        return _arrangements(planned.plan, catalog, statistics)
     if stage not in STAGES:
         raise InterfaceError(f'there is no stage "{stage}"', hint=f"the stages are {', '.join(STAGES)}")
     tables = statistics.tables if isinstance(statistics, LiveStatistics) else None
-    return pipeline.explain(query, stage, catalog, statistics, kept=kept, tables=tables).rstrip("\n")
+    return pipeline.explain(query, stage, catalog, statistics, kept=kept, tables=tables, costs=costs)
 
 
-def _explain_change(statement: ast.Change, catalog: Catalog, statistics: Statistics) -> str:
-    from kpg.compiler.explain import explain_plan
+def _explain_change(
+    statement: ast.Change, catalog: Catalog, statistics: Statistics, *, costs: bool
+) -> "Shown":
     from kpg.compiler.sql.given import given_insert
 
     if isinstance(statement, ast.Insert):
         statement = given_insert(statement, catalog)
     planned = plan(statement, catalog, statistics)
-    what = f"{type(statement).__name__.upper()} {catalog.get(statement.table).name} of the rows of"
-    return what + "\n" + explain_plan(planned.plan, catalog).rstrip("\n")
+    change = (
+        ("Operation", type(statement).__name__),
+        ("Relation Name", catalog.get(statement.table).name),
+    )
+    return replace(pipeline.shown_plan(planned.plan, catalog, costs=costs), change=change)
 
 
-def explain_export(name: str, plan: ir.Plan, stage: str, catalog: Catalog, statistics: Statistics) -> str:
-    """The plan of an exported collection as text; InterfaceError at the stages that only SQL has."""
+def explain_export(
+    name: str, plan: ir.Plan, stage: str, catalog: Catalog, statistics: Statistics, *, costs: bool = True
+) -> "Shown":
+    """The plan of an exported collection; InterfaceError at the stages that only SQL has."""
     match stage.lower():
         case "physical":
-            from kpg.compiler.explain import explain_plan
-
-            return explain_plan(plan, catalog).rstrip("\n")
+            return pipeline.shown_plan(plan, catalog, costs=costs)
         case "arrangements":
-            return _explain_arrangements(plan, catalog, statistics)
+            return _arrangements(plan, catalog, statistics)
         case _:
             raise InterfaceError(
                 f'"{name}" is an exported collection: it has no stage "{stage}"',
@@ -229,9 +251,10 @@ def explain_export(name: str, plan: ir.Plan, stage: str, catalog: Catalog, stati
             )
 
 
-def _explain_arrangements(plan: ir.Plan, catalog: Catalog, statistics: Statistics) -> str:
+def _arrangements(plan: ir.Plan, catalog: Catalog, statistics: Statistics) -> "Shown":
     """Every arrangement that the plan uses, and whether it is there already."""
     from kpg.compiler.explain import table_key
+    from kpg.compiler.explain_tree import Shown
 
     lines = []
     for ref, node in enumerate(plan.nodes):
@@ -244,4 +267,4 @@ def _explain_arrangements(plan: ir.Plan, catalog: Catalog, statistics: Statistic
         elif isinstance(node, ir.Arrange):
             what = "the result" if ref == plan.output else f"%{node.input} by its first {node.key} columns"
             lines.append(f"{what}: of this query")
-    return "\n".join(lines or ["no arrangements"])
+    return Shown(stage="arrangements", before=tuple(lines or ["no arrangements"]))

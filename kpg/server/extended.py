@@ -23,7 +23,10 @@ from kpg.statements.cursors import Picked
 if TYPE_CHECKING:
     from kpg.server.client import Client
 
-READING: Final = (ast.Select, ast.Insert, ast.Update, ast.Delete)
+READING: Final = (
+    *(ast.Select, ast.Insert, ast.Update, ast.Delete),
+    *(ast.Explain, ast.ExplainView, session.Execute, session.Fetch),
+)
 """Statements whose columns are known before they run."""
 
 

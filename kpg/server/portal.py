@@ -9,8 +9,9 @@ from kpg.compiler.sql import statements as ast
 from kpg.compiler.sql.once import settings, with_settings
 from kpg.compiler.sql.parameters import Binder, written
 from kpg.engine.engine import Engine
-from kpg.queries.planning import bind
+from kpg.queries.planning import bind, returned_shape
 from kpg.queries.reading import Decoded
+from kpg.result import PLAN as PLAN_COLUMN
 from kpg.result import Affected, Result
 from kpg.runtime.dictionary import Dictionary
 from kpg.runtime.errors import DataError, InterfaceError
@@ -22,7 +23,8 @@ from kpg.server import binary, quick, replies
 from kpg.server.formats import rows_of, text_writer
 from kpg.server.subscribing import Subscribe
 from kpg.sessions.texts import word_of
-from kpg.statements import calls
+from kpg.statements import calls, cursors
+from kpg.statements.explaining import type_of
 
 Row = tuple[bytes | None, ...]
 Shape = tuple[tuple[str, ...], tuple[Type, ...]]
@@ -126,31 +128,24 @@ def shape_of(engine: Engine, statement: ast.Statement | None) -> Shape | None:
             statement = calls.idle(statement)
         bound = bind(statement, catalog)
         return bound.names[: bound.visible], bound.types[: bound.visible]
+    if isinstance(statement, session_statements.Execute):
+        from kpg.settings.settings import executed
+
+        return shape_of(engine, executed(engine, statement))
+    if isinstance(statement, session_statements.Fetch):
+        return None if statement.moves else cursors.shape_of(engine, statement.name)
+    if isinstance(statement, ast.Explain | ast.ExplainView):
+        return (PLAN_COLUMN,), (type_of(statement.how),)
     if not isinstance(statement, ast.Insert | ast.Delete | ast.Update) or not statement.returning:
         return None
-    if isinstance(statement, ast.Insert):
-        from kpg.compiler.sql.change import lower_returning
-
-        return lower_returning(statement, catalog)[1:]
-    bound = bind(statement, catalog)
-    # Before what is returned come the rowid and, of an UPDATE, the new row.
-    skip = 1 + (
-        len(catalog.table(statement.table).schema.columns) if isinstance(statement, ast.Update) else 0
-    )
-    return tuple(bound.names[skip:]), tuple(bound.types[skip:])
+    return returned_shape(statement, catalog)
 
 
 def gives_rows(statement: ast.Statement | Subscribe | None) -> bool:
     """Whether a statement that changes nothing has to run before it is known what columns it gives."""
     return isinstance(
         statement,
-        ast.Explain
-        | ast.ExplainRow
-        | ast.ExplainView
-        | ast.ShowTables
-        | ast.Describe
-        | ast.VerifyView
-        | session_statements.Show,
+        ast.ExplainRow | ast.ShowTables | ast.Describe | ast.VerifyView | session_statements.Show,
     )
 
 

@@ -7,7 +7,7 @@ from kpg.compiler.catalog import PUBLIC, Asker, did_you_mean
 from kpg.compiler.rights import Rights
 from kpg.compiler.sql import session as ast
 from kpg.compiler.sql.parse import parse
-from kpg.compiler.sql.statements import Select
+from kpg.compiler.sql.statements import Select, Statement
 from kpg.engine.engine import Engine
 from kpg.engine.transaction import State
 from kpg.listeners.notices import warn
@@ -379,17 +379,20 @@ def check_query(text: str, span: Span) -> None:
 
 
 def _execute(engine: Engine, statement: ast.Execute, execute: Run) -> "Result | Maintained | None":
+    with engine.transactions.undoing():
+        bound = executed(engine, statement)
+    return execute(engine, bound)
+
+
+def executed(engine: Engine, statement: ast.Execute) -> Statement:
+    """What EXECUTE runs: the statement that was prepared, with its values, within what stands around it."""
     from kpg.compiler.sql.ddl.session import with_values
 
-    with engine.transactions.undoing():
-        found = engine.prepared.get(statement.name.lower())
-        if not isinstance(found, ast.Prepare):
-            raise ProgrammingError(
-                f'prepared statement "{statement.name}" does not exist', span=statement.span
-            )
-        before, behind = statement.around
-        if before and before.split()[0].lower() == "create":
-            check_query(found.text, statement.span)
-        (parsed,) = parse(f"{before}{found.text}{behind}" if before else found.text)
-        bound = with_values(parsed, statement.values, found.types)
-    return execute(engine, bound)
+    found = engine.prepared.get(statement.name.lower())
+    if not isinstance(found, ast.Prepare):
+        raise ProgrammingError(f'prepared statement "{statement.name}" does not exist', span=statement.span)
+    before, behind = statement.around
+    if before and before.split()[0].lower() == "create":
+        check_query(found.text, statement.span)
+    (parsed,) = parse(f"{before}{found.text}{behind}" if before else found.text)
+    return with_values(parsed, statement.values, found.types)

@@ -1,11 +1,16 @@
 """SHOW TABLES, DESCRIBE and EXPLAIN VIEW."""
 
+from typing import TYPE_CHECKING
+
 from kpg.compiler.catalog import KEYS, TableEntry
 from kpg.compiler.sql import statements as ast
 from kpg.engine.engine import Engine
 from kpg.result import Result, listing
 from kpg.runtime.errors import ProgrammingError
 from kpg.runtime.types import BIGINT, BOOLEAN, TEXT
+
+if TYPE_CHECKING:
+    from kpg.compiler.explain_tree import Shown
 
 
 def show_tables(engine: Engine) -> Result:
@@ -39,7 +44,7 @@ def describe(engine: Engine, name: str) -> Result:
     )
 
 
-def explain_view(engine: Engine, statement: ast.ExplainView, stage: str) -> str:
+def explain_view(engine: Engine, statement: ast.ExplainView, stage: str) -> "Shown":
     """The plan by which a view is kept; of one that is not kept, that of all its rows. ProgrammingError if it
     is no view.
     """
@@ -52,8 +57,10 @@ def explain_view(engine: Engine, statement: ast.ExplainView, stage: str) -> str:
         raise ProgrammingError(f'"{entry.name}" is a table', span=statement.place, hint=hint)
     kept = engine.views.get(entry.name)
     if kept is not None and kept.plan is not None:
-        return explain_export(kept.name, kept.plan, stage, engine.catalog, engine.statistics)
+        return explain_export(
+            kept.name, kept.plan, stage, engine.catalog, engine.statistics, costs=statement.how.costs
+        )
     text = f"SELECT * FROM {statement.relation}" if kept is None else f"CREATE VIEW v AS {kept.sql}"
     (query,) = parse(text)
     assert isinstance(query, ast.Explained)
-    return explain(query, stage, engine.reading_catalog, engine.statistics)
+    return explain(query, stage, engine.reading_catalog, engine.statistics, costs=statement.how.costs)

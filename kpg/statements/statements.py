@@ -21,9 +21,9 @@ from kpg.dml.changing import change
 from kpg.engine.engine import Engine
 from kpg.engine.transaction import State
 from kpg.listeners.notices import warn
-from kpg.queries.planning import Planned, bind, explain, plan_bound, plan_view
+from kpg.queries.planning import Planned, bind, plan_bound, plan_view
 from kpg.queries.reading import expand
-from kpg.result import Affected, Explanation, Result, listing
+from kpg.result import Affected, Result, listing
 from kpg.runtime.errors import NotSupportedError, ProgrammingError
 from kpg.runtime.types import BIGINT, TEXT, Schema
 from kpg.security.owning import owning
@@ -96,8 +96,10 @@ def _run(engine: Engine, statement: ast.Statement) -> Outcome:
             changing = engine.transactions.statement(changes=True)
             with changing, engine.journal.writing(), owning(engine, statement):
                 return _define(engine, with_known_types(statement, engine.catalog))
-        case ast.Explain(analyze=True):
-            return _explain_analyze(engine, statement)
+        case ast.Explain() | ast.ExplainView():
+            from kpg.statements.explaining import run_explain
+
+            return run_explain(engine, statement, _execute)
         case Session():
             from kpg.settings.settings import run_session
 
@@ -153,10 +155,6 @@ def _other(engine: Engine, statement: ast.Statement) -> Outcome:
             from kpg.dml.copying import copy_to
 
             return copy_to(engine, statement)
-        case ast.Explain():
-            return _explain(engine, statement)
-        case ast.ExplainView():
-            return Explanation(explain_statement(engine, statement, statement.stage))
         case ast.ExplainRow():
             from kpg.why.asked import explained
 
@@ -171,7 +169,7 @@ def _other(engine: Engine, statement: ast.Statement) -> Outcome:
             return describe(engine, statement.name)
         case ast.VerifyView():
             return _verify(engine, statement.name)
-        case ast.Begin() | ast.Commit() | ast.Rollback():
+        case ast.Begin() | ast.Commit() | ast.Rollback() | ast.Explain() | ast.ExplainView():
             raise AssertionError(statement)
         case (
             ast.CreateTable() | ast.CreateTableAs() | ast.CreateView() | ast.Drop() | Definition() | Session()
@@ -182,24 +180,6 @@ def _other(engine: Engine, statement: ast.Statement) -> Outcome:
         case _:
             assert_never(statement)
     return None
-
-
-def _explain(engine: Engine, statement: ast.Explain) -> Explanation:
-    return Explanation(
-        explain(statement.statement, statement.stage, engine.reading_catalog, engine.statistics)
-    )
-
-
-def _explain_analyze(engine: Engine, statement: ast.Explain) -> Explanation:
-    """The plan of a statement, which is run too: how many rows it gave or changed, and how long it took."""
-    from time import perf_counter
-
-    with engine.transactions.statement(changes=False):
-        text = str(_explain(engine, statement))
-    start = perf_counter()
-    outcome = _execute(engine, statement.statement)
-    rows = f"{len(outcome)} rows, " if isinstance(outcome, Result) else ""
-    return Explanation(f"{text}\n{rows}{1000 * (perf_counter() - start):.3f} ms")
 
 
 def select(engine: Engine, statement: ast.Select) -> Result:
@@ -363,20 +343,3 @@ def _release(engine: Engine, name: str, statement: ast.Drop) -> None:
         other = engine.catalog.table(link.table)
         kept = tuple(key for key in other.constraints.foreign_keys if key != link.key)
         engine.catalog.replace(replace(other, constraints=replace(other.constraints, foreign_keys=kept)))
-
-
-def is_explained(statement: ast.Statement) -> bool:
-    """Whether :func:`explain_statement` has a plan to show."""
-    return isinstance(statement, ast.Explain | ast.ExplainView | ast.Select | ast.CreateView)
-
-
-def explain_statement(engine: Engine, statement: ast.Statement, stage: str) -> str:
-    """The plan of a query, of a view's query, or of what an EXPLAIN is about, as it would run now."""
-    if isinstance(statement, ast.ExplainView):
-        from kpg.statements.showing import explain_view
-
-        return explain_view(engine, statement, stage)
-    query = statement.statement if isinstance(statement, ast.Explain) else statement
-    assert isinstance(query, ast.Explained)
-    with engine.transactions.statement(changes=False):
-        return explain(query, stage, engine.reading_catalog, engine.statistics)

@@ -13,8 +13,8 @@ from kpg.queries.planning import explain_export
 from kpg.runtime.errors import Error
 from kpg.server.web.answers import columns_of, error_of, status_of
 from kpg.server.web.connection import Connection, Refused, Request
+from kpg.statements.explaining import explain_statement
 from kpg.statements.scripts import reading
-from kpg.statements.statements import explain_statement
 
 if TYPE_CHECKING:
     from kpg.engine.engine import Engine
@@ -210,7 +210,7 @@ def _overlay(engine: "Engine", view: "Maintained", stage: str) -> dict[str, Any]
         return {}
     from kpg.ddl.ego_view import described as lines_of
 
-    plan = explain_export(view.name, view.plan, stage, engine.catalog, engine.statistics)
+    plan = explain_export(view.name, view.plan, stage, engine.catalog, engine.statistics).text()
     return {"overlay": {"levels": info.levels, "lines": lines_of(info)}, "explain": plan}
 
 

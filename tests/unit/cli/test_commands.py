@@ -131,12 +131,12 @@ def test_functions_are_shown_as_sql_writes_them(monkeypatch: pytest.MonkeyPatch,
 def test_explain_in_a_format_for_programs(monkeypatch: pytest.MonkeyPatch, capsys: Captured) -> None:
     assert run(monkeypatch, "sql", "-c", "EXPLAIN LOGICAL SELECT 1", "-f", "json") == 0
     rows = json.loads(capsys.readouterr().out)
-    assert rows and all(list(row) == ["plan"] for row in rows)
+    assert rows and all(list(row) == ["QUERY PLAN"] for row in rows)
     assert run(monkeypatch, "sql", "-c", "EXPLAIN LOGICAL SELECT 1; SELECT 2 AS n", "-f", "csv") == 0
     out = capsys.readouterr().out.splitlines()
-    assert out[0] == "plan" and out[-2:] == ["n", "2"]
+    assert out[0] == "QUERY PLAN" and out[-2:] == ["n", "2"]
     assert run(monkeypatch, "sql", "-c", "EXPLAIN LOGICAL SELECT 1") == 0
-    assert capsys.readouterr().out.splitlines()[0] == rows[0]["plan"]
+    assert capsys.readouterr().out.splitlines()[0] == rows[0]["QUERY PLAN"]
 
 
 @pytest.mark.parametrize("text", ["0", "23", "x", "3-", "1,,x"])

@@ -69,7 +69,7 @@ export class Asking {
     const name = relation?.startsWith('"') ? relation.slice(1, -1).replaceAll('""', '"') : this.page.nameOf(relation);
     return (found.results ?? []).map((one) => {
       if (!one.columns) return h("p", { class: "done" }, one.command);
-      if (one.columns.length === 1 && one.columns[0].name === "plan") return h("pre", { class: "code plan" }, ...this.page.panel.costs(one.rows.map((row) => row[0]).join("\n")));
+      if (one.columns.length === 1 && one.columns[0].name === "QUERY PLAN") return h("pre", { class: "code plan" }, ...this.page.panel.costs(one.rows.map((row) => row[0]).join("\n")));
       return this.rows_(one, name);
     });
   }
