@@ -57,6 +57,7 @@ if TYPE_CHECKING:
     )
     from kpg.database import Database
     from kpg.datalog import Absence, Answers, Goal, Program, Proof
+    from kpg.drawing.drawing import Drawing
     from kpg.listeners.feed import Subscription
     from kpg.progress import show_progress
     from kpg.result import Result
@@ -74,6 +75,7 @@ __all__ = [
     "Database",
     "DatabaseError",
     "Dataflow",
+    "Drawing",
     "Error",
     "Expression",
     "Goal",
@@ -116,6 +118,7 @@ _LAZY = {
     "Collection": "collections",
     "Database": "database",
     "Dataflow": "collections",
+    "Drawing": "drawing.drawing",
     "Expression": "collections",
     "Goal": "datalog",
     "Input": "collections",

@@ -1,8 +1,13 @@
 """The part of a database that tells what it keeps and what its work was."""
 
+from typing import TYPE_CHECKING
+
 from kpg.engine.engine import Engine
 from kpg.result import Result, listing
 from kpg.runtime.types import BIGINT, TEXT
+
+if TYPE_CHECKING:
+    from kpg.drawing.drawing import Drawing
 
 
 class Profiling:
@@ -61,3 +66,13 @@ class Profiling:
                 "meetings": (BIGINT, [one.meetings for one in found]),
             }
         )
+
+    def draw(self, what: str | None = None) -> "Drawing":
+        """A picture of the dataflow, as it is now: SVG, which notebooks show and ``save(path)`` keeps.
+
+        Tables, the indexes that several views share, and views; of a view by its name the operators, with
+        what each keeps and took; of the text of a query its plan, with what a change costs each node.
+        """
+        from kpg.drawing.drawing import draw
+
+        return draw(self._engine, what)

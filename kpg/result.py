@@ -221,6 +221,11 @@ class Explanation(Result):
     def __repr__(self) -> str:
         return self.text
 
+    def _repr_html_(self) -> str:
+        from html import escape
+
+        return f"<pre>{escape(self.text)}</pre>"
+
 
 def _describe(name: str, type_: Type) -> Description:
     if type_.kind is Kind.DECIMAL:

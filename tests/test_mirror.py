@@ -117,6 +117,8 @@ ELSEWHERE: dict[str, str] = {
     "kpg/engine/working.py": WORKERS,
     "kpg/profiling.py": "unit/kpg/test_database.py",
     "runtime/filling.py": "unit/kpg/test_progress.py",
+    "kpg/drawing/graph.py": "unit/drawing/test_dataflow.py",
+    "kpg/drawing/plans.py": "unit/drawing/test_drawing.py",
     "kpg/connecting.py": "unit/workers/test_processes.py",
     "runtime/workers/crew.py": "unit/workers/test_processes.py",
     "runtime/spark/view_task.py": "unit/spark/test_stage.py",

@@ -1,0 +1,1 @@
+"""Dataflows and plans as SVG, which notebooks show."""
