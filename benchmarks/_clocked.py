@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from kpg.runtime.sharing.company import Met, Parcel, Peers, Phase
 from kpg.runtime.workers.messages import Command, Reply, commands, sent
 from kpg.runtime.workers.threads import Message, Table, Threads
 from kpg.runtime.workers.wire import exchange, packed, pair
@@ -111,6 +112,32 @@ class Clocked(Table):
         return super().lay(meeting, index, message)
 
 
+class Aside:
+    """A member's way to the others, whose own work no member has elsewhere: ``company.Peers``.
+
+    What sending and taking messages costs is counted by messages. Where members have no memory in common,
+    what is made of the words that have come is theirs.
+    """
+
+    def __init__(self, peers: Peers, table: Clocked, index: int, *, common: bool) -> None:
+        self._peers = peers
+        self._table = table
+        self._index = index
+        self._common = common
+
+    def swap(self, parcels: list[list[Parcel]], phase: Phase | None, loops: list[int]) -> Met:
+        """See ``company.Peers``."""
+        self._table.end()
+        met = self._peers.swap(parcels, phase, loops)
+        if self._common:
+            self._table.begin(self._index)
+        return met
+
+    def fail(self) -> None:
+        """See ``company.Peers``."""
+        self._peers.fail()
+
+
 class Crew(Threads):
     """Members that run one at a time, with what each of them has taken."""
 
@@ -118,6 +145,8 @@ class Crew(Threads):
         table = Clocked(count)
         super().__init__(count, common=common, table=table)
         self.ledger = table.ledger
+        for index, member in enumerate(self.members):
+            member.sharing.peers = Aside(member.sharing.peers, table, index, common=common)
 
     def call(self, command: Command, poll: Callable[[], None]) -> tuple[list[Reply], BaseException | None]:
         """See ``messages.Crew``."""

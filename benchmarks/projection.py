@@ -8,10 +8,12 @@ have, and a real network has more to say than a latency and a bandwidth.
 """
 
 import argparse
+import gc
+import json
 import statistics
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -77,10 +79,14 @@ def together(load: Load, count: int, network: Network, message: float) -> tuple[
         for step in warm:
             step()
         crew.ledger.clear()
+        gc.collect()
+        gc.disable()  # one member would look through the objects of all
         start = time.thread_time()
         for step in counted:
             step()
-        return projected(crew.ledger, time.thread_time() - start, network, message)
+        seconds = time.thread_time() - start
+        gc.enable()
+        return projected(crew.ledger, seconds, network, message)
 
 
 def project(load: Load, counts: Sequence[int], network: Network, message: float) -> list[float]:
@@ -122,15 +128,28 @@ def loads(options: argparse.Namespace) -> Iterator[Load]:
                 yield Load(f"stream q{number}", partial(stream, data, number, options.step), data)
 
 
-def plot(lines: dict[str, list[float]], counts: Sequence[int], path: Path | None) -> None:
+def stated(options: argparse.Namespace) -> Network:
+    """The network that the options tell of."""
+    network = NETWORKS[options.on]
+    if options.latency is not None:
+        network = replace(network, name="as stated", latency=options.latency / 1e6)
+    if options.bandwidth is not None:
+        network = replace(network, name="as stated", bandwidth=options.bandwidth * 1e9)
+    return network
+
+
+def plot(lines: dict[str, dict[str, float]], path: Path | None) -> None:
     """Speedups over workers, both logarithmic, beside those that K-Pg published."""
     if path is None:
         return
     pyplot = svg_plots()
-    figure, panel = pyplot.subplots(figsize=(6.4, 4.2))
+    counts = sorted({int(count) for line in lines.values() for count in line})
+    figure, panel = pyplot.subplots(figsize=(6.4, 4.6))
     panel.plot(counts, counts, color="#cccccc", linewidth=1, label="as many times as workers")
     for number, (name, line) in enumerate(lines.items()):
-        panel.plot(counts, line, marker="o", markersize=3, color=f"C{number}", label=f"{name} (projection)")
+        at = sorted(map(int, line))
+        style = {"marker": "o", "markersize": 3, "color": f"C{number}"}
+        panel.plot(at, [line[str(one)] for one in at], label=f"{name} (projection)", **style)
     for name, seconds in PUBLISHED.items():
         if name in lines:
             times = [seconds[0] / one for one in seconds]
@@ -157,18 +176,26 @@ def main() -> None:
     parser.add_argument("--on", choices=tuple(NETWORKS), default="machine")
     parser.add_argument("--step", type=int, default=1_000_000, help="tuples a step of a stream")
     parser.add_argument("--small", type=int, default=1, help="graphs are so many times smaller")
+    parser.add_argument("--latency", type=float, metavar="US", help="of the network, in microseconds")
+    parser.add_argument("--bandwidth", type=float, metavar="GB", help="of each worker, in gigabytes a second")
+    parser.add_argument(
+        "--results", type=Path, help="JSON to which what is found is added; all of it is drawn"
+    )
     parser.add_argument("--plot", type=Path)
     options = parser.parse_args()
     message = statistics.median(message_seconds() for _ in range(5))
-    network = NETWORKS[options.on]
+    network = stated(options)
     print(
         f"{network.name}: {1e6 * network.latency:.0f} us, {network.bandwidth / 1e9:.2f} GB/s for each worker;"
         f" {1e6 * message:.0f} us of processor time for a message sent and one taken"
     )
-    lines: dict[str, list[float]] = {}
+    found = json.loads(options.results.read_text()) if options.results and options.results.exists() else {}
     for load in loads(options):
-        lines[load.name] = [1.0, *project(load, options.counts, network, message)]
-    plot(lines, [1, *options.counts], options.plot)
+        times = project(load, options.counts, network, message)
+        found[load.name] = {"1": 1.0, **dict(zip(map(str, options.counts), times, strict=True))}
+        if options.results is not None:
+            options.results.write_text(json.dumps(found, indent=1))
+    plot(found, options.plot)
 
 
 if __name__ == "__main__":

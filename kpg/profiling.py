@@ -49,8 +49,7 @@ class Profiling:
     def workers(self) -> Result:
         """The workers: rows and bytes that each keeps, processor time, rows to and from others, meetings.
 
-        A worker that has far more rows or time than the rest has keys that most rows have: see
-        docs/scaling.md.
+        ``heavy`` are the keys that make one of them have more rows than its share: see docs/scaling.md.
         """
         from kpg.engine.working import work
 
@@ -64,6 +63,7 @@ class Profiling:
                 "sent": (BIGINT, [one.sent for one in found]),
                 "received": (BIGINT, [one.received for one in found]),
                 "meetings": (BIGINT, [one.meetings for one in found]),
+                "heavy": (TEXT, ["; ".join(key.shown for key in one.heavy) for one in found]),
             }
         )
 

@@ -97,6 +97,21 @@ class OverlayInfo:
 
 
 @dataclass(frozen=True, slots=True)
+class Heavy:
+    """A key of which one worker has more than its share: about ``rows`` of an index's ``total``."""
+
+    index: str
+    key: str
+    rows: int
+    total: int
+
+    @property
+    def shown(self) -> str:
+        """In words."""
+        return f"{self.index}: {self.key} has {self.rows / self.total:.0%} of {self.total} rows"
+
+
+@dataclass(frozen=True, slots=True)
 class Work:
     """What one worker keeps and has done: processor time, rows sent to others and from them, meetings."""
 
@@ -106,6 +121,7 @@ class Work:
     sent: int = 0
     received: int = 0
     meetings: int = 0
+    heavy: tuple[Heavy, ...] = ()
 
 
 class RankLookup(Protocol):

@@ -90,6 +90,8 @@ def _arrangement(level: Level, half: plan.HalfJoin, *, whole: bool, held: bool) 
             return lower.everywhere(new)
         if held and (place.by or place.first):
             return new
+        if held and place.loose and half.key:
+            return lower.parted(new)  # a key that most rows have weighs on nobody
         return lower.owned(new, 0) if half.key else lower.everywhere(new)
 
     return level.arranged(half.arrangement, bring)

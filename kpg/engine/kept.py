@@ -12,7 +12,6 @@ from kpg.compiler.catalog import TableEntry, ViewEntry
 from kpg.engine.following import Following
 from kpg.engine.table import Table
 from kpg.listeners.feed import Feed
-from kpg.queries.planning import plan_view_entry
 from kpg.queries.reading import Reader
 from kpg.runtime.errors import NotSupportedError
 from kpg.runtime.plan import Plan
@@ -171,8 +170,9 @@ class Kept(Following):
         assert entry.rel is not None
         plan, names, types, order = kept or (None, entry.schema.names, rel_types(entry.rel), entry.order)
         reader = Reader(names, types, order, self.executor.dictionary)
-        if plan is None:
-            plan = plan_view_entry(entry, reader, self.catalog, self.statistics).plan
+        if plan is None or self.statistics.early:
+            # Who has no memory in common reads columns elsewhere than the plan of who wrote the folder.
+            plan = self._planned_again(entry, reader, plan).plan
         with self._interrupt:
             installed = self.executor.install(entry.name, plan)
             self._plans[entry.name] = plan

@@ -11,6 +11,7 @@ from kpg.runtime.trace.handle import TraceHandle
 from kpg.runtime.trace.multiplicity import bound_with
 from kpg.runtime.trace.spine import Spine
 from kpg.runtime.trace.updates import Updates
+from kpg.runtime.types import Type
 
 RUN = 1 << 21
 """Updates buffered before they are consolidated into one sorted run."""
@@ -26,6 +27,8 @@ class Arrange(Operator):
     key: int
     spine: Spine
     handle: TraceHandle
+    leading: Type | None = None
+    """That of the key's first column."""
     changed: bool = False
     """Whether the step has added to the trace."""
     mark: int | None = None

@@ -20,6 +20,8 @@ MANY: Final = 1024
 """Updates from which on it pays to add them up before they are sent."""
 PIECE: Final = 12
 """Bits of a rowid that are told of by the same worker: columns of rows beside each other are read fast."""
+TOGETHER: Final = 1 << 16
+"""Rows that have come are handed on as one, if they are so few: each part costs all operators behind it."""
 RUN: Final = 1 << 20
 """Updates that wait to be sent until they are added up, if they can be."""
 
@@ -112,7 +114,7 @@ class Sending(Stateless, Sends):
         if self.node.combine is not None:
             updates = added_up(updates, self.node.combine)
         for worker, part in enumerate(self._parts(updates)):
-            if part is None or not len(part):
+            if part is None:
                 continue
             if worker == self.company.index:
                 self.received.append(part)
@@ -130,8 +132,9 @@ class Sending(Stateless, Sends):
                 return [updates] + [None] * (count - 1)
             case Route.OWNER:
                 assert self.node.by is not None
-                owners = self.company.owners.of(updates.data[self.node.by], interned=self.interned)
-                return [updates.take(np.flatnonzero(owners == worker)) for worker in range(count)]
+                owners, words = self.company.owners, updates.data[self.node.by]
+                found = owners.places(words, interned=self.interned)
+                return [updates.take(some) if some.shape[0] else None for some in found]
             case Route.PIECES:
                 raise InternalError("rows that are sent have owners")
             case _:
@@ -152,6 +155,8 @@ class Sending(Stateless, Sends):
 
     def flush(self) -> None:
         received, self.received = self.received, []
+        if len(received) > 1 and sum(map(len, received)) <= TOGETHER:
+            received = [Updates.concat(received)]
         for updates in received:
             self.emit(self.step.stamp_on(updates) if self._is_now(updates) else updates)
 

@@ -107,7 +107,8 @@ def _linear(site: Site, source: Operator, mfp: plan.Mfp) -> Linear:
 
 def _arrange(site: Site, source: Operator, key: int) -> Arrange:
     spine = Spine(site.width, site.scope.depth, key=key, effort=site.context.merge_effort)
-    return Arrange(site.over(source), key=key, spine=spine, handle=TraceHandle(spine))
+    leading = site.types[0] if key else None
+    return Arrange(site.over(source), key=key, spine=spine, handle=TraceHandle(spine), leading=leading)
 
 
 def _top_k(node: plan.TopK, site: Site, built: Built) -> Operator:

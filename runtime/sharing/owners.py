@@ -1,5 +1,8 @@
 """Whose a row is: by what a value is, not by its code."""
 
+from itertools import pairwise
+from typing import Final
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -9,6 +12,8 @@ from kpg.runtime.kernels import shards as kernels
 from kpg.runtime.sharing.strings import LOWEST
 
 Words = NDArray[np.int64]
+FEW: Final = 4
+"""Workers up to which it is quickest to look for the rows of each."""
 
 
 class Owners:
@@ -36,6 +41,16 @@ class Owners:
         out[~special] = self._texts[words[~special]]
         out[special] = 0
         return out
+
+    def places(self, words: Words, *, interned: bool) -> list[Words]:
+        """Of each worker the places of its words, ascending."""
+        owners, count = self.of(words, interned=interned), self.count
+        if count <= FEW:
+            return [np.flatnonzero(owners == worker) for worker in range(count)]
+        narrow = owners.astype(np.uint8 if count <= 1 << 8 else np.uint16)  # which are sorted by counting
+        order = np.argsort(narrow, kind="stable")
+        ends = np.cumsum(np.bincount(owners, minlength=count)).tolist()
+        return [order[start:end] for start, end in pairwise([0, *ends])]
 
     def mine(self, words: Words, values: Words, index: int, *, interned: bool) -> Words:
         """The values beside the words that are worker ``index``'s."""

@@ -153,7 +153,10 @@ class Asking:
 
     def work(self) -> list[Work]:
         """What each member keeps and has done."""
-        return self.ask("work_here")
+        from kpg.runtime.workers.heavy import with_heavy
+
+        works, found = zip(*self.ask("work_here"), strict=True)
+        return with_heavy(works, found)
 
     def arrangements(self) -> list[ArrangementInfo]:
         """Every index, with the rows of all members."""

@@ -19,6 +19,7 @@ from kpg.runtime.handles import ArrangementInfo, OperatorInfo, OverlayInfo, Stat
 from kpg.runtime.installed import Installed
 from kpg.runtime.interrupts import Watch
 from kpg.runtime.operators.apply import Apply
+from kpg.runtime.operators.arrange import Arrange
 from kpg.runtime.operators.exchange import Sending, Share
 from kpg.runtime.operators.expand import Expand
 from kpg.runtime.operators.join import Join
@@ -42,6 +43,7 @@ from kpg.runtime.workers.rounds import Recalling
 if TYPE_CHECKING:
     from kpg.runtime.chain.chain import Chain
     from kpg.runtime.saved.worker import Saved
+    from kpg.runtime.workers.heavy import Sampled
 
 Words = NDArray[np.int64]
 PASSING: Final = (Linear, Concat, Negate, Share, Join, Apply, Expand, Single, Enter, Leave, ArrangedLeave)
@@ -373,8 +375,10 @@ class Member(Recalling):
         """Every index."""
         return self.arrangements()
 
-    def work_here(self) -> Work:
-        """What this worker keeps and has done."""
+    def work_here(self) -> "tuple[Work, list[Sampled]]":
+        """What this worker keeps and has done, and what its indexes have."""
+        from kpg.runtime.workers.heavy import sampled
+
         operators = set(self._all_operators())
         sending = [one for one in operators if isinstance(one, Sending)]
         sent, came = sum(one.sent for one in sending), sum(one.came for one in sending)
@@ -382,7 +386,9 @@ class Member(Recalling):
         if self._memory is None:
             rows += sum(table.rows for table in self.tables.values())
             size += sum(table.bytes for table in self.tables.values()) + self.dictionary.bytes
-        return Work(rows, size, time.process_time(), sent, came, self.sharing.meetings)
+        indexes = sorted(one for one in operators if isinstance(one, Arrange))
+        found = [sampled(one, self.dictionary) for one in indexes]
+        return Work(rows, size, time.process_time(), sent, came, self.sharing.meetings), found
 
     def forget(self, identity: str) -> None:
         """Nobody feeds an input any more."""

@@ -34,6 +34,5 @@ class Shares:
 
     def _parts(self, table: Table, home: int, rowids: Words) -> list[tuple[Words, Words]]:
         words = table.read(rowids)
-        owners = self._owners.of(words[home], interned=table.schema.types[home].is_interned)
-        places = [np.flatnonzero(owners == member) for member in range(self._owners.count)]
+        places = self._owners.places(words[home], interned=table.schema.types[home].is_interned)
         return [(rowids[some], np.ascontiguousarray(words[:, some])) for some in places]

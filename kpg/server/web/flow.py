@@ -18,7 +18,7 @@ from kpg.statements.scripts import reading
 
 if TYPE_CHECKING:
     from kpg.engine.engine import Engine
-    from kpg.runtime.handles import OperatorInfo
+    from kpg.runtime.handles import OperatorInfo, Work
     from kpg.server.listen import Server
     from kpg.view import Maintained
 
@@ -111,14 +111,21 @@ def _rows(view: "Maintained") -> int:
     return view.count() if _is_counted(view) else view.installed.size
 
 
-def _workers(engine: "Engine") -> list[tuple[int, ...]]:
-    """Of each worker, if there are several: rows, bytes, microseconds, rows sent and received, meetings."""
+def _workers(engine: "Engine") -> list[tuple[int | list[str], ...]]:
+    """Of each worker, if there are several: rows, bytes, microseconds, rows sent and received, meetings.
+
+    Then the keys of which it has more than its share, in words.
+    """
     if engine.workers is None:
         return []
     return [
-        (one.rows, one.bytes, round(one.seconds * 1e6), one.sent, one.received, one.meetings)
+        (one.rows, one.bytes, round(one.seconds * 1e6), one.sent, one.received, one.meetings, _heavy(one))
         for one in engine.workers.work()
     ]
+
+
+def _heavy(work: "Work") -> list[str]:
+    return [one.shown for one in work.heavy]
 
 
 def _relation(engine: "Engine", entry: TableEntry | ViewEntry) -> dict[str, Any]:

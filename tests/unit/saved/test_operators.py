@@ -70,7 +70,7 @@ NOT_STATE = {
     "mfp", "guard", "data", "streams", "paths", "deltas", "matched", "left", "right", "comparison", "meeting",
     "pair_mfp", "left_mfp", "expander", "poll", "limit", "error_at_limit", "consolidated", "offset", "exact",
     "dead", "then", "evaluators", "peers", "calls", "dictionary", "shape", "indexes", "saved", "read_rows",
-    "reread", "compacting", "table", "own", "read", "result", "chosen",
+    "reread", "compacting", "table", "own", "read", "result", "chosen", "leading",
 }  # fmt: skip
 """From the plan, of a step in progress, counters, or made again where it is missed."""
 

@@ -1,8 +1,11 @@
 """Workers in processes of this machine that have nothing in common: as they are on many, over TCP."""
 
 import pickle
+import socket
 import subprocess
 import sys
+import threading
+from contextlib import suppress
 
 from kpg.database import Database
 from kpg.engine.working import Workers
@@ -28,11 +31,16 @@ class Apart:
 
     def start(self, calling: Calling) -> None:
         for index in range(calling.workers):
-            process = subprocess.Popen([sys.executable, "-c", CODE], stdin=subprocess.PIPE)
+            command = [*self.where(index), sys.executable, "-c", CODE]
+            process = subprocess.Popen(command, stdin=subprocess.PIPE)
             assert process.stdin is not None
             process.stdin.write(pickle.dumps((index, tuple(calling))))
             process.stdin.close()
             self.running.append(process)
+
+    def where(self, index: int) -> list[str]:
+        """What is said before the command that is a worker."""
+        return []
 
     def failure(self) -> str | None:
         for index, process in enumerate(self.running):
@@ -44,6 +52,55 @@ class Apart:
         for process in self.running:
             process.wait()
         self.running.clear()
+
+
+class Through(Apart):
+    """Members whose connections to the coordinator go through another place, which may cut them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.ways: list[socket.socket] = []
+        self.between: socket.socket | None = None
+
+    def start(self, calling: Calling) -> None:
+        self.between = socket.create_server(("127.0.0.1", 0))
+        threading.Thread(target=self._serve, args=(self.between, calling.port), daemon=True).start()
+        super().start(calling._replace(port=self.between.getsockname()[1]))
+
+    def _serve(self, between: socket.socket, port: int) -> None:
+        while True:
+            try:
+                here, _ = between.accept()
+            except OSError:
+                return
+            there = socket.create_connection(("127.0.0.1", port))
+            self.ways += [here, there]
+            for one, other in ((here, there), (there, here)):
+                threading.Thread(target=_carry, args=(one, other), daemon=True).start()
+
+    def cut(self) -> None:
+        for way in self.ways:
+            with suppress(OSError):
+                way.shutdown(socket.SHUT_RDWR)
+
+    def end(self) -> None:
+        if self.between is not None:
+            self.between.shutdown(socket.SHUT_RDWR)
+            self.between.close()
+            self.between = None
+        super().end()
+        for way in self.ways:
+            way.close()
+        self.ways.clear()
+
+
+def _carry(one: socket.socket, other: socket.socket) -> None:
+    try:
+        while said := one.recv(1 << 16):
+            other.sendall(said)
+        other.shutdown(socket.SHUT_RDWR)
+    except OSError:
+        pass
 
 
 def apart(count: int, small: int = 1000, **options: object) -> Database:

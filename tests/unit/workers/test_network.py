@@ -2,9 +2,7 @@
 
 import os
 import signal
-import socket
 import threading
-from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -20,7 +18,7 @@ from kpg.runtime.workers.network import Calling, Network
 from kpg.runtime.workers.process import serve
 from kpg.runtime.workers.wire import GoneError, exchange, packed, pair
 from tests.properties.test_workers import history
-from tests.unit.workers.apart import Apart, apart
+from tests.unit.workers.apart import Apart, Through, apart
 from tests.unit.workers.test_processes import TEXT, answer_alike, gone, rows
 
 
@@ -49,55 +47,6 @@ def test_a_worker_that_dies_takes_nothing_with_it() -> None:
         db.sql("insert into t values (4, 'y', 4)")
         changes = [sorted(((row, diff) for row, _, diff in each), key=repr) for each in told]
         assert changes == [[(("X", 2), 1), (("Y", 1), 1)], [(("Y", 1), -1), (("Y", 5), 1)]]
-
-
-class Through(Apart):
-    """Members whose connections to the coordinator go through another place, which may cut them."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.ways: list[socket.socket] = []
-        self.between: socket.socket | None = None
-
-    def start(self, calling: Calling) -> None:
-        self.between = socket.create_server(("127.0.0.1", 0))
-        threading.Thread(target=self._serve, args=(self.between, calling.port), daemon=True).start()
-        super().start(calling._replace(port=self.between.getsockname()[1]))
-
-    def _serve(self, between: socket.socket, port: int) -> None:
-        while True:
-            try:
-                here, _ = between.accept()
-            except OSError:
-                return
-            there = socket.create_connection(("127.0.0.1", port))
-            self.ways += [here, there]
-            for one, other in ((here, there), (there, here)):
-                threading.Thread(target=_carry, args=(one, other), daemon=True).start()
-
-    def cut(self) -> None:
-        for way in self.ways:
-            with suppress(OSError):
-                way.shutdown(socket.SHUT_RDWR)
-
-    def end(self) -> None:
-        if self.between is not None:
-            self.between.shutdown(socket.SHUT_RDWR)
-            self.between.close()
-            self.between = None
-        super().end()
-        for way in self.ways:
-            way.close()
-        self.ways.clear()
-
-
-def _carry(one: socket.socket, other: socket.socket) -> None:
-    try:
-        while said := one.recv(1 << 16):
-            other.sendall(said)
-        other.shutdown(socket.SHUT_RDWR)
-    except OSError:
-        pass
 
 
 def test_a_network_that_is_cut_ends_all_workers_and_loses_nothing() -> None:
@@ -177,3 +126,15 @@ def test_a_closed_database_leaves_no_process() -> None:
         processes = db._engine.executor.crew.processes
         assert len(processes) == 2 and np.all([not gone(one) for one in processes])
     assert all(map(gone, processes))
+
+
+def test_a_view_of_one_worker_is_planned_anew_for_workers_with_nothing_in_common(tmp_path: Path) -> None:
+    """Who sees all rows reads columns after a join; here that would be where the rows are not."""
+    with kpg.connect(tmp_path / "db") as db:
+        db.sql("create table t(k int primary key, g int); insert into t values (1, 7), (2, 8), (3, 8)")
+        db.sql("create materialized view p as select a.g, b.g as h from t a join t b on a.k + 1 = b.k")
+    with apart(2, 0, folder=tmp_path / "db") as db:
+        assert rows(db, "select * from p") == [(7, 8), (8, 8)]
+        db.sql("insert into t values (4, 9)")
+    with kpg.connect(tmp_path / "db") as db:
+        assert rows(db, "select * from p") == [(7, 8), (8, 8), (8, 9)]

@@ -3,13 +3,18 @@
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import kpg
 from kpg.database import Database
 from kpg.engine.working import Workers
+from kpg.runtime.dictionary import Dictionary
 from kpg.runtime.errors import Error
 from kpg.runtime.kernels import rowgroups as kernels
+from kpg.runtime.operators.exchange import Sending
+from kpg.runtime.sharing.owners import FEW, Owners
+from kpg.runtime.trace.updates import Updates
 from kpg.runtime.workers.threads import Threads
 from tests.properties.test_workers import many
 
@@ -97,3 +102,40 @@ def test_a_folder_is_parted_among_as_many_workers_as_open_it(tmp_path: Path) -> 
             found.append(kept(db, "t"))
             assert db.sql("select count(*), min(n), max(n) from s").fetchall() == [(50, 60, 60)]
     assert found == [[2160, 840], [900, 1020, 1080], [3000]]
+
+
+def test_whose_rows_are_whose_is_found_alike_by_few_workers_and_by_many() -> None:
+    dictionary = Dictionary()
+    words = np.arange(-5000, 5000)
+    for count in (2, FEW, FEW + 1, 100):
+        owners = Owners(dictionary, count, apart=True)
+        found = owners.places(words, interned=False)
+        of = owners.of(words, interned=False)
+        assert [some.tolist() for some in found] == [
+            np.flatnonzero(of == one).tolist() for one in range(count)
+        ]
+        assert [some.tolist() for some in owners.places(words[:0], interned=False)] == [[]] * count
+
+
+def test_what_comes_of_many_workers_is_handed_on_as_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A part from each worker would be as many parts for all operators behind."""
+    handed = []
+    flush, emit = Sending.flush, Sending.emit
+
+    def flushing(self: Sending) -> None:
+        handed.append(0)
+        flush(self)
+
+    def emitting(self: Sending, updates: Updates, *, more: bool = False) -> None:
+        handed[-1] += 1
+        emit(self, updates, more=more)
+
+    with many(7) as db:
+        db.sql("create table t(k int primary key, g int)")
+        db.sql("create materialized view j as select t.k, u.k as o from t join t u on t.g = u.k")
+        db.sql("create materialized view s as select o % 50 as g, count(*) as n from j group by 1")
+        monkeypatch.setattr(Sending, "flush", flushing)
+        monkeypatch.setattr(Sending, "emit", emitting)
+        db.sql("insert into t select i, i * 3 % 700 from generate_series(1, 700) i(i)")
+        assert db.query("select sum(n) from s").fetchall() == [(699,)]
+        assert len(handed) > 7 and max(handed) == 1

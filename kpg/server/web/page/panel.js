@@ -144,9 +144,11 @@ export class Panel {
   crew(workers) {
     if (!workers.length) return;
     const head = ["worker", "rows", "bytes", "time", "sent", "received", "meetings"].map((name, place) => h("th", { class: place ? "number" : null, scope: "col" }, name));
+    const heavy = workers.flatMap(([, , , , , , keys], place) => keys.map((key) => h("li", {}, `worker ${place}: ${key}`)));
     const rows = workers.map(([rows, size, time, sent, received, meetings], place) =>
       h("tr", {}, h("td", {}, place), ...[count(rows), bytes(size), duration(time), count(sent), count(received), count(meetings)].map((text) => h("td", { class: "number" }, text))));
-    this.workers.replaceChildren(h("h3", {}, `${workers.length} workers`), h("table", { class: "work" }, h("thead", {}, h("tr", {}, ...head)), h("tbody", {}, ...rows)));
+    this.workers.replaceChildren(h("h3", {}, `${workers.length} workers`), h("table", { class: "work" }, h("thead", {}, h("tr", {}, ...head)), h("tbody", {}, ...rows)),
+      heavy.length ? h("p", {}, "Keys of which one worker has more than its share:") : "", h("ul", { class: "heavy" }, ...heavy));
   }
 
   /** Bring the figures up to date. */
