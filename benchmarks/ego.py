@@ -25,7 +25,11 @@ from kpg.runtime.plan import EgoCall, EgoFamily
 from kpg.runtime.types import BIGINT, INTEGER, array
 
 BATCH = 2000
-TOGETHER = 25
+TOGETHER = 150
+"""Batches that one engine serves before it is another's turn, which finds others' words in the caches."""
+
+TURN = 40
+"""Of what turns from reading to writing: shorter, to see when."""
 
 
 def social(nodes: int, edges: int, random: np.random.Generator) -> np.ndarray:
@@ -241,13 +245,12 @@ def visited(engine: Engine, nodes: int, ratio: float) -> float:
 
 
 def learn(engines: list[Engine], nodes: int, ratio: float, held: np.ndarray) -> None:
-    """Have overlays and labels be those of the traffic, and not of what was before."""
+    """Have overlays, labels and the nodes' numbers be those of the traffic, and not of what was before."""
     for engine in engines:
         engine.overlay.arrivals[:] = engine.overlay.asked[:] = 0
     throughput(engines, nodes, ratio, 0.3, held)
     for engine in engines:
-        if engine.mode == "auto":
-            engine.rebuild()
+        engine.rebuild()
 
 
 def runs(
@@ -290,40 +293,51 @@ def runs(
 
 def there_and_back(nodes: int, ratio: float, held: np.ndarray) -> list[tuple[Change, np.ndarray]]:
     """Batches that may be served again and again: what they write is undone in the end, batch by batch."""
-    random, batches = np.random.default_rng(8), []
-    for _ in range(20):
-        batches += prepared(nodes, ratio, random, held, BATCH)[0]
+    batches = prepared(nodes, ratio, np.random.default_rng(8), held.copy(), BATCH)[0][:TURN]
     return batches + [(change.opposite(), readers) for change, readers in reversed(batches)]
 
 
-def shift(nodes: int, edges: int) -> None:
-    """A workload that turns from reading to writing: how long until the rate is what a new decision gives.
+def shift(nodes: int, edges: int, graphs: list[str], families: list[str]) -> None:
+    """A workload that turns from reading to writing, or back: how long until the rate is the best there is.
 
-    All that is served is drawn before, so that what is counted is serving and comparing labels only; an
-    engine that was decided for writing serves the same by turns.
+    All that is served is drawn before, so that what is counted is serving and comparing labels only. Two
+    engines serve the same by turns: one that was built and decided for what it turns to, and one for what
+    was before. The rate is back when from then on the median of turns of each half second is within a tenth
+    of the other's.
     """
-    pairs = social(nodes, edges, np.random.default_rng(1))
-    (one, other), held = loaded("sum", [("vnm_a", "auto")] * 2, pairs, nodes)
-    learn([one, other], nodes, 0.05, held)
-    batches = there_and_back(nodes, 20.0, held)
-    served(other, batches)
-    other.relabel()
-    count = sum(change.writes.shape[1] // 2 + readers.shape[0] for change, readers in batches)
+    print("| graph | aggregate | writes to reads | at first | back after | later | changed labels |")
+    print("| --- | --- | --- | --- | --- | --- | --- |")
+    for graph in graphs:
+        pairs = GRAPHS[graph](nodes, edges, np.random.default_rng(1))
+        for family in families:
+            (one, other), held = loaded(family, [("vnm_a", "auto")] * 2, pairs, nodes)
+            for before, after in ((0.05, 20.0), (20.0, 0.05)):
+                learn([one, other], nodes, before, held)
+                batches = there_and_back(nodes, after, held)
+                other.overlay.arrivals[:] = other.overlay.asked[:] = 0
+                for _ in range(10):
+                    served(other, batches)
+                other.rebuild()
+                (seconds, shares), flips = turned(one, other, batches)
+                half = [shares[(seconds >= at) & (seconds < at + 0.5)] for at in seconds if at < 9.5]
+                late = [place for place, some in enumerate(half) if np.median(some) < 0.9]
+                back = float(seconds[late[-1] + 1]) if late else 0.0
+                print(
+                    f"| {graph} | {family} | {before} to {after} | {np.median(shares[:3]):.2f} |"
+                    f" {back:.1f} s | {np.median(shares[seconds > back]):.2f} | {flips} |",
+                    flush=True,
+                )
+
+
+def turned(one: Engine, other: Engine, batches: list[tuple[Change, np.ndarray]]) -> tuple[np.ndarray, int]:
+    """Serve batches by turns for ten seconds of the first one's work: after how many seconds of it, what
+    share of the other's rate it has; and how many labels it has changed."""
     flips, worked, rates = one.flips, 0.0, []
     while worked < 10:
         took, best = served(one, batches), served(other, batches)
         worked += took
         rates.append((worked, best / took))
-        print(
-            f"writing, {worked:.1f} s of processor time after: {count / took:,.0f} a second,"
-            f" {best / took:.2f} of the other's, {one.flips - flips} flips"
-        )
-    behind = [
-        after
-        for place, (after, _) in enumerate(rates)
-        if np.median([share for _, share in rates[place : place + 9]]) < 0.9
-    ]
-    print(f"within a tenth of it, by the median of nine, from {behind[-1] if behind else 0.0:.1f} s on")
+    return np.array(rates).T, one.flips - flips
 
 
 def api(nodes: int, edges: int, *, beside: bool) -> None:
@@ -454,7 +468,7 @@ def main() -> None:
                 given.nodes, given.edges, ratios, graphs, given.seconds, families, given.plot, given.batch
             )  # fmt: skip
         case "shift":
-            shift(given.nodes, given.edges)
+            shift(given.nodes, given.edges, graphs, given.families.split(","))
         case "sql":
             beside_sql(given.nodes, given.edges, ratios)
         case _:

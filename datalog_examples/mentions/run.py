@@ -15,7 +15,7 @@ from itertools import count, islice
 
 import kpg
 
-TURN = 3
+TURN = 2
 """Milliseconds of tweets that are taken together at least."""
 MOST = 500
 """Tweets that are taken together at most."""

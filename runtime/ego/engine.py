@@ -4,7 +4,6 @@ All that it answers is a function of the pairs and of what writers have in their
 and its labels are. So a change is undone by its opposite.
 """
 
-import itertools
 import time
 from dataclasses import field
 from typing import Final
@@ -12,14 +11,15 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from kpg.runtime.ego import deciding, patching
+from kpg.runtime.ego import adapting, deciding, patching
 from kpg.runtime.ego.building import Construction, Report
 from kpg.runtime.ego.deciding import Costs, Decision
 from kpg.runtime.ego.family import Family
 from kpg.runtime.ego.followed import NOBODY, NONE, Followed, above, among
 from kpg.runtime.ego.ids import Ids
 from kpg.runtime.ego.overlay import READER, WRITER, Overlay, grouped
-from kpg.runtime.ego.reaching import reached
+from kpg.runtime.ego.placing import by_traffic
+from kpg.runtime.ego.reaching import readers_below
 from kpg.runtime.ego.rebuilding import Built, Pairs, Rebuilding, built, merged
 from kpg.runtime.ego.timing import tried
 from kpg.runtime.ego.watching import Watching
@@ -31,8 +31,6 @@ FEW: Final = 64
 """So many changes of pairs are always taken one by one."""
 MANY: Final = 0.2
 """A larger share of all pairs that changes at once has the overlay built anew."""
-LEVELS: Final = 8
-"""So often at most the frontier is looked at again when labels at it have changed."""
 FORGET: Final = 2
 """Bits of what was observed that are forgotten once labels were compared with it."""
 DECAYED: Final = 0.25
@@ -187,27 +185,17 @@ class Engine:
                 self.family.drop(np.array([node]))
 
     def _fill(self, nodes: Words) -> None:
-        """Compute pushed nodes; what cannot be computed is pulled, and says so when it is read."""
-        try:
-            self.family.fill(self.overlay, nodes)
-        except DataError:
-            self.family.rollback()
-            self.overlay.pushed[nodes] = self.overlay.kinds[nodes] == WRITER
-            self.overlay.labelled(nodes)
-        self.family.commit()
+        adapting.fill(self.overlay, self.family, nodes)
 
     # The overlay
 
     def _pairs(self) -> Pairs:
         """All pairs there are now, whenever they are asked for: what they are told by is copied."""
         words, nodes = self._readers.every()
-        known, of = self._writers.every()
-        inputs, room = self.overlay.inputs.copy(), self.overlay.room
+        word_of, inputs = self._writers.by_node(self.overlay.room), self.overlay.inputs.copy()
 
         def found() -> tuple[Words, Words]:
             place, writers = inputs.writers_of(nodes)
-            word_of = np.zeros(room, np.int64)
-            word_of[of] = known
             return words[place], word_of[writers]
 
         return found
@@ -245,15 +233,23 @@ class Engine:
         self.overlay, self.report = overlay, made.report
         self.rebuilt += 1
 
+    def _place(self) -> None:
+        """Have those nodes that are visited often be near each other, if it is known which these are."""
+        overlay, order = self.overlay, by_traffic(self.overlay)
+        if order is None:
+            return
+        number = overlay.renumber(order)
+        self._writers, self._readers = self._writers.renumbered(number), self._readers.renumbered(number)
+        self.family.grow(overlay.room + 1)
+        self.family.moved(np.where(overlay.kinds == WRITER, order, overlay.room), overlay.room)
+
     def _label(self) -> None:
+        self._place()
         mode = "push" if self.followed.every else self.mode
         forced = self.forced() if mode != "push" else NONE
         best = tried(self.overlay, self.family, self.costs, forced) if mode == "auto" else None
-        if best is not None:
-            self.decision, self.fitted = best
-        else:
-            self.fitted = self.costs
-            self.decision = deciding.decide(self.overlay, mode, self.costs, forced)
+        plain = self.overlay, mode, self.costs, forced
+        self.decision, self.fitted = best or (deciding.decide(*plain), self.costs)
         if mode == "auto":
             self.overlay.settle(every=True)
             if best is None:
@@ -314,7 +310,7 @@ class Engine:
             self.rebuilding = Rebuilding(self.construction, self._pairs(), self._writers.every()[0])
         elif self.mode == "auto" and not self.followed.every and self._work.due:
             begun, flips = time.perf_counter(), self.flips
-            self.adapt()
+            self.adapt(anew=self._work.shifted)
             changed = (self.flips - flips) / self.overlay.count
             self._work.compared(changed, time.perf_counter() - begun)
 
@@ -334,21 +330,15 @@ class Engine:
         self.overlay.settle()
         self._borne = 0
 
-    def adapt(self) -> None:
-        """Flip what costs less the other way at the frontier, and forget most of what was observed."""
-        forced, overlay = self.forced(), self.overlay
-        for found in itertools.islice(deciding.adapt(overlay, self.fitted), LEVELS):
-            nodes = np.setdiff1d(found, forced)
-            pushed = overlay.pushed[nodes] == 1
-            overlay.pushed[nodes[pushed]] = 0
-            self.family.drop(nodes[pushed])
-            rising = patching.all_pushed(overlay, np.ascontiguousarray(nodes[~pushed]))
-            overlay.pushed[rising] = 1
-            self._fill(rising)
-            overlay.labelled(np.concatenate((nodes, rising)))
-            self.flips += nodes.shape[0]
-        overlay.settle()
-        overlay.forget(FORGET)
+    def adapt(self, *, anew: bool = False) -> None:
+        """Change labels by what was observed, at the frontier or all of them, and forget most of that.
+
+        What costs were with other writes and reads says nothing of those that there are now.
+        """
+        change = adapting.everywhere if anew else adapting.at_frontier
+        self.fitted = self.costs if anew else self.fitted
+        self.flips += change(self.overlay, self.family, self.fitted, self.forced())
+        self.overlay.forget(FORGET)
 
     # What is read
 
@@ -378,14 +368,9 @@ class Engine:
     def affected(self, change: Change) -> Words:
         """The followed readers whose answers a change may change, as words, as pairs are now."""
         writers = np.unique(self._writers.find(np.unique(change.writes[0])))
-        nodes = [np.empty(0, np.int64)]
-        for items, _ in reached(self.overlay, writers[writers >= 0], every=True):
-            found = items >> 1
-            nodes.append(np.unique(found[self.overlay.kinds[found] == READER]))
-        words, known = self._readers.every()
-        word_of = np.zeros(self.overlay.room, np.int64)
-        word_of[known] = words
-        found = np.unique(np.concatenate((word_of[np.concatenate(nodes)], change.pairs[0])))
+        nodes = readers_below(self.overlay, writers[writers >= 0])
+        words = self._readers.by_node(self.overlay.room)[nodes]
+        found = np.unique(np.concatenate((words, change.pairs[0])))
         return found[self.followed.picks(found)]
 
     @property

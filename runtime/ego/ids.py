@@ -81,6 +81,18 @@ class Ids:
         found = self._table[:, 1] >= 0
         return np.ascontiguousarray(self._table[found, 0]), np.ascontiguousarray(self._table[found, 1])
 
+    def by_node(self, room: int) -> Words:
+        """The word of each of so many nodes; 0 where it is none of these."""
+        words, nodes = self.every()
+        found = np.zeros(room, np.int64)
+        found[nodes] = words
+        return found
+
+    def renumbered(self, number: Words) -> "Ids":
+        """The same words, of nodes with other numbers."""
+        words, nodes = self.every()
+        return Ids(words, number[nodes])
+
     @property
     def bytes(self) -> int:
         """What is kept."""

@@ -1,7 +1,8 @@
 """An overlay: writers, readers and partial aggregates, and signed edges between them, in flat arrays.
 
 A node is a number: writers first, then readers, then partial aggregates, as they were built; what comes later
-has the next number. An edge's *item* is ``2 * node``, and one more if what the node brings is taken away.
+has the next number, until all have other ones, by how often they are visited (``placing.py``). An edge's
+*item* is ``2 * node``, and one more if what the node brings is taken away.
 
 The invariant (digest, E17): over all paths from a writer to a reader, the products of signs add up to 1 if
 the writer is one of the reader's neighbours, and to 0 if not. Where repetition does not matter there is at
@@ -192,6 +193,20 @@ class Overlay:
         """All edges are these from now on."""
         self.inputs, self.outputs = inputs, _turned(inputs)
         self._unsettled.clear()
+
+    def renumber(self, order: Words) -> Words:
+        """Have node ``order[i]`` be node i, for all i; returns which number each has got."""
+        number = np.empty(self.room, np.int64)
+        number[order] = np.arange(self.room)
+        given = self.inputs
+        size, start = given.size[order], np.empty(self.room, np.int64)
+        items = np.empty(int(size.sum()), np.int32)
+        overlays.renumber(order, number, given.start, given.size, given.items, start, items)
+        self.kinds, self.pushed = self.kinds[order], self.pushed[order]
+        self.arrivals, self.asked = self.arrivals[order], self.asked[order]
+        self.replaced(Edges(start, size, items))
+        self.settle(every=True)
+        return number
 
     def labelled(self, nodes: Words) -> None:
         """Labels of nodes have changed."""

@@ -6,7 +6,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from kpg.runtime.ego.overlay import Overlay
+from kpg.runtime.ego.overlay import READER, Overlay
 from kpg.runtime.kernels import overlays
 
 Words = NDArray[np.int64]
@@ -28,3 +28,12 @@ def reached(overlay: Overlay, writers: Words, *, every: bool = False) -> Iterato
         if count:
             yield found[:count], origin[:count]
         room *= 1 if count else 4
+
+
+def readers_below(overlay: Overlay, writers: Words) -> Words:
+    """The readers that writers reach, once or oftener."""
+    nodes = [np.empty(0, np.int64)]
+    for items, _ in reached(overlay, writers, every=True):
+        found = items >> 1
+        nodes.append(np.unique(found[overlay.kinds[found] == READER]))
+    return np.concatenate(nodes)

@@ -10,8 +10,8 @@ PATIENCE: Final = 25
 """So many times as long as that took writes and reads take before anything of the kind is done again."""
 STEADY: Final = 0.005
 """Where a smaller share of nodes changed labels it is twice as many times, and so on."""
-SHIFTED: Final = 0.05
-"""Where a larger share did, what is written and read has changed: more labels are to change soon."""
+SHIFTED: Final = 0.02
+"""Where a larger share did, what is written and read has changed: all labels are to be decided soon."""
 HURRY: Final = 8
 """So many times as long as it took is the next comparison away then."""
 LONGEST: Final = 5.0
@@ -29,6 +29,8 @@ class Watching:
     patience: float = 0.0
     """Seconds that they are to take."""
     waits: int = PATIENCE
+    shifted: bool = False
+    """Whether what is written and read has changed, so that labels at the frontier are not enough."""
 
     @property
     def due(self) -> bool:
@@ -41,9 +43,11 @@ class Watching:
             self.waits = PATIENCE if changed < SHIFTED else HURRY
         else:
             self.waits = max(self.waits, min(2 * self.waits, int(LONGEST / max(took, 1e-6))))
+        self.shifted = changed >= SHIFTED
         self.seen, self.busy, self.patience = 0, 0.0, self.waits * took
 
     def decided(self, observed: int) -> None:
         """All labels are new, by so many writes and reads; if these are many there is time."""
+        self.waits, self.shifted = PATIENCE, False
         if observed > WATCHED:
             self.busy, self.patience = 0.0, LONGEST / 2

@@ -55,6 +55,18 @@ def transpose(start, size, items, first, start_of, filled, sources):
             filled[source] += 1
 
 
+@kernel("void(int64[::1], int64[::1], int64[::1], int64[::1], int32[::1], int64[::1], int32[::1])")
+def renumber(order, number, start, size, items, starts, renamed):
+    """The edges of nodes in another order, one node's after the other's: ``number`` is each node's place."""
+    count = 0
+    for i in range(order.shape[0]):
+        node = order[i]
+        starts[i] = count
+        for at in range(start[node], start[node] + size[node]):
+            renamed[count] = 2 * number[items[at] >> 1] + (items[at] & 1)
+            count += 1
+
+
 @kernel("int64(int64[::1], int64[::1], int32[::1], int64[::1], int64[::1])")
 def arrange(start, size, items, waiting, order):
     """Nodes in an order in which each comes after what feeds it: ``waiting`` is how many inputs each has.

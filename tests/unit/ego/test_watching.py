@@ -41,3 +41,15 @@ def test_a_decision_by_few_is_soon_looked_at() -> None:
     assert work.patience == 0.0
     work.decided(1 << 17)
     assert work.patience == 2.5
+
+
+def test_after_a_shift_all_labels_are_decided() -> None:
+    work = Watching()
+    shifted = []
+    for changed in (0.01, 0.03, 0.03, 0.0):
+        work.compared(changed, 0.02)
+        shifted.append(work.shifted)
+    assert shifted == [False, True, True, False]
+    work.compared(0.03, 0.02)
+    work.decided(1 << 17)
+    assert (work.shifted, work.waits) == (False, 25)

@@ -46,6 +46,7 @@ ELSEWHERE = {
                     "push_least",
                     "push_sums",
                     "reach",
+                    "renumber",
                     "settle",
                     "sources",
                     "transpose",

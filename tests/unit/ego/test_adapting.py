@@ -1,0 +1,103 @@
+"""Labels that change with what is observed: one after the other at the frontier, or all at once."""
+
+import numpy as np
+import pytest
+
+from kpg.runtime.dictionary import Dictionary
+from kpg.runtime.ego import adapting, deciding
+from kpg.runtime.ego.building import Construction
+from kpg.runtime.ego.deciding import Costs
+from kpg.runtime.ego.engine import Engine
+from kpg.runtime.ego.families import family_of
+from kpg.runtime.ego.followed import NONE
+from kpg.runtime.ego.overlay import Overlay, grouped
+from kpg.runtime.ego.sums import Sums
+from kpg.runtime.plan import EgoCall, EgoFamily
+from kpg.runtime.types import BIGINT
+from tests.unit.ego.test_engine import CASES, Model, changes, check
+
+CALL = EgoCall("sum", (0,), (BIGINT,), BIGINT)
+COSTS = Costs(push=1.0, push_log=0.0, pull=1.0, pull_each=1.0, answer=20.0)
+READERS = range(4, 14)
+
+
+def example() -> tuple[Overlay, Sums]:
+    """Ten readers of a partial aggregate of four writers, all pulled: some writes, and a few reads."""
+    pairs = [(14, writer) for writer in range(4)] + [(reader, 14) for reader in READERS]
+    overlay = Overlay(4, 10, grouped(*np.array(pairs).T, 15), 40)
+    overlay.arrivals[:4] = 100
+    overlay.asked[4:14] = 60
+    family = Sums((CALL,))
+    family.grow(overlay.room)
+    family.write(overlay, np.arange(4), np.array([[1, 2, 3, 4]]), np.ones(4, np.int64))
+    family.commit()
+    overlay.settle(every=True)
+    return overlay, family
+
+
+def test_all_labels_are_decided_and_filled() -> None:
+    overlay, family = example()
+    overlay.asked[4:14] = 6000
+    assert adapting.everywhere(overlay, family, COSTS, NONE) == 11
+    assert overlay.pushed.tolist() == [1] * 15 and overlay.live.tolist() == [1] * 4 + [0] * 10 + [10]
+    there, words = family.read(overlay, np.array(READERS))
+    assert there.all() and words[0].tolist() == [10] * 10
+    overlay.arrivals[:4], overlay.asked[4:14] = 5000, 1
+    assert adapting.everywhere(overlay, family, COSTS, NONE) == 11
+    assert overlay.pushed.tolist() == [1] * 4 + [0] * 11 and not overlay.live.any()
+    assert family.read(overlay, np.array(READERS))[1][0].tolist() == [10] * 10
+
+
+def test_forced_readers_stay_pushed() -> None:
+    overlay, family = example()
+    overlay.asked[4:14] = 6000
+    adapting.everywhere(overlay, family, COSTS, NONE)
+    overlay.arrivals[:4], overlay.asked[4:14] = 5000, 1
+    adapting.everywhere(overlay, family, COSTS, np.array([6]))
+    assert overlay.pushed.tolist() == [1, 1, 1, 1, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 1]
+
+
+def test_labels_that_cost_about_as_much_stay() -> None:
+    """What is decided anew is expected to save nothing: the labels there are came of the same frequencies."""
+    overlay, family = example()
+    adapting.everywhere(overlay, family, COSTS, NONE)
+    before = overlay.pushed.copy()
+    overlay.asked[5] += 1
+    assert adapting.everywhere(overlay, family, COSTS, NONE) == 0
+    assert overlay.pushed.tolist() == before.tolist()
+
+
+@pytest.mark.parametrize(("kind", "function", "few"), CASES)
+def test_answers_are_right_after_a_shift(kind: EgoFamily, function: str, few: int) -> None:
+    call = (EgoCall(function, (0,), (BIGINT,), BIGINT),)
+    random = np.random.default_rng(11)
+    engine = Engine(family_of(kind, call, few, Dictionary()), Construction.VNM_A, "auto", COSTS)
+    model = Model(function)
+    seen = set()
+    for step in range(8):
+        change = changes(random, model, large=step == 0)
+        engine.apply(change)
+        model.apply(change)
+        readers, writers = (ids.every()[1] for ids in (engine._readers, engine._writers))
+        engine.overlay.asked[readers] = 500 if step % 2 else 0
+        engine.overlay.arrivals[writers] = 0 if step % 2 else 500
+        engine.adapt(anew=True)
+        assert engine.fitted is COSTS
+        seen.add(int(engine.overlay.pushed[readers].sum()) == readers.shape[0])
+        check(engine, model)
+    assert seen == {False, True}
+
+
+def test_it_costs_no_more_than_before() -> None:
+    """By the frequencies that were observed, on random overlays and labels."""
+    for seed in range(10):
+        random = np.random.default_rng(seed)
+        overlay, family = example()
+        overlay.arrivals[:4] = random.integers(0, 300, 4)
+        overlay.asked[4:14] = random.integers(0, 300, 10)
+        often = deciding.frequencies(overlay, overlay.order())
+        costs = [sum(deciding.shares(overlay, often, COSTS))]
+        for _ in range(2):
+            adapting.everywhere(overlay, family, COSTS, NONE)
+            costs.append(sum(deciding.shares(overlay, often, COSTS)))
+        assert costs[0] >= costs[1] == costs[2]
