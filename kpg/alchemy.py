@@ -38,7 +38,7 @@ class Dialect(PGDialect):
     default_paramstyle = "numeric_dollar"
     supports_statement_cache = True
     supports_native_enum = True
-    supports_sane_multi_rowcount = False
+    supports_native_decimal = True
     postgresql_version = (16, 0)
 
     def __init__(self, **options: Any) -> None:

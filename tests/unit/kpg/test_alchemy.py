@@ -179,3 +179,34 @@ def test_a_database_that_is_open() -> None:
             assert connection.scalar(sa.text("select a from t")) == 5
         engine.dispose()
         assert not db.closed
+
+
+def test_numbers_have_the_digits_that_they_have(engine: sa.Engine) -> None:
+    table = sa.Table(
+        "measured",
+        sa.MetaData(),
+        sa.Column("a", sa.Numeric(18, 14)),
+        sa.Column("b", sa.Numeric(8, 4, asdecimal=False)),
+    )
+    table.create(engine)
+    with engine.begin() as connection:
+        connection.execute(table.insert(), [{"a": decimal.Decimal("8.55147160000001"), "b": 15.7563}])
+        ((a, b),) = connection.execute(sa.select(table)).all()
+    assert (str(a), b, type(b)) == ("8.55147160000001", 15.7563, float)
+
+
+def test_many_changes_are_counted(engine: sa.Engine) -> None:
+    table = sa.Table(
+        "employee", sa.MetaData(), sa.Column("name", sa.String), sa.Column("department", sa.String)
+    )
+    table.create(engine)
+    named = [{"who": "Bob"}, {"who": "Cyd"}, {"who": "nobody"}]
+    with engine.begin() as connection:
+        connection.execute(
+            table.insert(), [{"name": name, "department": "A"} for name in ("Bob", "Cyd", "Dan")]
+        )
+        change = table.update().where(table.c.name == sa.bindparam("who")).values(department="C")
+        assert connection.execute(change, named).rowcount == 2
+        assert (
+            connection.execute(table.delete().where(table.c.name == sa.bindparam("who")), named).rowcount == 2
+        )
