@@ -28,6 +28,7 @@ from kpg.runtime.types import Schema, facts_of
 from kpg.runtime.undoing import Undoing
 
 if TYPE_CHECKING:
+    from kpg.runtime.executor import Landing
     from kpg.runtime.past import Then
     from kpg.runtime.saved.form import Read
     from kpg.runtime.saved.worker import Saved
@@ -62,6 +63,11 @@ class Access(Recorded, Undoing):
     """Whether pending changes are read."""
     far = False
     """Whether views are elsewhere, so that it is not known here who follows them."""
+
+    @property
+    def landing(self) -> "Landing | None":
+        """See ``executor.Executor``: all rows come through this process."""
+        return None
 
     @property
     def then(self) -> int | None:

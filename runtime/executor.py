@@ -8,14 +8,14 @@ table. So the executor may be in this process, on a server's thread, or be many 
 ``runtime/local.py`` makes the first kind.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, Final, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from kpg.runtime.dictionary import Dictionary
-from kpg.runtime.handles import ArrangementInfo, InputHandle, Installation, OperatorInfo, Work
+from kpg.runtime.handles import ArrangementInfo, Berth, InputHandle, Installation, OperatorInfo, Work
 from kpg.runtime.interrupts import DeferredInterrupt
 from kpg.runtime.lasting import Lasting
 from kpg.runtime.plan import Mfp, Plan
@@ -26,6 +26,24 @@ Words = NDArray[np.int64]
 
 MAX_TIME: Final = 2**62
 """Times are below it: two of them can be added up in 64 bits."""
+
+
+class Landing(Protocol):
+    """The way in for rows that do not come through this process: straight to the workers that own them."""
+
+    def open(self, table: str) -> Berth:
+        """Have workers take rows of a table; OperationalError where they could not keep them."""
+
+    def take(self, berth: Berth, attempts: Sequence[int], *, plain: bool) -> tuple[int, Iterator[Words]]:
+        """Have what has come by these attempts, in their order, be rows of the table: how many, and the
+
+        words of those that the caller has to insert, because workers alone cannot check them. ``plain``:
+        there is nothing to check but that values are there, and the primary key. IntegrityError if a key is
+        there already, or given twice: nothing has changed then.
+        """
+
+    def close(self, berth: Berth) -> None:
+        """What has come and was not taken is nobody's any more."""
 
 
 class Executor(Lasting, Protocol):
@@ -105,6 +123,10 @@ class Executor(Lasting, Protocol):
 
     def insert(self, table: str, words: Words) -> Words:
         """Append rows; their rowids. IntegrityError, nothing changed, for a NULL or key that may not be."""
+
+    @property
+    def landing(self) -> Landing | None:
+        """The way in that goes past this process; None if there is none."""
 
     def delete(self, table: str, rowids: Words) -> None:
         """Delete live rows. IntegrityError, with nothing changed, if one is not live or given twice."""

@@ -6,7 +6,7 @@ Handles answer in words and numbers, as of the last step, and never lend out an 
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from types import MappingProxyType
-from typing import Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +15,9 @@ from kpg.runtime.errors import InterfaceError
 from kpg.runtime.records import dataclass
 from kpg.runtime.trace.updates import Updates
 from kpg.runtime.types import Type
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 Words = NDArray[np.int64]
 NOTHING: Final[Mapping[int, int]] = MappingProxyType({})
@@ -149,6 +152,23 @@ class Offered(NamedTuple):
 
     places: list[tuple[str, int]]
     secret: bytes
+    schemas: "list[pa.Schema]"
+    """The Arrow types of what each place has: where there are only NULLs, ``null``."""
+
+
+class Berth(NamedTuple):
+    """Where the rows of a load go: each place, by who knows the secret, has those that are its own.
+
+    A row is ``pmod(xxhash64(v), n)``'s among n places, where v is the word of its column ``home``, or its
+    text; that of a NULL is of place ``nulls``.
+    """
+
+    load: str
+    table: str
+    places: list[tuple[str, int]]
+    secret: bytes
+    home: int
+    nulls: int
 
 
 def not_offered() -> InterfaceError:

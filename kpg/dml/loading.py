@@ -16,7 +16,9 @@ from kpg.engine.table import Table
 from kpg.runtime.convert import files
 from kpg.runtime.convert.arrow import encode, from_any
 from kpg.runtime.errors import InterfaceError, OperationalError
+from kpg.runtime.executor import Landing
 from kpg.runtime.spark import load as load_spark
+from kpg.runtime.spark.landing import send
 from kpg.runtime.spark.session import might_be_there, unavailable
 from kpg.runtime.underway import work
 
@@ -48,7 +50,11 @@ def load_all(
     if mode is not None and mode not in MODES:
         raise InterfaceError(f"unknown load mode {mode!r}", hint="the modes are 'spark' and 'arrow'")
     through_spark = [(table, source) for table, source in sources if _goes_through_spark(source, mode)]
-    counts = _load_spark(through_spark, progress) if through_spark else {}
+    landing = through_spark[0][0].landing if through_spark else None
+    if landing is not None:
+        counts = {table.name: _land(landing, table, source, progress) for table, source in through_spark}
+    else:
+        counts = _load_spark(through_spark, progress) if through_spark else {}
     for table, source in sources:
         if table.name not in counts:
             counts[table.name] = _append(table, _chunks(table, source), progress)
@@ -105,6 +111,23 @@ def _load_spark(sources: Sequence[tuple[Table, Any]], progress: Progress | None)
             if progress is not None:
                 progress(table.name, counts[table.name])
     return counts
+
+
+def _land(landing: Landing, table: Table, source: Any, progress: Progress | None) -> int:
+    """Have Spark's tasks send rows to the workers that own them."""
+    berth = landing.open(table.name)
+    if progress is not None:
+        progress(table.name, 0)
+    try:
+        attempts = send(load_spark.Source(table.name, source, table.schema), berth)
+        rows, left = landing.take(berth, attempts, plain=table.guard is None)
+        for words in left:
+            table.load(words)
+    finally:
+        landing.close(berth)
+    if progress is not None:
+        progress(table.name, rows)
+    return rows
 
 
 def _chunks(table: Table, source: Any) -> Iterator[Words]:

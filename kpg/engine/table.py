@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from kpg.runtime.convert.rowwise import RowEncoder
 from kpg.runtime.dictionary import Dictionary
-from kpg.runtime.executor import Executor
+from kpg.runtime.executor import Executor, Landing
 from kpg.runtime.types import Schema
 from kpg.runtime.values import Mistyped, Unfit
 
@@ -70,6 +70,11 @@ class Table:
         if self._executor.recorder is not None:
             self._executor.recorder.load()
         return self.insert(words)
+
+    @property
+    def landing(self) -> Landing | None:
+        """The way in for bulk data that goes past this process; None if there is none."""
+        return self._executor.landing
 
     def delete(self, rowids: Words) -> None:
         """Delete live rows. As ``Executor.delete``."""

@@ -11,8 +11,7 @@ from kpg.runtime.kernels import rowgroups as kernels
 
 Words = NDArray[np.int64]
 
-HOLES: Final = 16
-"""Of a table with holes a group is rewritten if one row in so many is missing."""
+NONE: Final[Words] = np.empty(0, np.int64)
 
 
 def replay(table: Table, gone: Words, rowids: Words, words: Words) -> None:
@@ -25,12 +24,6 @@ def replay(table: Table, gone: Words, rowids: Words, words: Words) -> None:
             table._delete(gone)
         if rowids.shape[0]:
             _append(table, rowids, words)
-
-
-def with_holes(table: Table) -> Table:
-    """The table, of which many rowids are somebody else's: their places are given up as groups are full."""
-    table._vacuum.fullness = HOLES
-    return table
 
 
 def _append(table: Table, rowids: Words, words: Words) -> None:

@@ -220,6 +220,11 @@ class RowGroups:
         self._make_room()
         self._describe(len(self._groups) - 1, group)
 
+    def cut(self, number: int) -> None:
+        """Take back the groups from a number on, in which no row is: their room is given up."""
+        del self._groups[number:]
+        self.capacity = number << self.bits
+
     def add_nothing(self) -> None:
         """One more group, which has given up its arrays."""
         self._groups.append(None)

@@ -20,6 +20,8 @@ Bytes = NDArray[np.uint8]
 OWN: Final = 1 << 61
 """From here on common words are numbers of strings that the sender has made."""
 LOWEST: Final = max(NULL, ERROR)
+UNSAID: Final = -1
+"""The common word of a string that nobody has been told of: it has none yet."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +48,7 @@ class Strings:
         self._local: Words = np.empty(0, np.int64)
         """Of each code of the coordinator the own one."""
         self._own: list[int] = []
-        """The codes of the strings that this worker has made."""
+        """The codes of the strings that this worker has made and had to speak of, by their numbers."""
         self._theirs: list[Words] = [np.empty(0, np.int64) for _ in range(peers)]
         self._sent = [0] * peers
 
@@ -67,13 +69,16 @@ class Strings:
         self._common[codes] = np.arange(first, first + codes.shape[0])
 
     def _note(self) -> None:
-        """Number the strings that this worker has made since."""
+        """Make room for the strings that this worker has made since."""
         count, known = len(self.dictionary), self._common.shape[0]
         if count > known:
-            made = len(self._own)
-            self._own += range(known, count)
-            numbers = np.arange(OWN + made, OWN + made + count - known)
-            self._common = np.concatenate((self._common, numbers))
+            self._common = np.concatenate((self._common, np.full(count - known, UNSAID)))
+
+    def _number(self, codes: Words) -> None:
+        """Have strings be spoken of, which others are told with the next delta."""
+        made = len(self._own)
+        self._own += codes.tolist()
+        self._common[codes] = np.arange(OWN + made, OWN + made + codes.shape[0])
 
     def from_coordinator(self, words: Words) -> Words:
         """Its words as own ones."""
@@ -82,11 +87,15 @@ class Strings:
     def outgoing(self, words: Words) -> Words:
         """Own words as common ones."""
         self._note()
+        found = _through(self._common, words)
+        unsaid = found == UNSAID
+        if not unsaid.any():
+            return found
+        self._number(np.unique(words[unsaid]))
         return _through(self._common, words)
 
     def delta(self, peer: int) -> Delta:
         """What a peer has to know in order to understand all that was outgoing."""
-        self._note()
         codes = self._own[self._sent[peer] :]
         if not codes:
             return NOTHING

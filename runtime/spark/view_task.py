@@ -8,11 +8,11 @@ if TYPE_CHECKING:
 
 
 def fetch(
-    places: list[tuple[str, int]], secret: bytes, numbers: "Iterable[pa.RecordBatch]"
+    places: list[tuple[str, int]], secret: bytes, schema: "pa.Schema", numbers: "Iterable[pa.RecordBatch]"
 ) -> "Iterator[pa.RecordBatch]":
-    """The rows of the places with these numbers."""
+    """The rows of the places with these numbers, by types that all of them can have."""
     from kpg.runtime.workers.offering import fetched
 
     for batch in numbers:
         for number in batch.column(0).to_pylist():
-            yield from fetched(places[number], secret).to_batches()
+            yield from fetched(places[number], secret).cast(schema).to_batches()

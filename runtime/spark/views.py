@@ -10,6 +10,7 @@ from kpg.runtime.handles import Offered, not_offered
 from kpg.runtime.spark import view_task
 from kpg.runtime.spark.slots import require_room, taken
 from kpg.runtime.spark.source import first_line
+from kpg.runtime.workers.offering import in_common
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -28,11 +29,12 @@ def frame(offered: Offered, nothing: pa.Table) -> "DataFrame":
     require_room(session.sparkContext)
     cloudpickle.register_pickle_by_value(view_task)
     try:
-        schema = session.createDataFrame(nothing).schema
+        types = in_common(offered.schemas, nothing.schema)
+        schema = session.createDataFrame(types.empty_table()).schema
     except Exception as error:
         raise NotSupportedError(f"Spark does not have a type of the view's: {first_line(error)}") from error
     count = len(offered.places)
-    fetch = partial(view_task.fetch, offered.places, offered.secret)
+    fetch = partial(view_task.fetch, offered.places, offered.secret, types)
     try:
         return session.range(0, count, 1, count).mapInArrow(fetch, schema).localCheckpoint(eager=True)
     except Exception as error:

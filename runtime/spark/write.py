@@ -68,11 +68,11 @@ def _write(frame: "DataFrame", folder: Path) -> list[Path]:
     try:
         frame.write.options(**PLAIN).parquet(folder.as_uri(), mode="overwrite")
     except Exception as error:
-        raise _translated(error) from error
+        raise translated(error) from error
     return sorted(folder.glob("part-*.parquet"))
 
 
-def _translated(error: Exception) -> Error:
+def translated(error: Exception) -> Error:
     """The message that an executor raised, out of Spark's wrapping."""
     told = MARKED.search(str(error))
     if told:

@@ -29,6 +29,7 @@ READS: Final = frozenset(
         "rows",
         "matching",
         "rows_of",
+        "held",
         "rank_width",
         "ranks_of",
         "ranked",

@@ -26,6 +26,7 @@ from kpg.runtime.sharing.texts import CommonDictionary
 from kpg.runtime.trace.updates import Updates
 from kpg.runtime.types import Schema
 from kpg.runtime.worker import Worker
+from kpg.runtime.workers.far import FarTable, Landings, told
 from kpg.runtime.workers.installing import Installing, Placer
 from kpg.runtime.workers.messages import (
     Changed,
@@ -83,6 +84,12 @@ class Coordinator(Installing):
         self._shares = Shares(self.dictionary, crew.count)
         self._homes: dict[str, int] = {}
         """The columns whose words tell which member has a row, of tables whose rows were sent."""
+        self._landings = Landings(self)
+
+    @property
+    def landing(self) -> Landings | None:
+        """See ``executor.Executor``."""
+        return self._landings if self.crew.memory is None and self.crew.hosts else None
 
     # Members that are new
 
@@ -132,6 +139,9 @@ class Coordinator(Installing):
                 hidden, _ = table.changed_since(point)
                 self.inform("stand", name, point.count, table.live_at(point).shape[0], hidden)
             return
+        if isinstance(table, FarTable) and table.blocks:
+            self._landings.send_again(table)
+            return
         rowids = table.live_at(point)
         for start in range(0, rowids.shape[0], AT_ONCE):
             some = rowids[start : start + AT_ONCE]
@@ -165,13 +175,18 @@ class Coordinator(Installing):
     def _new_table(self, name: str, schema: Schema, number: int) -> Table:
         memory = self.crew.memory
         if memory is None:
-            return super()._new_table(name, schema, number)
+            far = FarTable(name, schema, self.dictionary, self._interrupt, self._touched)
+            far.fetch, far.gone = self._landings.fetch, self._landings.gone
+            return far
         groups = CommonGroups(len(schema.columns), memory, number)
         return Table(name, schema, self.dictionary, self._interrupt, self._touched, groups)
 
     def drop_table(self, name: str) -> None:
         """Forget a table that nothing installed reads."""
-        groups = self.tables[name].groups
+        table = self.tables[name]
+        if isinstance(table, FarTable):
+            table.give_up()
+        groups = table.groups
         super().drop_table(name)
         self._homes.pop(name, None)
         self.inform("drop_table", name)
@@ -220,16 +235,25 @@ class Coordinator(Installing):
     def close(self) -> None:
         """Give everything up."""
         super().close()
+        for table in self.tables.values():
+            if isinstance(table, FarTable):
+                table.give_up()
         self.remote.clear()
         self._ended = True
         self.crew.close()
 
     def fork(self, interrupt: DeferredInterrupt) -> Worker:
         """A single worker with the tables of this one, which computes what is installed in it."""
+        self._have_rows_here()
         other = super().fork(interrupt)
         if self.crew.memory is not None:
             self.crew.memory.pin(other)
         return other
+
+    def _have_rows_here(self) -> None:
+        for table in self.tables.values():
+            if isinstance(table, FarTable):
+                table.come_here()
 
     def remember(self, installed: Installation) -> None:
         """Keep what changes in an installation from now on, until it is forgotten."""
@@ -319,24 +343,21 @@ class Coordinator(Installing):
 
     def _changes(self) -> list[Changed] | Each:
         """What is closed; where members do not see rows, each one's share of them in words."""
+        if self.crew.memory is None:
+            parts = [told(self, closed, self._shares) for closed in self._closed]
+            members = range(self.crew.count)
+            return Each(tuple([one for each in parts for one in each[member]] for member in members))
         found = []
         for closed in self._closed:
-            table, name = self.tables[closed.table], closed.table
+            table = self.tables[closed.table]
             gone = [change.rowids for change in closed.changes if change.diff < 0]
             came = [change.rowids for change in closed.changes if change.diff > 0]
             rowids, deleted = _one(came), _one(gone)
             if len(came) > 1:
                 rowids.sort()
-            gone_ones = deleted if deleted.shape[0] else None
-            if self.crew.memory is None:
-                parts = self._shares.changed(table, self.home(name), closed.epoch, name, gone_ones, rowids)
-            else:
-                after = table.count, table.rows
-                parts = [Changed(closed.epoch, name, gone_ones, shortened(rowids), None, after)]
-            found.append(parts)
-        if self.crew.memory is None:
-            return Each(tuple([each[member] for each in found] for member in range(self.crew.count)))
-        return [one for parts in found for one in parts]
+            gone_ones, after = deleted if deleted.shape[0] else None, (table.count, table.rows)
+            found.append(Changed(closed.epoch, table.name, gone_ones, shortened(rowids), None, after))
+        return found
 
     def _news(self, replies: list[Reply]) -> None:
         """Keep what has changed in what is watched."""

@@ -3,12 +3,11 @@
 A row has the same rowid everywhere. Where members are sent their shares, those of others are holes.
 """
 
-from typing import Final
-
 import numpy as np
 from numpy.typing import NDArray
 
-from kpg.runtime.data.again import replay, with_holes
+from kpg.runtime.data.again import NONE, replay
+from kpg.runtime.data.holes import HoledTable
 from kpg.runtime.data.table import Closed, Table
 from kpg.runtime.sharing.company import Company
 from kpg.runtime.sharing.memory import Memory
@@ -19,7 +18,6 @@ from kpg.runtime.worker import Worker
 from kpg.runtime.workers.messages import Changed, Command
 
 Words = NDArray[np.int64]
-NONE: Final[Words] = np.empty(0, np.int64)
 
 
 class Holding(Worker):
@@ -47,7 +45,7 @@ class Holding(Worker):
 
     def _new_table(self, name: str, schema: Schema, number: int) -> Table:
         if self._memory is None:
-            return with_holes(super()._new_table(name, schema, number))
+            return HoledTable(name, schema, self.dictionary, self._interrupt, self._touched)
         table = self._seen[number] = SeenTable(name, schema, self.dictionary, self._memory)
         return table
 

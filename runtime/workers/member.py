@@ -37,10 +37,12 @@ from kpg.runtime.trace.updates import ONE, Updates
 from kpg.runtime.types import Type
 from kpg.runtime.worker import Worker
 from kpg.runtime.workers.messages import STEPS, Changed, Command, Reply
-from kpg.runtime.workers.offering import Offer
+from kpg.runtime.workers.offering import Offer, types_of
 from kpg.runtime.workers.rounds import Recalling
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from kpg.runtime.chain.chain import Chain
     from kpg.runtime.saved.worker import Saved
     from kpg.runtime.workers.heavy import Sampled
@@ -76,6 +78,7 @@ class Member(Recalling):
         self.sharing = Company(index, count, strings(self.dictionary, count + 1), peers)
         self._texts: dict[str, tuple[int, ...]] = {}
         self._offers: dict[str, Offer] = {}
+        self._loads, self._keys = {}, {}
         self._changed = False
         self._rendered: Rendered | None = None
 
@@ -261,6 +264,7 @@ class Member(Recalling):
         self._open_epoch = epoch + 1
         self._changed = False
         self._commit(self.scope.step, None)
+        self._land()
         for view in self.views.values():
             if view.watched:
                 view.drain()
@@ -327,14 +331,14 @@ class Member(Recalling):
 
     def offer(
         self, name: str, names: tuple[str, ...], types: tuple[Type, ...], hosts: list[str], secret: bytes
-    ) -> int:
-        """Have others fetch this worker's rows of an installation, as they are now; the port."""
+    ) -> "tuple[int, pa.Schema]":
+        """Have others fetch this worker's rows of an installation, as they are now: the port, and types."""
         data, diffs = self.views[name].rows()
         words = np.repeat(data, np.broadcast_to(diffs, data.shape[1]), axis=1)
         table = decode(words, names, types, self.dictionary)
         self.withdraw(name)
         self._offers[name] = Offer(table, hosts[self.sharing.index], secret)
-        return self._offers[name].port
+        return self._offers[name].port, types_of(table)
 
     def withdraw(self, name: str) -> None:
         """Have nobody fetch them any more."""

@@ -71,7 +71,8 @@ class Reply(NamedTuple):
 class Changed(NamedTuple):
     """What an epoch changed in a table: rowids that went, rowids that came, and their words.
 
-    ``after`` is how many rowids and rows it has then. Where members see the rows there are no ``words``.
+    ``after`` is how many rowids and rows it has then. Where members see the rows there are no ``words``; nor
+    are there of those that have come to them by a ``load``.
     """
 
     epoch: int
@@ -80,6 +81,7 @@ class Changed(NamedTuple):
     rowids: Words | tuple[int, int] | None
     words: Words | None
     after: tuple[int, int]
+    load: str | None = None
 
 
 class MemberGoneError(OperationalError):

@@ -10,6 +10,7 @@ import socket
 import struct
 import sys
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from functools import cache
 from hashlib import sha256
@@ -19,6 +20,7 @@ from typing import Final, NamedTuple, Protocol
 from kpg.runtime.errors import OperationalError
 from kpg.runtime.workers.crew import POLL, Lined
 from kpg.runtime.workers.door import Card, Door
+from kpg.runtime.workers.messages import Command, Reply
 from kpg.runtime.workers.wire import GoneError, Line, exchange, packed
 
 COMMANDS: Final = b"c"
@@ -147,6 +149,12 @@ class Network(Lined):
                 f"{come} of {self.count} workers have come within {SECONDS_TO_COME:.0f} seconds",
                 hint="can their machines reach the driver, and each other, by any port?",
             )
+
+    def call(self, command: Command, poll: Callable[[], None]) -> tuple[list[Reply], BaseException | None]:
+        """See ``messages.Crew``. Members may be there still whose executor has gone: they are to end."""
+        if self._dead is None and self._starter.failure() is not None:
+            raise self._gone()
+        return super().call(command, poll)
 
     def _check(self) -> None:
         if self._starter.failure() is not None:

@@ -14,6 +14,8 @@ from kpg.runtime.workers.door import Card, Door, visit
 
 LOOKS: Final = 0.1
 """Seconds after which it is seen that an offer was withdrawn."""
+MOST_DIGITS: Final = 38
+"""Of decimals in 128 bits."""
 
 
 class Offer:
@@ -48,6 +50,39 @@ class Offer:
         self._over = True
         self._server.join()
         self._door.close()
+
+
+def types_of(table: pa.Table) -> pa.Schema:
+    """The types of the columns; ``null`` of one in which there is nothing else."""
+    fields = zip(table.schema, table.columns, strict=True)
+    return pa.schema(
+        [
+            field.with_type(pa.null()) if column.null_count == len(column) else field
+            for field, column in fields
+        ]
+    )
+
+
+def in_common(schemas: list[pa.Schema], nothing: pa.Schema) -> pa.Schema:
+    """Types that all places have, or can have: those of numbers of any digits are by their values.
+
+    ``nothing`` has the types of no rows.
+    """
+    fields = []
+    for place, field in enumerate(nothing):
+        types = {schema.field(place).type for schema in schemas} - {pa.null()}
+        fields.append(field.with_type(_for_all(types, field.type)))
+    return pa.schema(fields)
+
+
+def _for_all(types: set[pa.DataType], nothing: pa.DataType) -> pa.DataType:
+    if len(types) == 1:
+        return types.pop()
+    if types and all(map(pa.types.is_decimal, types)):
+        scale = max(one.scale for one in types)
+        digits = scale + max(one.precision - one.scale for one in types)
+        return pa.decimal128(digits, scale) if digits <= MOST_DIGITS else pa.string()
+    return nothing
 
 
 def fetched(address: tuple[str, int], secret: bytes) -> pa.Table:

@@ -103,10 +103,11 @@ class Remote:
         hosts, secret = self._owner.crew.hosts, token_bytes(32)
         if not hosts:
             raise not_offered()
-        ports = self._owner.ask("offer", self.name, tuple(names), tuple(types), hosts, secret)
-        places = list(zip(hosts, ports, strict=True))
+        found = self._owner.ask("offer", self.name, tuple(names), tuple(types), hosts, secret)
+        count = 1 if self.held else len(found)
+        places = [(host, port) for host, (port, _) in zip(hosts, found, strict=True)][:count]
         try:
-            yield Offered(places[:1] if self.held else places, secret)
+            yield Offered(places, secret, [schema for _, schema in found[:count]])
         finally:
             self._owner.inform("withdraw", self.name)
 

@@ -12,7 +12,13 @@ from typing import Any
 import pytest
 
 import kpg
-from kpg.runtime.errors import InterfaceError, NotSupportedError, OperationalError
+from kpg.runtime.errors import (
+    DataError,
+    IntegrityError,
+    InterfaceError,
+    NotSupportedError,
+    OperationalError,
+)
 from kpg.runtime.spark import own, slots, stage
 from tests.unit.workers.test_processes import TEXT, answer_alike, rows
 
@@ -101,6 +107,60 @@ def test_spark_reads_beside_workers_if_it_has_a_slot(spark: Any) -> None:
             db.load("t", frame)
 
 
+KEYS = {
+    "int": "cast(id as int)",
+    "smallint": "cast(id as smallint)",
+    "bigint": "-id",
+    "numeric(12, 2)": "cast(id as decimal(12, 2))",
+    "date": "date_add(date '2000-01-01', cast(id as int))",
+    "timestamp": "timestamp_micros(id * 1000000007)",
+    "text": "concat('\N{LATIN SMALL LETTER A WITH DIAERESIS}', id)",
+    "char(8)": "string(id)",
+    "boolean": "id % 2 = 0",
+}
+
+
+def far(db: Any, table: str) -> bool:
+    """Whether the driver has no rows of a table."""
+    return bool(db._engine.executor.tables[table].blocks)
+
+
+def test_rows_go_from_tasks_to_the_workers_that_own_them(spark: Any) -> None:
+    """Spark's hash is the workers' own, of columns of all types: else rows would come to the driver."""
+    with kpg.connect(spark=spark, workers=2) as db:
+        for number, (type_, value) in enumerate(KEYS.items()):
+            db.sql(f"create table t{number}(k {type_}, v bigint) distributed by (k)")
+            frame = spark.range(200).selectExpr(f"if(id % 100 = 99, null, {value}) as k", "id as v")
+            assert db.load(f"t{number}", frame.coalesce(1)) == 200
+            assert far(db, f"t{number}"), type_
+            asked = f"select count(*) as n, count(k) as c, sum(v) as s from t{number}"
+            db.sql(f"create materialized view v{number} as {asked}")
+            assert db.sql(f"select * from v{number}").fetchall() == [(200, 198, 19900)]
+        db.sql("create table d(k double precision primary key, v bigint)")
+        assert db.load("d", spark.range(10).selectExpr("double(id) as k", "id as v")) == 10
+        assert not far(db, "d") and db.sql("select sum(v) from d").fetchall() == [(45,)]
+
+
+def test_files_and_tables_of_the_catalog_go_there_too_and_a_bad_value_loads_nothing(
+    spark: Any, tmp_path: Path
+) -> None:
+    frame = spark.createDataFrame([(i, f"g{i % 3}", i) for i in range(1, 101)], "k int, g string, v int")
+    frame.write.parquet(str(tmp_path / "t.parquet"))
+    frame.selectExpr("k + 100 as k", "g", "if(k = 77, 'x', string(v)) as v").createOrReplaceTempView("bad")
+    frame.selectExpr("k + 200 as k", "g", "v").createOrReplaceTempView("good")
+    with kpg.connect(spark=spark, workers=2) as db:
+        db.sql(TEXT)
+        assert db.load("t", str(tmp_path / "t.parquet"), mode="spark") == 100
+        before = rows(db, "select * from sums")
+        with pytest.raises(DataError, match=r"table t, key k=177, column v: value 'x' does not fit INTEGER"):
+            db.load("t", "bad", mode="spark")
+        with pytest.raises(IntegrityError, match=r"duplicate key in table t: \(k\) = \(\d+\) exists already"):
+            db.load("t", frame)
+        assert rows(db, "select * from sums") == before == [("G0", 1683), ("G1", 1717), ("G2", 1650)]
+        assert db.load("t", "good", mode="spark") == 100 and far(db, "t")
+        assert rows(db, "select * from sums") == [("G0", 3366), ("G1", 3434), ("G2", 3300)]
+
+
 def test_a_view_is_a_frame_partition_by_partition(spark: Any) -> None:
     with kpg.connect(spark=spark, workers=2) as db:
         db.sql("create table t(k int primary key, g text, v numeric(10, 2), d date, at timestamp)")
@@ -116,6 +176,9 @@ def test_a_view_is_a_frame_partition_by_partition(spark: Any) -> None:
         assert frame.rdd.getNumPartitions() == 2
         assert sorted(repr(tuple(row)) for row in frame.collect()) == expected
         assert len(expected) == 50 and frame.where("d > date '2027-05-01'").count() > 0
+        db.sql("create materialized view wide as select k % 3 as r, sum(k::bigint) as s from t group by r")
+        db.sql("insert into t(k) values (1), (2), (5)")
+        assert sorted(tuple(row) for row in db.view("wide").to_spark().collect()) == [(1, 1), (2, 7)]
         assert empty.count() == 0 and empty.columns == ["g", "s", "d", "at"]
         db.sql("create materialized view j as select k, interval '1 month' as i from t")
         with pytest.raises(NotSupportedError, match="Spark does not have a type of the view's"):

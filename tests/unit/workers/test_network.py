@@ -49,6 +49,32 @@ def test_a_worker_that_dies_takes_nothing_with_it() -> None:
         assert changes == [[(("X", 2), 1), (("Y", 1), 1)], [(("Y", 1), -1), (("Y", 5), 1)]]
 
 
+class Losing(Apart):
+    """What has lost its members, which do not know it."""
+
+    lost: str | None = None
+
+    def start(self, calling: Calling) -> None:
+        self.lost = None
+        super().start(calling)
+
+    def failure(self) -> str | None:
+        return self.lost or super().failure()
+
+
+def test_members_that_their_starter_has_lost_are_asked_nothing_more() -> None:
+    starter = Losing()
+    with Database(workers=Workers(Network(2, EFFORT, starter))) as db:
+        db.sql(TEXT)
+        db.sql("insert into t values (1, 'x', 2)")
+        processes = db._engine.executor.crew.processes
+        starter.lost = "the executor has gone"
+        with pytest.raises(OperationalError, match="the executor has gone"):
+            db.sql("insert into t values (2, 'x', 3)")
+        assert rows(db, "select * from sums") == [("X", 2)]
+        assert all(map(gone, processes))
+
+
 def test_a_network_that_is_cut_ends_all_workers_and_loses_nothing() -> None:
     starter = Through()
     with Database(workers=Workers(Network(2, EFFORT, starter))) as db:

@@ -7,7 +7,7 @@ import pytest
 import kpg
 from kpg.runtime.errors import InterfaceError
 from kpg.runtime.workers.door import StrangerError
-from kpg.runtime.workers.offering import Offer, fetched
+from kpg.runtime.workers.offering import Offer, fetched, in_common, types_of
 from tests.unit.workers.apart import apart
 
 HERE = "127.0.0.1"
@@ -42,6 +42,25 @@ def test_the_parts_of_all_workers_are_the_view() -> None:
                 assert len(parts) == 2 and all(len(part) > 5 for part in parts)
             with pytest.raises((StrangerError, OSError)):
                 fetched(offered.places[0], offered.secret)
+
+
+def test_types_that_all_places_can_have() -> None:
+    nothing = pa.schema([("k", pa.int64()), ("v", pa.string())])
+
+    def place(type_: pa.DataType, *values: object) -> pa.Schema:
+        return types_of(pa.table({"k": pa.array(range(len(values))), "v": pa.array(values, type_)}))
+
+    small, large, none = (
+        place(pa.decimal128(5, 2), 1, None),
+        place(pa.decimal128(9, 0), 7),
+        place(pa.string(), None),
+    )
+    assert in_common([small, none], nothing).field("v").type == pa.decimal128(5, 2)
+    assert in_common([none, small, large], nothing).field("v").type == pa.decimal128(11, 2)
+    assert in_common([small, place(pa.decimal128(38, 0), 1)], nothing).field("v").type == pa.string()
+    assert in_common([small, place(pa.string(), "NaN")], nothing).field("v").type == pa.string()
+    assert in_common([none], nothing) == in_common([], nothing) == nothing
+    assert pa.array([1, None], pa.decimal128(5, 2)).cast(pa.string()).to_pylist() == ["1.00", None]
 
 
 def test_contents_that_are_not_at_workers_are_not_offered() -> None:

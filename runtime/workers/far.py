@@ -1,0 +1,273 @@
+"""The coordinator's side of loads that go past it: tables of which it knows how many rows there are.
+
+Whatever looks at a row of such a table has all of them fetched from their members, once, and goes on from
+there as if they had come through here: what a statement needs that looks things up here, it has.
+"""
+
+import secrets
+import tempfile
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kpg.runtime.data.rowgroups import RowGroups
+from kpg.runtime.data.table import NO_KEY, Closed, Savepoint, Table
+from kpg.runtime.errors import OperationalError
+from kpg.runtime.handles import Berth
+from kpg.runtime.kernels import rowgroups as kernels
+from kpg.runtime.records import dataclass
+from kpg.runtime.saved.dormant import lull, wake
+from kpg.runtime.sharing.owners import Owners
+from kpg.runtime.types import NULL, Schema
+from kpg.runtime.workers.landing import TOKEN, Staged
+from kpg.runtime.workers.messages import Changed, Each
+from kpg.runtime.workers.shares import Shares
+
+if TYPE_CHECKING:
+    from kpg.runtime.workers.coordinator import Coordinator
+
+Words = NDArray[np.int64]
+AT_ONCE: Final = 1 << 18
+"""So many rows of each member are fetched in one message."""
+NOTHING: Final[Words] = np.empty(0, np.int64)
+HIGHEST: Final = (1 << 63) - 1
+
+
+@dataclass(slots=True, eq=False)
+class Block:
+    """Rows of one load: those of the first member, of the second, and so on, from rowid ``start`` on."""
+
+    load: str
+    schema: Schema
+    start: int
+    counts: list[int]
+    files: list[list[str]]
+    folder: "tempfile.TemporaryDirectory[str]"
+    final: bool = False
+
+    @property
+    def starts(self) -> list[int]:
+        """The first rowid of each member."""
+        return [self.start + sum(self.counts[:member]) for member in range(len(self.counts))]
+
+    @property
+    def end(self) -> int:
+        """The first rowid after it."""
+        return self.start + sum(self.counts)
+
+    def told(self, epoch: int, name: str, member: int) -> Changed:
+        """What a member is told of an epoch in which it came."""
+        first = self.starts[member]
+        rowids = first, first + self.counts[member]
+        return Changed(epoch, name, None, rowids, None, (self.end, self.end), self.load)
+
+
+class FarTable(Table):
+    """A table whose rows are all at their members, or all here as those of any table are."""
+
+    fetch: Callable[["FarTable", Block], list[Words]]
+    """Gives the rows of a block."""
+    gone: Callable[[Block], None]
+    """Is told of blocks that nobody needs any more."""
+
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        self.blocks: list[Block] = []
+        """Where the rows are that are not here."""
+
+    @property
+    def takes_blocks(self) -> bool:
+        """Whether rows may come that are not here: none are here, nor wait for a step."""
+        if self.blocks:
+            return all(block.final for block in self.blocks)
+        return not (self.count or self._unique or self._lookups or self._bag is not None)
+
+    def take(self, block: Block) -> None:
+        """Have rows that are at members."""
+        with self._interrupt:
+            if not self.blocks:
+                lull(self.groups, "far", self._come)
+            if self._key is not None:
+                # Any key may be there: each that comes is looked for, for which rows have to be here.
+                self._key.highest, self._key.known = np.full_like(self._key.highest, HIGHEST), 1
+            self.blocks.append(block)
+            self.count = block.end
+            self.touched[self] = None
+
+    def come_here(self) -> None:
+        """Have all rows be here."""
+        wake(self.groups)
+
+    def _come(self, groups: RowGroups, _: object) -> None:
+        parts = [part for block in self.blocks for part in self.fetch(self, block)]
+        key, highest, known = NO_KEY
+        required, start = np.zeros_like(self._required), 0
+        with self._interrupt:
+            for words in parts:
+                end = start + words.shape[1]
+                groups.reserve(end, start)
+                kernels.append(
+                    groups.directory, np.ascontiguousarray(words), start, required, key, highest, known
+                )
+                start = end
+            self._forget(self.blocks)
+
+    def _forget(self, blocks: list[Block]) -> None:
+        for block in blocks:
+            self.gone(block)
+        self.blocks = [block for block in self.blocks if block not in blocks]
+
+    def give_up(self) -> None:
+        """There is no such table any more."""
+        self._forget(self.blocks)
+
+    @property
+    def bytes(self) -> int:
+        return 0 if self.blocks else super().bytes
+
+    def rollback(self, savepoint: Savepoint) -> None:
+        if not self.blocks:
+            super().rollback(savepoint)
+            return
+        self.touched[self] = None
+        self.count, self._told, self._untold = savepoint.count, savepoint.told, list(savepoint.untold)
+        self._forget([block for block in self.blocks if block.end > self.count])
+        if not self.blocks:
+            self.come_here()  # there are none
+            if self._key is not None and savepoint.highest is not None:
+                self._key.highest, self._key.known = savepoint.highest, savepoint.known
+
+    def commit(self) -> None:
+        for block in self.blocks:
+            block.final = True
+        super().commit()
+
+
+def told(owner: "Coordinator", closed: Closed, shares: Shares) -> list[list[Changed]]:
+    """What each member is told of what an epoch has changed in a table: words, if it has not got them."""
+    name, table = closed.table, owner.tables[closed.table]
+    gone = [change.rowids for change in closed.changes if change.diff < 0]
+    came = [change.rowids for change in closed.changes if change.diff > 0]
+    rowids = np.sort(np.concatenate([NOTHING, *came]))
+    if not isinstance(table, FarTable) or not table.blocks:
+        deleted = np.concatenate(gone) if gone else None
+        parts = shares.changed(table, owner.home(name), closed.epoch, name, deleted, rowids)
+        return [[one] for one in parts]
+    blocks = [block for block in table.blocks if rowids[0] <= block.start <= rowids[-1]]
+    return [
+        [block.told(closed.epoch, name, member) for block in blocks] for member in range(owner.crew.count)
+    ]
+
+
+class Landings:
+    """An ``executor.Landing``."""
+
+    def __init__(self, owner: "Coordinator") -> None:
+        self._owner = owner
+        self._open: dict[str, tuple[tempfile.TemporaryDirectory[str], bool]] = {}
+        """By loads the folder that is theirs, and whether all members see it."""
+
+    def open(self, table: str) -> Berth:
+        """See ``executor.Landing``."""
+        owner, load, secret = self._owner, uuid.uuid4().hex, secrets.token_bytes(32)
+        folder = tempfile.TemporaryDirectory(prefix="kpg-load-", ignore_cleanup_errors=True)
+        try:
+            Path(folder.name, TOKEN).write_text(load)
+            hosts = owner.crew.hosts
+            found: list[tuple[int, bool]] = owner.ask("dock", load, hosts, secret, folder.name)
+            shared = all(seen for _, seen in found)
+            self._open[load] = folder, shared
+            if not shared and owner.recorder is None:
+                self._abandon(load)
+                raise OperationalError(
+                    f"a worker does not see the driver's folder {Path(folder.name).parent}: rows that it "
+                    "alone has would be gone with it",
+                    hint="have TMPDIR name a folder that the driver and all executors share, or open the "
+                    "database in a folder, where the driver keeps what is committed",
+                )
+        except BaseException:
+            folder.cleanup()
+            raise
+        home = owner.home(table)
+        interned = owner.tables[table].schema.types[home].is_interned
+        owners = Owners(owner.dictionary, owner.crew.count, apart=True)
+        nulls = int(owners.of(np.array([NULL], np.int64), interned=interned)[0])
+        ports = [port for port, _ in found]
+        return Berth(load, table, list(zip(hosts, ports, strict=True)), secret, home, nulls)
+
+    def take(self, berth: Berth, attempts: Sequence[int], *, plain: bool) -> tuple[int, Iterator[Words]]:
+        """See ``executor.Landing``."""
+        owner = self._owner
+        store = owner.tables[berth.table]
+        assert isinstance(store, FarTable)
+        folder, shared = self._open[berth.load]
+        key = store.schema.primary_key
+        alone = plain and shared and owner.recorder is None and store.takes_blocks
+        alone = alone and (not key or berth.home in key)
+        schema = store.schema
+        staged: list[Staged] = [
+            Staged(*one)
+            for one in owner.ask("stage", berth.load, berth.table, schema, list(attempts), berth.home, alone)
+        ]
+        counts = [one.rows for one in staged]
+        if alone and not any(one.astray for one in staged):
+            files = [one.files for one in staged]
+            del self._open[berth.load]
+            store.take(Block(berth.load, schema, store.count, counts, files, folder))
+            return sum(counts), iter(())
+        return sum(counts), self._words(berth.table, berth.load, counts)
+
+    def close(self, berth: Berth) -> None:
+        """See ``executor.Landing``."""
+        if berth.load in self._open:
+            self._abandon(berth.load)
+
+    def _abandon(self, load: str) -> None:
+        folder, _ = self._open.pop(load)
+        self._owner.inform("unload", load)
+        folder.cleanup()
+
+    def _words(self, table: str, load: str, counts: list[int]) -> Iterator[Words]:
+        """The rows that are staged: of each time some of every member."""
+        texts = self._owner.texts_of(self._owner.tables[table].schema.types)
+        for first in range(0, max(counts, default=0), AT_ONCE):
+            found = self._owner.ask("staged_part", load, table, first, first + AT_ONCE)
+            for member, words in enumerate(found):
+                yield self._owner.words(member, words.copy(), texts)
+
+    def fetch(self, table: FarTable, block: Block) -> list[Words]:
+        """See ``FarTable``."""
+        owner, texts = self._owner, self._owner.texts_of(table.schema.types)
+        parts: list[list[Words]] = [[] for _ in block.counts]
+        for first in range(0, max(block.counts), AT_ONCE):
+            if block.final:
+                starts = [start + min(first, n) for start, n in zip(block.starts, block.counts, strict=True)]
+                ends = [
+                    start + min(first + AT_ONCE, n)
+                    for start, n in zip(block.starts, block.counts, strict=True)
+                ]
+                found = owner.ask("held", table.name, Each(tuple(starts)), Each(tuple(ends)))
+            else:
+                found = owner.ask("staged_part", block.load, table.name, first, first + AT_ONCE)
+            for member, words in enumerate(found):
+                parts[member].append(owner.words(member, words.copy(), texts))
+        return [words for each in parts for words in each]
+
+    def gone(self, block: Block) -> None:
+        """See ``FarTable``."""
+        if not block.final:
+            self._owner.inform("unload", block.load)
+        block.folder.cleanup()
+
+    def send_again(self, table: FarTable) -> None:
+        """Have members that were started again have the rows of blocks that are final."""
+        for block in table.blocks:
+            if block.final:
+                self._owner.inform(
+                    "again", table.name, block.schema, Each(tuple(block.files)), Each(tuple(block.starts)),
+                    Each(tuple(block.counts)), block.end,
+                )  # fmt: skip
