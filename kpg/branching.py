@@ -174,7 +174,7 @@ def forked(engine: Engine) -> Engine:
     made.clock.follow(engine.clock)
     for entry in made.catalog:
         if isinstance(entry, TableEntry):
-            made._tables[entry.name] = Table(made.executor, entry.name, entry.schema)
+            made._tables[entry.name] = Table(made.executor, entry.name, entry.schema, made.watching)
     made.past = Past(made, ALL)
     if engine.past is not None:
         made.past.follow(engine.past)

@@ -70,6 +70,16 @@ ELSEWHERE: dict[str, str] = {
     "kpg/settings/session_rows.py": "oracle/sql/statements_sessions.sql",
     "kpg/constraints/links.py": "unit/constraints/test_references.py",
     "kpg/settings/accepting.py": "oracle/sql/statements_sessions.sql",
+    **dict.fromkeys(
+        (
+            "kpg/engine/lock_modes.py",
+            "kpg/engine/row_locks.py",
+            "kpg/settings/table_locks.py",
+            "kpg/statements/closed.py",
+            "kpg/statements/locking.py",
+        ),
+        "unit/sessions/test_row_locks.py",
+    ),
     "kpg/settings/readonly.py": "oracle/sql/statements_sessions.sql",
     "kpg/statements/positioned.py": "oracle/sql/cursors_positioned.sql",
     "kpg/ddl/aggregates.py": "oracle/sql/aggregates_of_users.sql",

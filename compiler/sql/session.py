@@ -84,6 +84,16 @@ class SetTransaction(Session):
 
 
 @dataclass(frozen=True, slots=True)
+class LockTable(Session):
+    """``LOCK TABLE``: relations, whether only each itself and nothing below it, in a mode of ``pg_locks``."""
+
+    relations: tuple[tuple[str, bool], ...]
+    mode: str
+    waits: bool
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
 class Accepted(Session):
     """What has little to do here, such as VACUUM: the relations it names have to be there.
 
@@ -191,6 +201,7 @@ class CallProcedure(Session):
 
 AnySession = (
     Savepoint
+    | LockTable
     | SetConstraints
     | Set
     | SetRole

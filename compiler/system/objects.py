@@ -19,6 +19,7 @@ from kpg.compiler.system import (
 from kpg.compiler.system.naming import DATABASE, number_of
 from kpg.compiler.system.relations import Row, System, columns
 from kpg.compiler.system.widening import widened
+from kpg.runtime.values.places import BLOCK
 
 
 def _sequence_rows(catalog: Catalog) -> Iterator[Row]:
@@ -87,8 +88,13 @@ def _prepared(catalog: Catalog) -> Iterator[Row]:
 
 
 def _locks(catalog: Catalog) -> Iterator[Row]:
-    for high, low, numbers, session, mode, granted in catalog.consulted.session("locks"):
-        yield "advisory", 1, high, low, numbers, f"{session}/1", session, mode, granted == "true", False
+    for table, row, high, low, numbers, session, mode, granted in catalog.consulted.session("locks"):
+        kind = "advisory" if table is None else "relation" if row is None else "tuple"
+        relation = None if table is None else number_of("relation", str(table))
+        block, place = (None, None) if row is None else divmod(int(row), BLOCK)
+        where = relation, block, None if place is None else place + 1
+        how = f"{session}/1", session, mode, granted == "true", False
+        yield kind, 1, *where, high, low, numbers, *how
 
 
 def _activity(catalog: Catalog) -> Iterator[Row]:
@@ -142,8 +148,8 @@ POSTGRES: Final = {
     "pg_prepared_statements": System(columns("name statement parameter_types from_sql:b"), _prepared),
     "pg_locks": System(
         columns(
-            "locktype database:o classid:o objid:o objsubid:i virtualtransaction pid:i mode granted:b "
-            "fastpath:b"
+            "locktype database:o relation:o page:i tuple:i classid:o objid:o objsubid:i "
+            "virtualtransaction pid:i mode granted:b fastpath:b"
         ),
         _locks,
     ),

@@ -104,7 +104,7 @@ class Engine(Kept):
         self.cursors: dict[tuple[int, str], Cursor] = {}
         self.catalog.consulted = Consulted(0, InPostgresWords(), partial(session_rows, self))
         self.remembered = Remembered()
-        self.keeping, self.followed, self.notices, self.at_commit = set(), set(), [], {}
+        self.keeping, self.followed, self.notices, self.at_commit, self.watching = set(), set(), [], {}, []
         self.attached: set[str] = set()
         """Tables of rows from outside."""
         self.extras: dict[str, object] = {}
@@ -143,8 +143,9 @@ class Engine(Kept):
 
     @property
     def remembers(self) -> bool:
-        """Whether plans may be used again: not where a setting, or a style, has each be made anew."""
-        return self.seen is None and not self.catalog.plans_anew
+        """Whether plans may be used again: not where a setting has each be made anew, or LOCK TABLE."""
+        closed = bool(self.watching) and self.locks.closed
+        return self.seen is None and not self.catalog.plans_anew and not closed
 
     def table(self, name: str) -> Table:
         """A base table, by name in any case."""

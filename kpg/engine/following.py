@@ -155,7 +155,7 @@ class Following(Schemas):
     def rename_column(self, name: str, schema: Schema) -> None:
         """A table's columns have other names, or may be NULL or not."""
         before = self._tables[name]
-        self._tables[name] = Table(self.executor, name, schema)
+        self._tables[name] = Table(self.executor, name, schema, self.watching)
         old = self.executor.set_schema(name, schema)
 
         def undo() -> None:
@@ -171,7 +171,7 @@ class Following(Schemas):
         was = old.name
         self.executor.rename_table(was, name)
         before = self._tables.pop(was)
-        self._tables[name] = Table(self.executor, name, old.schema)
+        self._tables[name] = Table(self.executor, name, old.schema, self.watching)
 
         def undo() -> None:
             self.executor.rename_table(name, was)

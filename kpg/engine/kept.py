@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from kpg.engine.locks import Locks
+    from kpg.engine.row_locks import RowLocks
     from kpg.listeners.channels import Channels
     from kpg.listeners.notices import Notice
 
@@ -100,11 +100,11 @@ class Kept(Following):
         return Channels()
 
     @cached_property
-    def locks(self) -> "Locks":
-        """The advisory locks of sessions."""
-        from kpg.engine.locks import Locks
+    def locks(self) -> "RowLocks":
+        """The locks of sessions."""
+        from kpg.engine.row_locks import RowLocks
 
-        return Locks()
+        return RowLocks(self)
 
     def keep(self, undo: Callable[[], object] = lambda: None) -> None:
         """Have what has been defined outside of statements be there when the database is opened again.
@@ -155,7 +155,7 @@ class Kept(Following):
     def adopt_table(self, entry: TableEntry) -> None:
         """Have a table that has its rows again be as it was."""
         self._add_keys(entry.name, entry.schema, entry.constraints)
-        self._tables[entry.name] = Table(self.executor, entry.name, entry.schema)
+        self._tables[entry.name] = Table(self.executor, entry.name, entry.schema, self.watching)
 
     def restore_view(
         self, entry: ViewEntry, uses: frozenset[str], kept: tuple[Any, ...] | None, *, followed: bool

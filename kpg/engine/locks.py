@@ -1,30 +1,32 @@
-"""Advisory locks: numbers that sessions hold, alone or shared, until they let go or their transaction ends.
+"""Locks of numbers, tables and rows: sessions hold them, in modes, until they let go or a transaction ends.
 
 Nobody waits here. What cannot be had now raises ``Waiting``: who runs the statement undoes it and runs it
-again when something has been let go. A queue has those who wait, so that each has its turn.
+again when something has been let go. A queue has those who wait, so that each has its turn. Those of numbers
+are advisory locks; of tables and rows see ``row_locks.py``.
 """
 
-from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Final, NamedTuple
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Final, NamedTuple, NoReturn
 
+from kpg.engine.lock_modes import CONFLICTS
 from kpg.runtime.errors import NotSupportedError, OperationalError, Waiting
 
 if TYPE_CHECKING:
-    from kpg.engine.engine import Engine
+    from kpg.engine.kept import Kept
 
-Key = tuple[int, ...]
-"""One number of 64 bits, or two of 32."""
+Key = tuple[int | str, ...]
+"""One number of 64 bits, or two of 32; the name of a table; the name of a table and a rowid."""
 FOREVER: Final = -1
 """In place of the number of savepoints for what outlives the transaction."""
-Held = list[tuple[bool, int]]
-"""A session's holds of one lock: whether it is shared, and how many savepoints there were, or FOREVER."""
+Hold = tuple[str, int]
+"""A mode, and how many savepoints there were, or FOREVER."""
 
 
 class Wish(NamedTuple):
     """What a statement waits for."""
 
     key: Key
-    shared: bool
+    mode: str
 
 
 class DeadlockError(OperationalError):
@@ -40,11 +42,13 @@ class NoLockError(OperationalError):
 
 
 class Locks:
-    """The advisory locks of one database. Sessions are known by their numbers."""
+    """The locks of one database. Sessions are known by their numbers."""
 
     def __init__(self) -> None:
-        self._held: dict[Key, dict[int, Held]] = {}
-        self._queues: dict[Key, list[tuple[int, bool]]] = {}
+        self._held: dict[Key, dict[int, list[Hold]]] = {}
+        self._keys: dict[int, dict[Key, None]] = {}
+        """What each session holds."""
+        self._queues: dict[Key, list[tuple[int, str]]] = {}
         self._wishes: dict[int, Wish] = {}
         self.suspends = False
         """Whether who runs the present statement can undo it, and run it again."""
@@ -52,35 +56,39 @@ class Locks:
         """The number of transactions of the session when the statement began."""
         self.naps = self.napped = 0
         """How often the statement has slept before, and how many of these times have come up again."""
-        self._journal: list[tuple[int, Key, tuple[bool, int], bool]] = []
+        self._journal: list[tuple[int, Key, Hold, bool]] = []
         """What the present statement has taken (True) and let go."""
         self.freed: Callable[[int], object] = lambda number: None
         """Told of each session that may have what it waits for now."""
 
     # Taking
 
-    def take(self, engine: "Engine", wish: Wish, *, until_end: bool, waits: bool) -> bool:
+    def take(self, engine: "Kept", wish: Wish, *, until_end: bool, waits: bool) -> bool:
         """Take a lock for who asks; False if that cannot be now, or, with ``waits``, Waiting or an error."""
         number = engine.catalog.asker.number
         if self._blockers(number, wish):
             if not waits:
                 return False
-            self._check_waiting(engine)
-            raise Waiting(wish)
+            self.wait_for(engine, wish)
         self._leave(number)
         if until_end and engine.transactions.idle:
             return True  # until the end of the statement, while which nobody else is asked
         depth = engine.transactions.depth if until_end else FOREVER
-        self._held.setdefault(wish.key, {}).setdefault(number, []).append((wish.shared, depth))
-        self._note(number, wish.key, (wish.shared, depth), taken=True)
+        self._add(number, wish.key, (wish.mode, depth))
+        self._note(number, wish.key, (wish.mode, depth), taken=True)
         if until_end:
             engine.transactions.locks = Own(self, number)
         return True
 
+    def wait_for(self, engine: "Kept", wish: Wish) -> NoReturn:
+        """Have the present statement wait for what it cannot have; an error if it cannot wait."""
+        self._check_waiting(engine)
+        raise Waiting(wish)
+
     def let_go(self, number: int, wish: Wish) -> bool:
         """Let go of a lock once that was taken for the session; whether it was held."""
         holds = self._held.get(wish.key, {}).get(number, [])
-        one = (wish.shared, FOREVER)
+        one = (wish.mode, FOREVER)
         if one not in holds:
             return False
         self._remove(number, wish.key, one)
@@ -90,7 +98,7 @@ class Locks:
 
     def let_all_go(self, number: int) -> None:
         """Let go of all that was taken for the session."""
-        for key in [key for key, holders in self._held.items() if number in holders]:
+        for key in list(self._keys.get(number, ())):
             for one in [one for one in self._held[key][number] if one[1] == FOREVER]:
                 self._remove(number, key, one)
                 self._note(number, key, one, taken=False)
@@ -98,31 +106,40 @@ class Locks:
 
     def end(self, number: int, least: int = 0) -> None:
         """Let go of what a transaction has taken since it had so many savepoints."""
-        for key in [key for key, holders in self._held.items() if number in holders]:
-            for one in [one for one in self._held[key][number] if one[1] >= least]:
+        for key in list(self._keys.get(number, ())):
+            gone = [one for one in self._held[key][number] if one[1] >= least]
+            for one in gone:
                 self._remove(number, key, one)
-            self._tell(key)
+            if gone:
+                self._tell(key)
 
     def release(self, number: int, place: int) -> None:
         """What a transaction has taken after a savepoint, of that number, is as if it had been before."""
-        for holders in self._held.values():
-            if number in holders:
-                holders[number] = [(shared, min(depth, place)) for shared, depth in holders[number]]
+        for key in self._keys.get(number, ()):
+            holders = self._held[key]
+            holders[number] = [(mode, min(depth, place)) for mode, depth in holders[number]]
 
     def forget(self, number: int) -> None:
         """A session is over."""
         self._leave(number)
         self.end(number, FOREVER)
 
-    def _remove(self, number: int, key: Key, one: tuple[bool, int]) -> None:
+    def _add(self, number: int, key: Key, one: Hold) -> None:
+        self._held.setdefault(key, {}).setdefault(number, []).append(one)
+        self._keys.setdefault(number, {})[key] = None
+
+    def _remove(self, number: int, key: Key, one: Hold) -> None:
         holders = self._held[key]
         holders[number].remove(one)
         if not holders[number]:
             del holders[number]
+            del self._keys[number][key]
+            if not self._keys[number]:
+                del self._keys[number]
         if not holders:
             del self._held[key]
 
-    def _check_waiting(self, engine: "Engine") -> None:
+    def _check_waiting(self, engine: "Kept") -> None:
         """An error if the present statement cannot wait."""
         if not self.suspends:
             raise NoLockError("could not obtain lock: a session has it", hint="wait in a session")
@@ -131,7 +148,7 @@ class Locks:
 
     # What a statement has done, which is undone if it has to wait
 
-    def begin(self, engine: "Engine", naps: int) -> None:
+    def begin(self, engine: "Kept", naps: int) -> None:
         """A statement begins whose work can be done again, after so many naps."""
         self.suspends, self.begun = True, engine.transactions.begun
         self.naps, self.napped = naps, 0
@@ -148,7 +165,7 @@ class Locks:
                 self._remove(number, key, one)
                 self._tell(key)
             elif not taken:
-                self._held.setdefault(key, {}).setdefault(number, []).append(one)
+                self._add(number, key, one)
         self.over()
 
     def sleep(self, seconds: float) -> None:
@@ -157,7 +174,7 @@ class Locks:
             raise Waiting(None, seconds)
         self.napped += 1
 
-    def _note(self, number: int, key: Key, one: tuple[bool, int], *, taken: bool) -> None:
+    def _note(self, number: int, key: Key, one: Hold, *, taken: bool) -> None:
         if self.suspends:
             self._journal.append((number, key, one, taken))
 
@@ -168,7 +185,7 @@ class Locks:
         before = self._wishes.get(number)
         if before != wish:
             self._leave(number)
-            self._queues.setdefault(wish.key, []).append((number, wish.shared))
+            self._queues.setdefault(wish.key, []).append((number, wish.mode))
             self._wishes[number] = wish
         seen: set[int] = set()
         ahead = list(self._blockers(number, wish))
@@ -190,44 +207,51 @@ class Locks:
         if wish is None:
             return
         queue = self._queues[wish.key]
-        queue.remove((number, wish.shared))
+        queue.remove((number, wish.mode))
         if not queue:
             del self._queues[wish.key]
         self._tell(wish.key)
 
     def _blockers(self, number: int, wish: Wish) -> set[int]:
         """The sessions that have to let go, or come first, before one can have a lock."""
-        holders = self._held.get(wish.key, {})
+        conflicts = CONFLICTS[wish.mode]
         found = {
             one
-            for one, holds in holders.items()
-            if one != number and not (wish.shared and all(shared for shared, _ in holds))
+            for one, holds in self._holders(wish.key).items()
+            if one != number and any(self._excludes(one, mode, wish) for mode, _ in holds)
         }
-        if number in holders:
+        if number in self._held.get(wish.key, ()):
             return found
-        for one, shared in self._queues.get(wish.key, ()):
+        for one, mode in self._queues.get(wish.key, ()):
             if one == number:
                 break
-            if not (shared and wish.shared):
+            if mode in conflicts:
                 found.add(one)
         return found
 
+    def _excludes(self, holder: int, mode: str, wish: Wish) -> bool:
+        """Whether who holds a lock in a mode keeps others from having it."""
+        return mode in CONFLICTS[wish.mode]
+
+    def _holders(self, key: Key) -> Mapping[int, Sequence[Hold]]:
+        return self._held.get(key, {})
+
     def _tell(self, key: Key) -> None:
         """Tell those who can have a lock now."""
-        for number, shared in list(self._queues.get(key, ())):
-            if not self._blockers(number, Wish(key, shared)):
+        for number, mode in list(self._queues.get(key, ())):
+            if not self._blockers(number, Wish(key, mode)):
                 self.freed(number)
 
     # Looking
 
-    def listed(self) -> Iterator[tuple[Key, int, bool, bool]]:
-        """The key, the session, whether it is shared, and whether it has it or waits for it."""
+    def listed(self) -> Iterator[tuple[Key, int, str, bool]]:
+        """The key, the session, the mode, and whether it has it or waits for it."""
         for key, holders in self._held.items():
             for number, holds in holders.items():
-                for shared in sorted({shared for shared, _ in holds}):
-                    yield key, number, shared, True
+                for mode in sorted({mode for mode, _ in holds}):
+                    yield key, number, mode, True
         for number, wish in self._wishes.items():
-            yield wish.key, number, wish.shared, False
+            yield wish.key, number, wish.mode, False
 
     def __len__(self) -> int:
         """How many are held or waited for."""

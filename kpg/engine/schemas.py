@@ -14,7 +14,7 @@ from kpg.compiler.constraints import Constraints
 from kpg.compiler.constraints import Sequence as Numbers
 from kpg.compiler.rights import FIRST
 from kpg.engine.journal import Journal
-from kpg.engine.table import Table
+from kpg.engine.table import Table, Watch
 from kpg.engine.transaction import Transactions
 from kpg.listeners.feed import Feed
 from kpg.queries.planning import LiveStatistics, Planned
@@ -51,6 +51,7 @@ class Schemas:
     _interrupt: DeferredInterrupt
     _plans: dict[str, Plan]
     _tables: dict[str, Table]
+    watching: list[Watch]
     _uses: dict[str, frozenset[str]]
     statistics: LiveStatistics
     followed: set[str]
@@ -136,7 +137,7 @@ class Schemas:
                 self.executor.create_table(name, schema)
                 self._add_keys(name, schema, constraints)
                 self.catalog.sequences.update((one.name.lower(), one) for one in sequences)
-                self._tables[name] = Table(self.executor, name, schema)
+                self._tables[name] = Table(self.executor, name, schema, self.watching)
                 self.journal.note(undo=partial(self._discard, name))
                 if constraints.guarded:
                     self.refresh_rules()
@@ -214,10 +215,7 @@ class Schemas:
         return default_words(self.executor, self.sequences, entry, self.catalog, places, rows)
 
     def attach_table(self, name: str, schema: Schema) -> str:
-        """Add an empty table for rows from outside, in a transaction too; the name that it gets.
-
-        It lives until :meth:`release_attached` finds that nothing uses it.
-        """
+        """Add a table for rows from outside, until :meth:`release_attached`; the name that it gets."""
         taken = (f"{name} ({number})" if number else name for number in count())
         name = next(free for free in taken if free not in self.catalog)
         with self._interrupt:

@@ -1,6 +1,6 @@
 """A base table as the database sees it: its name and columns, and its rows by way of the executor."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from kpg.constraints.guard import Guard
 
 Words = NDArray[np.int64]
+Watch = Callable[[str, Words | None, Words | None], None]
+"""Asked before rows of a table become others: their rowids, None for new ones, and what comes."""
 FEW = 16
 """So many rows are encoded one by one, in 15 us each; more of them by columns, which is faster from 20 on."""
 
@@ -24,10 +26,12 @@ FEW = 16
 class Table:
     """One table of an executor. Rows are words ``int64[ncols, n]``; it is good until the table is dropped."""
 
-    __slots__ = ("_encoders", "_executor", "dictionary", "guard", "name", "schema")
+    __slots__ = ("_encoders", "_executor", "_watching", "dictionary", "guard", "name", "schema")
 
-    def __init__(self, executor: Executor, name: str, schema: Schema) -> None:
+    def __init__(self, executor: Executor, name: str, schema: Schema, watching: Sequence[Watch] = ()) -> None:
+        """``watching`` are asked before each change; there are none while nobody has locked anything."""
         self._executor = executor
+        self._watching = watching
         self.guard: Guard | None = None
         self.name = name
         self.schema = schema
@@ -61,6 +65,8 @@ class Table:
 
     def insert(self, words: Words) -> Words:
         """Append rows; their rowids. As ``Executor.insert``."""
+        for watch in self._watching:
+            watch(self.name, None, words)
         if self.guard is not None:
             return self.guard.insert(words)
         return self._executor.insert(self.name, words)
@@ -78,6 +84,8 @@ class Table:
 
     def delete(self, rowids: Words) -> None:
         """Delete live rows. As ``Executor.delete``."""
+        for watch in self._watching:
+            watch(self.name, rowids, None)
         if self.guard is not None:
             self.guard.delete(rowids)
         else:
@@ -85,6 +93,8 @@ class Table:
 
     def update(self, rowids: Words, words: Words) -> Words:
         """Put rows in the place of live ones, one by one; their rowids."""
+        for watch in self._watching:
+            watch(self.name, rowids, words)
         if self.guard is not None:
             return self.guard.update(rowids, words)
         self._executor.delete(self.name, rowids)

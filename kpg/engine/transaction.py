@@ -128,6 +128,8 @@ class Transactions:
             self.end_local()
             self.close()
             self.say()
+        except Waiting:
+            raise  # before anything is over: foreign keys act on a row that somebody else has locked
         except BaseException:
             before, self.state = self.state, State.NONE
             self.implicit = False
@@ -188,10 +190,7 @@ class Transactions:
         self.implicit = False
 
     def end(self, warn: "Callable[[str, str], object]", *, commit: bool, chain: bool = False) -> None:
-        """COMMIT and ROLLBACK as in Postgres: without a transaction nothing is done, a failed one is undone.
-
-        With ``chain`` another one begins.
-        """
+        """COMMIT and ROLLBACK as in Postgres, also of no transaction; with ``chain`` another one begins."""
         alone = self.implicit or self.state is State.NONE
         reads = self.read_only
         if chain and alone:
@@ -377,8 +376,9 @@ class Statement:
                 transactions.settle(committing=alone)
                 if alone:
                     transactions.close()
-        except BaseException:
-            transactions.fail()
+        except BaseException as raised:
+            if not transactions.goes_on(type(raised)):
+                transactions.fail()
             raise
 
 

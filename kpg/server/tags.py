@@ -41,6 +41,8 @@ def tag_of(statement: ast.Statement, outcome: Result | None) -> str:
         return f"{word} {0 if outcome is None else outcome.rowcount}"
     if isinstance(statement, session.Savepoint) and statement.kind == "RETURN":
         return "ROLLBACK"
+    if isinstance(statement, session.LockTable):
+        return "LOCK TABLE"
     if isinstance(statement, session.Fetch):
         return f"{'MOVE' if statement.moves else 'FETCH'} {0 if outcome is None else outcome.rowcount}"
     return "SHOW" if isinstance(statement, session.Show) else _by_words(statement, outcome)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from kpg.engine.lock_modes import ROW_EXCLUSIVE
 from kpg.result import Affected
 from kpg.runtime.errors import OperationalError, Waiting
 from kpg.sessions.jobs import Job, Ready
@@ -102,7 +103,7 @@ class Group:
                 self._hub.enter(jobs[0].session)
                 point = self._engine.savepoint()
                 results = self._done([what for _, what in together])
-            except Exception:
+            except (Exception, Waiting):
                 results = None
             if results is None:
                 if point is not None:
@@ -125,6 +126,8 @@ class Group:
 
             counts = change_some(self._engine, [one for one in what if not isinstance(one, Ready)])
             return None if counts is None else [Affected(count) for count in counts]
+        if self._engine.watching and self._engine.locks.closed_to(ready[0].table, ROW_EXCLUSIVE):
+            return None
         words, counts = _joined(ready)
         self._engine.executor.insert(ready[0].table, words)
         self._engine.close_epochs(ready[0].table, counts)

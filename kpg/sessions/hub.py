@@ -12,7 +12,7 @@ from itertools import count
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from kpg.engine.engine import Engine
-from kpg.engine.locks import DeadlockError
+from kpg.engine.locks import DeadlockError, Own
 from kpg.engine.transaction import State
 from kpg.runtime.errors import Error, InterfaceError, Waiting
 from kpg.sessions import jobs
@@ -257,6 +257,13 @@ class Hub:
         waits = bool(transactions.points) or self.engine.executor.has_pending
         if transactions.state is not State.NONE and waits:
             transactions.parked = park(self.engine, transactions.points)
+            self._lock_changed(session)
+
+    def _lock_changed(self, session: "Session") -> None:
+        """What a session has changed, and not committed, nobody else changes before its transaction ends."""
+        transactions, locks = session.transactions, self.engine.locks
+        if locks.parked(session.number, [one.parts for one in transactions.parked or ()]):
+            transactions.locks = Own(locks, session.number)
 
     def admit_owner(self) -> None:
         """Let the engine be the database's own again, which is no session: between sessions' statements."""
@@ -306,10 +313,10 @@ class Hub:
         except BaseException as error:
             wrong = self._wrong(job, error, point, paused)
             if wrong is not None:
-                self._over(job)
+                self._over(job, paused)
                 job.fail(wrong)
         else:
-            self._over(job)
+            self._over(job, paused)
             job.succeed(result)
 
     def _wrong(
@@ -322,8 +329,6 @@ class Hub:
                 self.engine.notices.clear()
                 self.suspended.pause(job, error, point, paused)
                 return None
-            if paused is not None:
-                self.engine.locks.give_up(job.session.number)
         except BaseException as refused:
             error = refused
         waited = paused is not None or isinstance(error, DeadlockError)
@@ -334,13 +339,18 @@ class Hub:
             transactions.rollback()
         return error
 
-    def _over(self, job: Job) -> None:
-        self.engine.locks.over()
+    def _over(self, job: Job, paused: Paused | None) -> None:
+        locks, transactions = self.engine.locks, job.session.transactions
+        locks.over()
+        if paused is not None:
+            locks.give_up(job.session.number)
+        if transactions.state is State.NONE:
+            transactions.release_locks()
         notices = self.engine.notices
         if notices:
             job.session.notices.extend(notices)
             notices.clear()
-        job.session.transactions.ended()
+        transactions.ended()
         self.snapshots.tidy()
 
     def _enter_for(self, job: Job) -> None:

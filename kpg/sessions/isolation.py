@@ -26,6 +26,7 @@ from kpg.compiler.sql.session import (
     Deallocate,
     Execute,
     Fetch,
+    LockTable,
     Prepare,
     Savepoint,
     Set,
@@ -204,7 +205,7 @@ class Isolated(SessionTransactions):
 
 PLAIN: Final = (
     *(ast.Begin, ast.Rollback, Savepoint, Set, SetTransaction, Show, Prepare, Deallocate),
-    *(SetConstraints, Accepted),
+    *(SetConstraints, Accepted, LockTable),
 )
 """Statements that see nothing."""
 

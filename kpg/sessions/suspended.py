@@ -1,4 +1,4 @@
-"""Statements that wait: for an advisory lock, for a while, or for who has the database to itself.
+"""Statements that wait: for a lock, for a while, or for who has the database to itself.
 
 What they have done is undone, and others have their turn; they are done again when there is a reason to.
 """
@@ -10,6 +10,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
+from kpg.engine.lock_modes import SHARED
 from kpg.engine.locks import DeadlockError, NoLockError, Wish
 from kpg.engine.transaction import State
 from kpg.runtime.errors import Waiting
@@ -73,9 +74,13 @@ class Suspended:
             self.ready.append(session)
 
     def point(self) -> "Point | None":
-        """What to return to if a statement has to wait within a function that has changed something."""
+        """What to return to if a statement has to wait for who has locked something, or within a function."""
         engine = self._hub.engine
-        if engine.transactions.state is not State.OPEN or not engine.catalog.routines:
+        if engine.transactions.state is not State.OPEN:
+            return None
+        if engine.watching:
+            return engine.savepoint()
+        if not engine.catalog.routines:
             return None
         if self._version != engine.catalog.version:
             self._version = engine.catalog.version
@@ -135,7 +140,7 @@ class Suspended:
         """A job waits until who has the database to itself has done with it."""
         if job not in self._held:
             self._held[job] = paused = self._begun(job)
-            self._wish(paused, Wish((), shared=True), time.monotonic())
+            self._wish(paused, Wish((), SHARED), time.monotonic())
             self._alarm_at(min(paused.limit, paused.locked), job.session)
 
     def let_in(self, job: "Job") -> None:
@@ -148,7 +153,9 @@ class Suspended:
         """Do again what a session waits with; end jobs that wait too long."""
         now = time.monotonic()
         paused = self._paused.pop(session, None)
-        if paused is not None:
+        if paused is not None and self._waits_on(session, paused, now):
+            self._paused[session] = paused
+        elif paused is not None:
             if paused.wish is None and now >= paused.until and not session.token.canceled:
                 paused.naps += 1
             do(paused.job, paused)
@@ -158,6 +165,16 @@ class Suspended:
                 held.remove(job)
                 del self._held[job]
                 self._fail(job, error)
+
+    def _waits_on(self, session: "Session", paused: Paused, now: float) -> bool:
+        """Whether a row that a session waits for is still, or again, another's; if not it is the session's.
+
+        That row is, too, which another has put in its place meanwhile: who comes next waits for one only.
+        """
+        wish, locks = paused.wish, self._hub.engine.locks
+        if wish is None or session.token.canceled or now >= min(paused.limit, paused.locked):
+            return False
+        return not locks.handed(session.number, wish, session.transactions)
 
     def _over(self, paused: Paused | None, now: float) -> Exception | None:
         """Why a job that is held is not to wait any more."""

@@ -1,4 +1,4 @@
-"""VACUUM, LOCK, DISCARD and their like: little to do here, and what Postgres refuses of them is refused."""
+"""VACUUM, DISCARD and their like: little to do here, and what Postgres refuses of them is refused."""
 
 from kpg.compiler.permitted import key_of
 from kpg.compiler.sql import session as ast
@@ -13,8 +13,6 @@ def accept(engine: Engine, statement: ast.Accepted) -> None:
     what = statement.what
     transactions = engine.transactions
     inside = transactions.state is not State.NONE and not transactions.implicit
-    if what == "LOCK" and transactions.state is State.NONE:
-        _refuse("LOCK TABLE can only be used in transaction blocks", "25P01")
     if inside and (what == "VACUUM" or (what == "DISCARD" and statement.part == "ALL")):
         name = "DISCARD ALL" if what == "DISCARD" else what
         _refuse(f"{name} cannot run inside a transaction block", "25001")

@@ -3,6 +3,8 @@
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final
 
+from kpg.engine.lock_modes import SHOWN
+
 if TYPE_CHECKING:
     from kpg.compiler.catalog import TableEntry
     from kpg.engine.engine import Engine
@@ -39,13 +41,19 @@ def _tables(engine: "Engine") -> Iterable["TableEntry"]:
 
 
 def _locks(engine: "Engine") -> Iterable[Row]:
-    """Advisory locks: two numbers and which kind of lock it is, the session, the mode, whether it has it."""
+    """Locks: a table or none, a rowid, two numbers and which kind of advisory lock it is, then of all kinds
+    the session, the mode, and whether it has it.
+    """
     if "locks" not in vars(engine):
         return
-    for key, number, shared, granted in engine.locks.listed():
-        high, low = key if len(key) > 1 else (key[0] >> 32 & LOW, key[0])
-        mode = "ShareLock" if shared else "ExclusiveLock"
-        yield high & LOW, low & LOW, len(key), number, mode, str(granted).lower()
+    for key, number, mode, granted in engine.locks.listed():
+        first, *more = key
+        shown, has = SHOWN.get(mode, mode), str(granted).lower()
+        if isinstance(first, str):
+            yield first, int(more[0]) if more else None, None, None, None, number, shown, has
+            continue
+        high, low = (first, int(more[0])) if more else (first >> 32 & LOW, first)
+        yield None, None, high & LOW, low & LOW, len(key), number, shown, has
 
 
 def _prepared(engine: "Engine") -> Iterable[Row]:

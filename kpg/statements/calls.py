@@ -11,6 +11,7 @@ from kpg.compiler.sql import acting
 from kpg.compiler.sql import statements as ast
 from kpg.compiler.sql.volatile import NEEDED
 from kpg.engine.engine import Engine
+from kpg.engine.lock_modes import EXCLUSIVE, SHARED
 from kpg.engine.locks import Wish
 from kpg.listeners.notices import warn
 from kpg.result import Result
@@ -101,18 +102,18 @@ def _unlock(engine: Engine, args: Sequence[Any], *, shared: bool) -> bool | None
         return None
     held = engine.locks.let_go(engine.catalog.asker.number, _wish(args, shared=shared))
     if not held:
-        mode = "ShareLock" if shared else "ExclusiveLock"
-        warn(engine, f"you don't own a lock of type {mode}", "01000")
+        warn(engine, f"you don't own a lock of type {SHARED if shared else EXCLUSIVE}", "01000")
     return held
 
 
 def _wish(args: Sequence[int], *, shared: bool) -> Wish:
     first, second = args
+    mode = SHARED if shared else EXCLUSIVE
     if second == acting.NO_NUMBER:
-        return Wish((first,), shared)
+        return Wish((first,), mode)
     if not all(-(2**31) <= one < 2**31 for one in args):
         raise DataError("integer out of range")
-    return Wish((first, second), shared)
+    return Wish((first, second), mode)
 
 
 def _unlock_all(engine: Engine, args: Sequence[Any]) -> str:

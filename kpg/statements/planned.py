@@ -5,6 +5,7 @@ first plan, filled with the constants, is the second, it is kept. Constants that
 (``LIMIT 10``) are parts of the statement. What such a plan does not answer goes the way of all.
 """
 
+import re
 from collections.abc import Callable, Iterable
 from contextlib import nullcontext
 from typing import Any, Final
@@ -34,7 +35,7 @@ from kpg.runtime.errors import Error
 from kpg.runtime.records import dataclass
 from kpg.runtime.scalar import Literal
 from kpg.statements.direct import Direct, direct, rows
-from kpg.statements.statements import begin
+from kpg.statements.statements import LOCKING, begin
 
 Words = NDArray[np.int64]
 Statement = ast.Select | ast.Update | ast.Delete
@@ -42,6 +43,8 @@ BEFORE: Final = ((), ("=", "<", ">", ",", "(", "+", "-", "*", "/"), ("=", "<", "
 """What stands before constants that a plan does not depend on: first any, then what seldom is wrong."""
 MOST_TEXTS: Final = 64
 """So many statements that differ in constants which their plans depend on."""
+NOT_KEPT: Final = re.compile(f"{MENTIONS.pattern}|{LOCKING.pattern}", re.IGNORECASE)
+"""A text with one of these has each time other values, or locks rows."""
 GROWN: Final = 4
 """A plan of several relations is made anew when one has so many times the rows that it had."""
 
@@ -165,7 +168,7 @@ def _made(engine: Engine, asked: Asked, pins: tuple[int, ...]) -> Template | Non
     (written,) = parse(asked.text)
     written = Binder(asked.parameters()).bind(written) if asked.given else written
     for one in (marked, written):
-        if attached(one, engine.catalog.__contains__, _refuse) is not one or MENTIONS.search(asked.text):
+        if attached(one, engine.catalog.__contains__, _refuse) is not one or NOT_KEPT.search(asked.text):
             return None
     if not isinstance(marked, ast.Select | ast.Update | ast.Delete) or type(written) is not type(marked):
         return None

@@ -4,7 +4,7 @@ import re
 import sys
 from dataclasses import replace
 from functools import partial
-from typing import Final, assert_never
+from typing import Final, TypeVar, assert_never
 
 import numpy as np
 
@@ -23,14 +23,15 @@ from kpg.engine.transaction import State
 from kpg.listeners.notices import warn
 from kpg.queries.planning import Planned, bind, plan_bound, plan_view
 from kpg.queries.reading import expand
-from kpg.result import Affected, Result, listing
+from kpg.result import Affected, Result
 from kpg.runtime.errors import NotSupportedError, ProgrammingError
-from kpg.runtime.types import BIGINT, TEXT, Schema
+from kpg.runtime.types import Schema
 from kpg.security.owning import owning
 from kpg.view import Maintained
 
 Outcome = Result | Maintained | None
 Changing = ast.Insert | ast.Delete | ast.Update | ast.Merge | ast.Modifying | ast.CopyFrom
+Part = TypeVar("Part", ast.CreateTableAs, Changing)
 Defining = ast.CreateTable | ast.CreateTableAs | ast.CreateView | ast.Drop | AnyDefinition
 
 
@@ -40,6 +41,8 @@ COMPUTED_BEFORE: Final = re.compile(
     re.IGNORECASE,
 )
 """A text without these has no LIMIT that is a query, no call about settings, and none that does something."""
+LOCKING: Final = re.compile(r"\bfor\s+(?:no\s+key\s+|key\s+)?(?:update|share)\b", re.IGNORECASE)
+"""A text without it locks no rows."""
 DEEPEST: Final = 30_000
 """How deep calls may go for one statement: what walks a query goes as deep as that is nested."""
 
@@ -70,6 +73,10 @@ def begin(engine: Engine) -> None:
 
 def _execute(engine: Engine, statement: ast.Statement) -> Outcome:
     begin(engine)
+    if engine.watching:
+        from kpg.statements.closed import wait_for_tables
+
+        wait_for_tables(engine, statement)
     if engine.transactions.read_only and isinstance(statement, Changing | Defining):
         from kpg.settings.readonly import into_temporary
 
@@ -131,7 +138,18 @@ def _define(engine: Engine, statement: Defining) -> Outcome:
     return None
 
 
+def _settled(engine: Engine, statement: Part) -> Part:
+    """A statement with rows in the place of subqueries that lock some."""
+    span = statement.span
+    if not LOCKING.search(span.source, span.start, span.end):
+        return statement
+    from kpg.statements.locking import with_locked
+
+    return with_locked(engine, statement)
+
+
 def _change(engine: Engine, statement: Changing) -> Result:
+    statement = _settled(engine, statement)
     match statement:
         case ast.CopyFrom():
             from kpg.dml.copying import copy_from
@@ -168,7 +186,9 @@ def _other(engine: Engine, statement: ast.Statement) -> Outcome:
 
             return describe(engine, statement.name)
         case ast.VerifyView():
-            return _verify(engine, statement.name)
+            from kpg.statements.verify import verified
+
+            return verified(engine, statement.name)
         case ast.Begin() | ast.Commit() | ast.Rollback() | ast.Explain() | ast.ExplainView():
             raise AssertionError(statement)
         case (
@@ -197,6 +217,14 @@ def select(engine: Engine, statement: ast.Select) -> Result:
 
 
 def _select(engine: Engine, statement: ast.Select) -> Result:
+    if LOCKING.search(statement.span.source, statement.span.start, statement.span.end):
+        from kpg.statements.locking import select_locked
+
+        return select_locked(engine, statement, _unlocked)
+    return _unlocked(engine, statement)
+
+
+def _unlocked(engine: Engine, statement: ast.Select) -> Result:
     return settling(engine, lambda: _selected(engine, statement))
 
 
@@ -255,7 +283,7 @@ def _create_table_as(engine: Engine, statement: ast.CreateTableAs) -> Outcome:
     if statement.if_not_exists and name in engine.catalog:
         return Affected(0)
     engine.check_defining("CREATE TABLE")
-    statement = replace(statement, query=evaluated(engine, statement.query))
+    statement = _settled(engine, replace(statement, query=evaluated(engine, statement.query)))
 
     def asked() -> tuple[Planned, Words]:
         planned = plan_view(statement, engine.reading_catalog, engine.statistics)
@@ -268,19 +296,6 @@ def _create_table_as(engine: Engine, statement: ast.CreateTableAs) -> Outcome:
     engine.create_table(name, schema)
     engine.table(name).insert(np.ascontiguousarray(rows[: len(schema.columns)]))
     return Affected(int(rows.shape[1]))
-
-
-def _verify(engine: Engine, name: str) -> Result:
-    """The view's name and its number of rows, if it is what its query says."""
-    from kpg.statements.verify import verify
-
-    view = engine.view(name)
-    if engine.catalog.is_limited:
-        from kpg.compiler.sql.query import check_relation
-
-        check_relation(engine.catalog, name)
-    verify(engine, view)
-    return listing({"view": (TEXT, [view.name]), "rows": (BIGINT, [view.count()])})
 
 
 def drop_relations(engine: Engine, statement: ast.Drop) -> None:

@@ -5,8 +5,10 @@ from kpg.compiler.sql.parse import parse_query
 from kpg.compiler.sql.query import lower_query
 from kpg.engine.engine import Engine
 from kpg.queries.planning import plan_bound, plan_view_entry
+from kpg.result import Result, listing
 from kpg.runtime.errors import InterfaceError, InternalError
 from kpg.runtime.trace.updates import Updates
+from kpg.runtime.types import BIGINT, TEXT
 from kpg.view import Maintained
 
 
@@ -35,3 +37,14 @@ def verify(engine: Engine, view: Maintained) -> None:
             f"view {view.name} differs from its query in {len(wrong)} rows",
             hint=f"kept - expected: {', '.join(shown)}",
         )
+
+
+def verified(engine: Engine, name: str) -> Result:
+    """The view's name and its number of rows, if it is what its query says."""
+    view = engine.view(name)
+    if engine.catalog.is_limited:
+        from kpg.compiler.sql.query import check_relation
+
+        check_relation(engine.catalog, name)
+    verify(engine, view)
+    return listing({"view": (TEXT, [view.name]), "rows": (BIGINT, [view.count()])})

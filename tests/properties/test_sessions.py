@@ -15,6 +15,7 @@ from collections.abc import Iterator
 import pytest
 
 import kpg
+from kpg.engine.locks import NoLockError
 from kpg.runtime.errors import Error, SerializationError
 from kpg.sessions.session import Session
 from tests.model.lives import Lives
@@ -29,6 +30,7 @@ class Player:
 
     def __init__(self, session: Session, level: str) -> None:
         self.session = session
+        session.sql("set lock_timeout = '1ms'")  # nobody else would let go meanwhile
         self.level = level
         self.open = False
         self.base: Rows | None = None
@@ -79,7 +81,7 @@ class World:
             player = self.chance.choice(self.players)
             try:
                 self.step(player)
-            except (SerializationError, kpg.IntegrityError):
+            except (SerializationError, NoLockError, kpg.IntegrityError):
                 assert player.own or self.action != "read", "a read was refused"
                 self.refused += 1
                 if player.open:

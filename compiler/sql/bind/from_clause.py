@@ -295,7 +295,8 @@ def _table(binding: Binding, scope: Scope, node: exp.Table) -> Node:
     if binding.reads is not None:
         binding.reads.enter(entry, columns)
     enter(binding, scope, name, entry.schema.names, columns, renamed, node)
-    if "tableoid" not in (text := binding.source.lower()) and "ctid" not in text:
+    text = "" if binding.located else binding.source.lower()
+    if not binding.located and "tableoid" not in text and "ctid" not in text:
         return result
     from kpg.compiler.sql.bind.system_columns import with_system
 

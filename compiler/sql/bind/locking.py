@@ -1,7 +1,4 @@
-"""FOR UPDATE and its like lock rows of tables: a query has to show which rows it is made of.
-
-There is nothing to do for them: a commit that meets another one is found when it is made.
-"""
+"""FOR UPDATE and its like lock rows of tables: a query has to show which rows it is made of."""
 
 from sqlglot import exp
 

@@ -257,6 +257,8 @@ class Binding:
     """The commands whose policies rows of tables have to satisfy: with FOR UPDATE that, too."""
     governed: bool = False
     """Whether the rows that are bound are a part of another table's, whose policies hold for them."""
+    located: bool = False
+    """Whether rows of tables have columns that tell where they are, whether the text names these or not."""
 
     def use(self, fields: Iterable[Field]) -> None:
         """Fields are named."""

@@ -123,13 +123,14 @@ def _from(binding: Binding, scope: Scope, node: exp.Select) -> Node:
     """The rows of FROM, of which FOR UPDATE and its like say that they are locked."""
     reads = binding.reads
     before = 0 if reads is None else len(reads.relations)
-    seen_for = binding.seen_for
+    seen_for, located = binding.seen_for, binding.located
+    binding.located = bool(node.args.get("locks")) or (located and binding.governed)
     if node.args.get("locks"):
         binding.seen_for = ("SELECT", "UPDATE")
     try:
         source = bind_from(binding, scope, node)
     finally:
-        binding.seen_for = seen_for
+        binding.seen_for, binding.located = seen_for, located
     if reads is not None and node.args.get("locks"):
         reads.lock(before)
     if not binding.kept and MENTIONS.search(binding.source):

@@ -21,7 +21,9 @@ NAMES: Final = re.compile("tableoid|ctid", re.IGNORECASE)
 
 
 def asked(binding: Binding) -> tuple[str, ...]:
-    """Those of the columns whose names the text has."""
+    """Those of the columns whose names the text has; both where rows are to be locked."""
+    if binding.located:
+        return tuple(TYPES)
     return tuple(sorted({found.lower() for found in NAMES.findall(binding.source)}, reverse=True))
 
 

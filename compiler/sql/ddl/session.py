@@ -19,17 +19,7 @@ REFUSED: Final = {
     "IMPORT": "IMPORT FOREIGN SCHEMA",
     "LOAD": "LOAD",
 }
-ACCEPTED: Final = (
-    "VACUUM",
-    "ANALYZE",
-    "ANALYSE",
-    "REINDEX",
-    "CLUSTER",
-    "CHECKPOINT",
-    "LOCK",
-    "DISCARD",
-    "REFRESH",
-)
+ACCEPTED: Final = ("VACUUM", "ANALYZE", "ANALYSE", "REINDEX", "CLUSTER", "CHECKPOINT", "DISCARD", "REFRESH")
 """What has little or nothing to do here."""
 MODES: Final = (
     "ISOLATION LEVEL SERIALIZABLE",
@@ -47,6 +37,10 @@ def read(word: str, reader: Reader) -> statements.Statement | None:
     """A statement that begins with the word; None if it is read elsewhere."""
     if word in ACCEPTED:
         return accepted(reader)
+    if word == "LOCK":
+        from kpg.compiler.sql.ddl.locking import locked
+
+        return locked(reader)
     if word in ("GRANT", "REVOKE", "REASSIGN"):
         from kpg.compiler.sql.ddl import roles
 
@@ -272,10 +266,10 @@ def accepted(reader: Reader) -> statements.Statement:
             reader.refuse("a view WITH NO DATA", "a materialized view is always up to date")
         reader.take("WITH", "DATA")
         reader.end()
-    if what in ("ANALYZE", "ANALYSE", "VACUUM", "LOCK"):
+    if what in ("ANALYZE", "ANALYSE", "VACUUM"):
         said, relations = _with_options(reader)
         part = "ANALYZE" if what == "VACUUM" and _is_on(said, "ANALYZE") else part
-    if what in ("LOCK", "CLUSTER", "CHECKPOINT"):
+    if what in ("CLUSTER", "CHECKPOINT"):
         reader.skip(len(reader.rest()))
     reader.end()
     return ast.Accepted(what, relations, reader.span, part)

@@ -1,0 +1,264 @@
+"""FOR UPDATE and its like: which rows of which tables a query locks, how, and where they are."""
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Final, NoReturn
+
+import numpy as np
+from numpy.typing import NDArray
+from sqlglot import exp
+
+from kpg.compiler.catalog import Catalog, Entry, TableEntry, ViewEntry
+from kpg.compiler.sql.bind.locking import words_of
+from kpg.compiler.sql.syntax import known, relation_name, wrong
+from kpg.compiler.system.naming import number_of
+from kpg.compiler.triggers import heirs
+from kpg.runtime.errors import NotSupportedError, ProgrammingError
+from kpg.runtime.records import dataclass
+from kpg.runtime.scalar import Literal
+from kpg.runtime.values.places import BLOCK, SPAN
+
+Words = NDArray[np.int64]
+MODES: Final = ("FOR KEY SHARE", "FOR SHARE", "FOR NO KEY UPDATE", "FOR UPDATE")
+WAITS, SKIPS, REFUSES = range(3)
+"""What becomes of a row that is locked: the stronger of two clauses counts."""
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A relation of a query whose rows are locked: the tables that they may be of, by their numbers."""
+
+    alias: str
+    tables: dict[int, str]
+    mode: str
+    locked: int
+
+
+def locking(tree: exp.Expr) -> list[exp.Select]:
+    """The SELECTs of a tree that lock rows: inner ones first, else as they are written."""
+    found = [node for node in tree.find_all(exp.Select) if node.args.get("locks")]
+    return sorted(found, key=lambda node: -_depth(node))
+
+
+def locks(tree: exp.Expr) -> bool:
+    """Whether a query itself locks rows."""
+    return bool(tree.unnest().args.get("locks"))
+
+
+def _depth(node: exp.Expr) -> int:
+    depth, here = 0, node.parent
+    while here is not None:
+        depth, here = depth + 1, here.parent
+    return depth
+
+
+def settled(
+    tree: exp.Expr, clause: exp.Expr | None, asked: Callable[[exp.Select], exp.Expr], *, whole: bool
+) -> exp.Expr:
+    """The tree with rows in the place of subqueries that lock some: ``asked`` gives a query of the rows.
+
+    ``clause``: the WITH of the statement that the tree is a part of. ``whole``: the tree is the statement's
+    query, which is left to be asked itself.
+    """
+    if tree.find(exp.Lock) is None:
+        return tree
+    clause = None if clause is tree else clause
+    tree = pushed(tree)
+    for node in locking(tree):
+        if (whole and node is tree.unnest()) or isinstance(node.parent, exp.SetOperation):
+            continue  # the latter is refused when it is bound
+        made = asked(with_common(node, clause))
+        if node is tree:
+            return made
+        node.replace(made)
+    return tree
+
+
+def pushed(tree: exp.Expr) -> exp.Expr:
+    """The tree with clauses that lock subqueries in FROM in these."""
+    tree = tree.copy()
+    for select in reversed(locking(tree)):
+        for lock in select.args["locks"]:
+            named = {table.name.lower() for table in lock.expressions or ()}
+            for item in _items(select):
+                if isinstance(item, exp.Subquery) and (not named or item.alias.lower() in named):
+                    inner = item.unnest()
+                    if isinstance(inner, exp.Select):
+                        copied = lock.copy()
+                        copied.set("expressions", None)
+                        inner.set("locks", [*(inner.args.get("locks") or ()), copied])
+    return tree
+
+
+def targets(select: exp.Select, catalog: Catalog, source: str) -> list[Target]:
+    """The relations that a query locks rows of; an error for those whose rows are no rows of tables."""
+    common = {one.alias.lower() for one in (select.args.get("with_") or exp.With()).expressions}
+    found: list[Target] = []
+    for item in _items(select):
+        alias = str(item.alias_or_name)
+        mode, locked = -1, WAITS
+        for lock in select.args["locks"]:
+            named = [table.name.lower() for table in lock.expressions or ()]
+            if named and alias.lower() not in named:
+                continue
+            if _is_table(item, common, catalog, lock, source, named=bool(named)):
+                wait = lock.args.get("wait")
+                mode = max(mode, MODES.index(words_of(lock)))
+                locked = max(locked, WAITS if wait is None else REFUSES if wait else SKIPS)
+        if mode >= 0:
+            entry = catalog.find(relation_name(item))
+            assert isinstance(entry, TableEntry)
+            found.append(Target(alias, _tables(item, entry, catalog), MODES[mode], locked))
+    return found
+
+
+def _tables(item: exp.Expr, entry: TableEntry, catalog: Catalog) -> dict[int, str]:
+    below = () if item.args.get("only") or not catalog.others else heirs(catalog.others, entry.name)
+    return {number_of("relation", name): name for name in (entry.name, *below)}
+
+
+def _items(select: exp.Select) -> Iterator[exp.Expr]:
+    """What a query reads, with what stands in parentheses."""
+    source = select.args.get("from_")
+    joins = select.args.get("joins") or ()
+    for item in (*(() if source is None else (source.this,)), *(join.this for join in joins)):
+        yield from _within(item)
+
+
+def _within(item: exp.Expr) -> Iterator[exp.Expr]:
+    if isinstance(item, exp.Paren | exp.Subquery) and isinstance(item.this, exp.Table):
+        yield from _within(item.this)
+    else:
+        yield item
+    for join in item.args.get("joins") or ():
+        yield from _within(join.this)
+
+
+def _is_table(
+    item: exp.Expr, common: set[str], catalog: Catalog, lock: exp.Expr, source: str, *, named: bool
+) -> bool:
+    """Whether an item of FROM has rows of a table; an error if it must and has not."""
+    entry: Entry | None = None
+    what = "a function" if isinstance(item, exp.Table) else "VALUES"
+    if isinstance(item, exp.Subquery) and isinstance(item.unnest(), exp.Select):
+        return False
+    if isinstance(item, exp.Table) and isinstance(item.this, exp.Identifier):
+        if item.args.get("db") is None and item.name.lower() in common:
+            what = "a WITH query"
+        else:
+            entry = catalog.find(relation_name(item))
+    if isinstance(entry, TableEntry):
+        return True
+    if isinstance(entry, ViewEntry):
+        _refuse_view(entry, lock, source)
+    if named:
+        wrong(f"{words_of(lock)} cannot be applied to {what}", lock, source)
+    return False
+
+
+def _refuse_view(entry: ViewEntry, lock: exp.Expr, source: str) -> NoReturn:
+    name = entry.name.rpartition(".")[2]
+    if entry.materialized:
+        error = ProgrammingError(f'cannot lock rows in materialized view "{name}"')
+        error.sqlstate = "42809"
+        raise error
+    raise NotSupportedError(
+        f'{words_of(lock)} of rows of view "{name}" is not supported', hint="lock rows of its tables"
+    )
+
+
+def located(select: exp.Select, found: Sequence[Target]) -> exp.Select:
+    """The query with two columns more for each of its targets: the table that a row is of, and its place."""
+    columns = [
+        exp.alias_(exp.column(name, table=one.alias, quoted=True), f"{name} of {place} (row)", quoted=True)
+        for place, one in enumerate(found)
+        for name in ("tableoid", "ctid")
+    ]
+    made = select.copy()
+    made.set("expressions", [*made.expressions, *columns])
+    return made
+
+
+def limits(select: exp.Select) -> tuple[int | None, int] | None:
+    """The constants of LIMIT and OFFSET; None if there are none, or one is no plain number."""
+    limit, offset = select.args.get("limit"), select.args.get("offset")
+    if limit is None and offset is None:
+        return None
+    if isinstance(limit, exp.Fetch) and (limit.args.get("limit_options") or exp.Expr()).args.get("with_ties"):
+        return None
+    counts: list[int | None] = []
+    for clause in (limit, offset):
+        part = "count" if isinstance(clause, exp.Fetch) else "expression"
+        value = None if clause is None else clause.args.get(part)
+        if isinstance(value, exp.Literal) and not value.is_string and value.name.isdecimal():
+            counts.append(int(value.name))
+        elif clause is None or isinstance(value, exp.Null):
+            counts.append(None)
+        else:
+            return None
+    return counts[0], counts[1] or 0
+
+
+def limited(select: exp.Select, count: int | None) -> exp.Select:
+    """The query with so many of its rows, or all."""
+    made = select.copy()
+    made.set("offset", None)
+    made.set("limit", None if count is None else exp.Limit(expression=exp.Literal.number(count)))
+    return made
+
+
+def with_common(select: exp.Select, clause: exp.Expr | None) -> exp.Select:
+    """A subquery by itself, with the WITH queries that it may name: those around it, and a statement's."""
+    clauses = [] if clause is None else [clause]
+    here: exp.Expr | None = select.parent
+    inside: exp.Expr = select
+    before: list[exp.Expr] = []
+    while here is not None:
+        listed = here if isinstance(here, exp.With) else here.args.get("with_")
+        if isinstance(listed, exp.With) and listed is not inside:
+            names = listed.expressions
+            end = next((place for place, one in enumerate(names) if one is inside), len(names))
+            before = [*names[:end], *before]
+        inside, here = here, here.parent
+    before = [*(one for each in clauses for one in each.expressions), *before]
+    made = select.copy()
+    if before:
+        own = made.args.get("with_")
+        listed = [one.copy() for one in before]
+        made.set("with_", exp.With(expressions=[*listed, *([] if own is None else own.expressions)]))
+    return made
+
+
+def rowids_of(places: Words) -> Words:
+    """The rowids that places tell."""
+    told = places - 1
+    return told // SPAN * BLOCK + told % SPAN
+
+
+def of_rows(names: Sequence[str], rows: Sequence[Sequence[Literal]], nothing: Sequence[Literal]) -> exp.Expr:
+    """A query of these rows; ``nothing`` are NULLs of the columns' types, if there is none."""
+
+    def listed(row: Sequence[exp.Expr]) -> list[exp.Expr]:
+        return [exp.alias_(one, name, quoted=True) for one, name in zip(row, names, strict=True)]
+
+    if len(rows) == 1:
+        return exp.Select(expressions=listed([known(value) for value in rows[0]]))
+    if not rows:
+        made = exp.Select(expressions=listed([known(value) for value in nothing]))
+        made.set("where", exp.Where(this=exp.Boolean(this=False)))
+        return made
+    columns = [exp.to_identifier(f"c{place}") for place in range(len(names))]
+    alias = exp.TableAlias(this=exp.to_identifier("locked"), columns=columns)
+    values = exp.Values(
+        expressions=[exp.Tuple(expressions=[known(value) for value in row]) for row in rows], alias=alias
+    )
+    return exp.Select(
+        expressions=listed([exp.column(f"c{place}") for place in range(len(names))]),
+        from_=exp.From(this=values),
+    )
+
+
+def of_table(names: Sequence[str], table: str) -> exp.Expr:
+    """A query of the rows of a table, which has columns of these names."""
+    source = exp.Table(this=exp.to_identifier(table, quoted=True))
+    columns = [exp.alias_(exp.column(f"c{place}"), name, quoted=True) for place, name in enumerate(names)]
+    return exp.Select(expressions=columns, from_=exp.From(this=source))
