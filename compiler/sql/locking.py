@@ -89,7 +89,7 @@ def pushed(tree: exp.Expr) -> exp.Expr:
     return tree
 
 
-def targets(select: exp.Select, catalog: Catalog, source: str) -> list[Target]:
+def targets(select: exp.Expr, catalog: Catalog, source: str) -> list[Target]:
     """The relations that a query locks rows of; an error for those whose rows are no rows of tables."""
     common = {one.alias.lower() for one in (select.args.get("with_") or exp.With()).expressions}
     found: list[Target] = []
@@ -116,7 +116,7 @@ def _tables(item: exp.Expr, entry: TableEntry, catalog: Catalog) -> dict[int, st
     return {number_of("relation", name): name for name in (entry.name, *below)}
 
 
-def _items(select: exp.Select) -> Iterator[exp.Expr]:
+def _items(select: exp.Expr) -> Iterator[exp.Expr]:
     """What a query reads, with what stands in parentheses."""
     source = select.args.get("from_")
     joins = select.args.get("joins") or ()
@@ -166,7 +166,7 @@ def _refuse_view(entry: ViewEntry, lock: exp.Expr, source: str) -> NoReturn:
     )
 
 
-def located(select: exp.Select, found: Sequence[Target]) -> exp.Select:
+def located(select: exp.Expr, found: Sequence[Target]) -> exp.Expr:
     """The query with two columns more for each of its targets: the table that a row is of, and its place."""
     columns = [
         exp.alias_(exp.column(name, table=one.alias, quoted=True), f"{name} of {place} (row)", quoted=True)
@@ -178,7 +178,7 @@ def located(select: exp.Select, found: Sequence[Target]) -> exp.Select:
     return made
 
 
-def limits(select: exp.Select) -> tuple[int | None, int] | None:
+def limits(select: exp.Expr) -> tuple[int | None, int] | None:
     """The constants of LIMIT and OFFSET; None if there are none, or one is no plain number."""
     limit, offset = select.args.get("limit"), select.args.get("offset")
     if limit is None and offset is None:
@@ -198,7 +198,7 @@ def limits(select: exp.Select) -> tuple[int | None, int] | None:
     return counts[0], counts[1] or 0
 
 
-def limited(select: exp.Select, count: int | None) -> exp.Select:
+def limited(select: exp.Expr, count: int | None) -> exp.Expr:
     """The query with so many of its rows, or all."""
     made = select.copy()
     made.set("offset", None)

@@ -8,8 +8,13 @@ from kpg.listeners.notices import warn
 from kpg.runtime.errors import InterfaceError, ProgrammingError, Span
 
 
-def accept(engine: Engine, statement: ast.Accepted) -> None:
+def accept(engine: Engine, statement: ast.Accepted | ast.LockTable) -> None:
     """Run one statement."""
+    if isinstance(statement, ast.LockTable):
+        from kpg.settings.table_locks import lock_tables
+
+        lock_tables(engine, statement)
+        return
     what = statement.what
     transactions = engine.transactions
     inside = transactions.state is not State.NONE and not transactions.implicit

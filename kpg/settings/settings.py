@@ -176,11 +176,7 @@ def _setting(engine: Engine, statement: ast.AnySession) -> Result | None:
             if name not in SETTINGS and name not in engine.settings:
                 raise _unknown(name, statement.span)
             return listing({name: (TEXT, [shown(engine, name)])})
-        case ast.LockTable():
-            from kpg.settings.table_locks import lock_tables
-
-            lock_tables(engine, statement)
-        case ast.Accepted():
+        case ast.LockTable() | ast.Accepted():
             from kpg.settings.accepting import accept
 
             accept(engine, statement)

@@ -144,7 +144,7 @@ class Client:
             self.now.ended = time.perf_counter()
 
     def expected(self, error: psycopg.Error) -> bool:
-        return error.sqlstate in ("40001", "57014", "23503", "23505", "25P02")
+        return error.sqlstate in ("40001", "40P01", "57014", "23503", "23505", "25P02")
 
     def statements(self, count: int) -> None:
         self.point: tuple[list[Any], list[Any]] | None = None
