@@ -248,12 +248,25 @@ def test_a_conflict_is_a_serialization_failure(running: Running, connection: psy
     connection.execute("create table t (id int primary key, x int)")
     connection.execute("insert into t values (1, 1)")
     with psycopg.connect(running.dsn) as one:
-        one.execute("update t set x = x + 1")
+        one.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
+        one.execute("select x from t")
         connection.execute("update t set x = x + 10")
         with pytest.raises(psycopg.errors.SerializationFailure):
+            one.execute("update t set x = x + 1")
+    assert connection.execute("select x from t").fetchone() == (11,)
+
+
+def test_a_key_that_was_taken_meanwhile_ends_the_commit(
+    running: Running, connection: psycopg.Connection
+) -> None:
+    connection.execute("create table t (id int primary key, x int)")
+    with psycopg.connect(running.dsn) as one:
+        one.execute("insert into t values (1, 1)")
+        connection.execute("insert into t values (1, 2)")
+        with pytest.raises(psycopg.errors.UniqueViolation):
             one.commit()
         assert one.info.transaction_status == psycopg.pq.TransactionStatus.IDLE
-    assert connection.execute("select x from t").fetchone() == (11,)
+    assert connection.execute("select x from t").fetchall() == [(2,)]
 
 
 def test_after_a_conflict_a_savepoint_and_a_prepared_rollback_work(
@@ -266,17 +279,18 @@ def test_after_a_conflict_a_savepoint_and_a_prepared_rollback_work(
             one.execute("begin")
             one.execute("update t set x = x + 1 where id = 2")
             one.execute("savepoint p")
-            one.execute("update t set x = x + 10 where id = 1")
-            connection.execute("update t set x = x + 100 where id = 1")
+            one.execute("insert into t values (%s, 1)", (10 + turn,))
+            connection.execute("insert into t values (%s, 100)", (10 + turn,))
             if turn == 0:  # the prepared ROLLBACK is the first to meet the conflict
                 one.execute("rollback")
                 continue
             if turn == 1:
-                with pytest.raises(psycopg.errors.SerializationFailure):
+                with pytest.raises(psycopg.errors.UniqueViolation):
                     one.execute("select x from t")
             one.execute("rollback to p")
             one.execute("commit")
-    assert connection.execute("select x from t order by id").fetchall() == [(300,), (2,)]
+    found = connection.execute("select x from t order by id").fetchall()
+    assert found == [(0,), (2,), (100,), (100,), (100,)]
 
 
 def test_who_cancels_too_late_does_not_meet_the_next_statement(
