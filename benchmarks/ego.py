@@ -291,9 +291,11 @@ def runs(
         draw(panels, ratios, plot)
 
 
-def there_and_back(nodes: int, ratio: float, held: np.ndarray) -> list[tuple[Change, np.ndarray]]:
+def there_and_back(
+    nodes: int, ratio: float, held: np.ndarray, seed: int, count: int
+) -> list[tuple[Change, np.ndarray]]:
     """Batches that may be served again and again: what they write is undone in the end, batch by batch."""
-    batches = prepared(nodes, ratio, np.random.default_rng(8), held.copy(), BATCH)[0][:TURN]
+    batches = prepared(nodes, ratio, np.random.default_rng(seed), held.copy(), BATCH)[0][:count]
     return batches + [(change.opposite(), readers) for change, readers in reversed(batches)]
 
 
@@ -313,11 +315,11 @@ def shift(nodes: int, edges: int, graphs: list[str], families: list[str]) -> Non
             (one, other), held = loaded(family, [("vnm_a", "auto")] * 2, pairs, nodes)
             for before, after in ((0.05, 20.0), (20.0, 0.05)):
                 learn([one, other], nodes, before, held)
-                batches = there_and_back(nodes, after, held)
                 other.overlay.arrivals[:] = other.overlay.asked[:] = 0
-                for _ in range(10):
-                    served(other, batches)
+                for seed in range(4):  # not of what is served below: only the law is to be known
+                    served(other, there_and_back(nodes, after, held, seed, TOGETHER))
                 other.rebuild()
+                batches = there_and_back(nodes, after, held, 8, TURN)
                 (seconds, shares), flips = turned(one, other, batches)
                 half = [shares[(seconds >= at) & (seconds < at + 0.5)] for at in seconds if at < 9.5]
                 late = [place for place, some in enumerate(half) if np.median(some) < 0.9]
