@@ -167,8 +167,8 @@ def connect(
     there, for the fastest reading of data that seldom changes; ``"lazy"`` in the smallest steps, for the
     shortest commits; ``"default"`` in steps that keep up with any load. What is read is the same.
 
-    ``memory_limit``, in bytes or as ``"2 GB"``, is what the process may have: a query or a change that goes
-    beyond it ends in an OperationalError, and the database is as it was before.
+    ``memory_limit``, in bytes or as ``"2 GB"``, is what the process may have, with its workers: a query or a
+    change that goes beyond it ends in an OperationalError, and the database is as it was before.
 
     ``history`` is how long the past is kept, as a time (``"1 hour"``) or a number of epochs, for ``SELECT ...
     AS OF``, ``View.as_of`` and ``View.changes(since=...)``. Without it nothing is.

@@ -16,15 +16,17 @@ def connected(
 
     They are processes of this machine, or with a session ``spark`` tasks of its executors.
     """
-    if options["memory_limit"] is not None:
+    limit: Any = options["memory_limit"]
+    if limit is not None and spark is not None:
         raise NotSupportedError(
-            f"a memory limit together with workers={count} is not supported", hint="leave one of them out"
+            f"a memory limit together with workers={count} of Spark is not supported",
+            hint="what executors may have is said by Spark's own settings: spark.executor.memoryOverhead",
         )
     history: Any = options["history"]
     folder: dict[str, Any] = {} if options["folder"] is None else {"folder": options["folder"], **how}
     crew = processes(count, merge_effort) if spark is None else executors(spark, count, merge_effort)
     try:
-        return Database(merge_effort, None, history, workers=Workers(crew), **folder)
+        return Database(merge_effort, limit, history, workers=Workers(crew), **folder)
     except BaseException:
         crew.close()
         raise

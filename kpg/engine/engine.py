@@ -67,9 +67,9 @@ class Engine(Kept):
         """With a ``trunk``, tables are as there, and ``kpg/branching.py`` does the rest."""
         self._interrupt = DeferredInterrupt()
         if memory_limit is not None:
-            from kpg.engine.memory import MemoryWatch, bytes_of
+            from kpg.engine.memory import watch_of
 
-            self._interrupt.watch = MemoryWatch(bytes_of(memory_limit))
+            self._interrupt.watch = watch_of(memory_limit, workers)
         self.workers = workers
         make = local_executor if workers is None else workers.executor
         fork = trunk.executor.fork if trunk is not None else partial(make, merge_effort)

@@ -5,13 +5,18 @@ What is in memory of files, a database's own above all, does not count: the syst
 
 import re
 import time
+from collections.abc import Callable
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from kpg.runtime.errors import InterfaceError, NotSupportedError, OperationalError
 
+if TYPE_CHECKING:
+    from kpg.engine.working import Workers
+
 UNITS: Final = {"": 1, "b": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
-STATUS: Final = Path("/proc/self/statm")
+PROCESSES: Final = Path("/proc")
+STATUS: Final = PROCESSES / "self" / "statm"
 PAGE: Final = 4096
 INTERVAL: Final = 0.02
 """Seconds between two looks at the process's memory."""
@@ -29,19 +34,27 @@ def bytes_of(limit: int | str) -> int:
     return limit
 
 
-def used_bytes() -> int:
-    """Memory of this process that is no file's."""
-    resident, of_files = STATUS.read_bytes().split()[1:3]
+def used_bytes(process: int | None = None) -> int:
+    """Memory of a process, or of this one, that is no file's; of one that has ended nothing."""
+    place = STATUS if process is None else PROCESSES / str(process) / "statm"
+    try:
+        resident, of_files = place.read_bytes().split()[1:3]
+    except (FileNotFoundError, ProcessLookupError):
+        return 0
     return (int(resident) - int(of_files)) * PAGE
 
 
 class MemoryWatch:
-    """Called at safe points of a step: OperationalError once the process has more than ``limit`` bytes."""
+    """Called at safe points of a step: OperationalError once ``used`` tells of more than ``limit`` bytes."""
 
-    def __init__(self, limit: int) -> None:
+    def __init__(
+        self, limit: int, used: Callable[[], int] = used_bytes, whose: str = "the process has"
+    ) -> None:
         if not STATUS.exists():
             raise NotSupportedError("a memory limit is supported on Linux only")
         self._limit = limit
+        self._used = used
+        self._whose = whose
         self._next = 0.0
         self._before = 0
 
@@ -55,10 +68,17 @@ class MemoryWatch:
         if now < self._next:
             return
         self._next = now + INTERVAL
-        used = used_bytes()
+        used = self._used()
         self._before = min(self._before or used, used)
         if used > self._limit and used - self._before >= GROWTH:
             raise OperationalError(
-                f"the memory limit of {self._limit >> 20} MB is reached: the process has {used >> 20} MB",
+                f"the memory limit of {self._limit >> 20} MB is reached: {self._whose} {used >> 20} MB",
                 hint="a recursion or a join may give rows without end; or raise memory_limit of kpg.connect",
             )
+
+
+def watch_of(limit: int | str, workers: "Workers | None") -> MemoryWatch:
+    """What looks at the memory of a database: that of its process, and of its workers' on this machine."""
+    if workers is None:
+        return MemoryWatch(bytes_of(limit))
+    return MemoryWatch(bytes_of(limit), workers.used_bytes, "the process and its workers have")

@@ -127,6 +127,13 @@ class Workers:
         """What each member keeps and has done."""
         return self._there.work()
 
+    def used_bytes(self) -> int:
+        """Memory of this process, of the members on this machine, and what they have in common."""
+        from kpg.engine.memory import used_bytes
+
+        members = sum(used_bytes(process) for process in self.crew.processes)
+        return used_bytes() + members + self.crew.memory.allocated
+
     @property
     def _there(self) -> "SharedExecutor":
         assert self._executor is not None

@@ -21,6 +21,8 @@ Words = NDArray[np.int64]
 Bytes = NDArray[np.uint8]
 
 PAGE: Final = 4096
+BLOCK: Final = 512
+"""Bytes of which the system counts what files have."""
 ARENA: Final = 1 << 30
 """Where the text of the dictionary is; before it is a page for each of those that keep numbers."""
 ARENA_BYTES: Final = 1 << 36
@@ -99,6 +101,11 @@ class Memory:
         self._readers: WeakSet[object] = WeakSet()
         self._doomed: list[tuple[int, int]] = []
         self.restless: dict[Restless, None] = {}
+
+    @property
+    def allocated(self) -> int:
+        """The bytes of it that the system has given."""
+        return BLOCK * os.fstat(self.files[0]).st_blocks
 
     def words(self, place: int, count: int) -> Words:
         """So many words at a place."""

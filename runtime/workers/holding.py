@@ -76,6 +76,7 @@ class Holding(Worker):
             gone = NONE if one.gone is None else one.gone
             if isinstance(table, SeenTable):
                 table.stand(*one.after, NONE)
+                self._unsettled[table] = None
                 self._closed.append(Closed(one.epoch, one.table, changes_of(gone, rowids)))
                 continue
             assert one.words is not None

@@ -12,7 +12,8 @@ import pytest
 
 import kpg
 from kpg.database import Database
-from kpg.runtime.errors import DataError, InterfaceError, NotSupportedError, OperationalError
+from kpg.engine.memory import used_bytes
+from kpg.runtime.errors import DataError, InterfaceError, OperationalError
 from kpg.runtime.workers.wire import GoneError, Line, exchange, packed, pair
 
 TEXT = """
@@ -186,9 +187,32 @@ def test_a_closed_database_leaves_no_process() -> None:
     assert all(map(gone, processes))
 
 
-def test_what_is_not_there_yet_is_refused_by_name() -> None:
-    with pytest.raises(NotSupportedError, match="a memory limit together with workers=2"):
-        kpg.connect(memory_limit="1 GB", workers=2)
+def test_what_goes_beyond_the_memory_of_all_workers_is_taken_back() -> None:
+    """What grows is at the workers; the process that asks has hardly more than before."""
+    with kpg.connect(workers=2) as db:
+        assert db._engine.workers is not None
+        used = db._engine.workers.used_bytes()
+        db.sql("create table t (a int); insert into t select * from generate_series(1, 2000000)")
+        assert db._engine.workers.used_bytes() > used + 16_000_000
+    with kpg.connect(workers=2, memory_limit=used + (200 << 20)) as db:
+        db.sql("create table t (a int); create table switch (b int)")
+        db.sql("insert into t select * from generate_series(1, 2000)")
+        db.sql(
+            "create materialized view v as select x.a, y.a as b, z.a as c, b as d from t x, t y, t z, switch"
+        )
+        processes, before = db._engine.executor.crew.processes, used_bytes()
+        message = "the memory limit of .* MB is reached: the process and its workers have"
+        with pytest.raises(OperationalError, match=message):
+            db.sql("insert into switch values (1)")
+        assert used_bytes() < before + (100 << 20)
+        assert rows(db, "select count(*) from switch") == [(0,)] and rows(db, "select * from v") == []
+        assert db._engine.executor.crew.processes == processes
+        db.sql("drop view v; create materialized view w as select count(*) as n from t, switch")
+        db.sql("insert into switch values (1)")
+        assert rows(db, "select * from w") == [(2000,)]
+
+
+def test_a_number_of_workers_that_nobody_can_have_is_refused() -> None:
     with pytest.raises(InterfaceError, match="there cannot be 0 workers"):
         kpg.connect(workers=0)
 
