@@ -42,6 +42,7 @@ FOREIGN_CALLS: Final[dict[str, Reading]] = {
     "LIST_HAS": _contains,
     "COUNT_IF": _count_if,
     "COUNTIF": _count_if,
+    "UUID_GENERATE_V4": lambda args: exp.Uuid(),
     "JSONB_EXISTS": _renamed("jsonb_exists"),
     "JSONB_CONTAINS": _renamed("jsonb_contains"),
 }

@@ -16,7 +16,7 @@ from kpg.compiler.sql.volatile import has_calls
 from kpg.runtime.errors import NotSupportedError, ProgrammingError, Span
 from kpg.runtime.types import Schema
 
-CHANCE: Final = re.compile(r"random\s*\(|gen_random_uuid", re.IGNORECASE)
+CHANCE: Final = re.compile(r"random\s*\(|gen_random_uuid|uuid_generate", re.IGNORECASE)
 NUMBERED: Final = "numbered"
 """What DEFAULT stood for, in the place of one."""
 CONSTANTS: Final = (exp.Literal, exp.Null, exp.Boolean)

@@ -27,7 +27,9 @@ CHANCE: Final = frozenset(
 )
 NEEDED: Final = {NEXTVAL: "Uw", "currval": "Ur", "setval": "w"}
 """Privileges of which one is needed."""
-MENTIONS: Final = re.compile(r"random|setseed|timeofday|pg_sleep|val\s*\(", re.IGNORECASE)
+MENTIONS: Final = re.compile(
+    r"random|uuid_generate|uuid\s*\(|setseed|timeofday|pg_sleep|val\s*\(", re.IGNORECASE
+)
 """A text without these has none of the calls: trees of many constants are not searched."""
 LONG: Final = 2**40
 """No query has as many rows."""

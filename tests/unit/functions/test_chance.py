@@ -41,3 +41,16 @@ def test_views_are_not_left_to_chance() -> None:
         db.sql("create materialized view v as select random() as r from t")
     with pytest.raises(kpg.NotSupportedError):
         db.sql("create materialized view v as select gen_random_uuid() as r from t")
+
+
+def test_uuids_by_the_name_of_the_extension() -> None:
+    """As schemas have it that were written for uuid-ossp."""
+    db = kpg.connect()
+    db.sql('CREATE EXTENSION IF NOT EXISTS "uuid-ossp"')
+    db.sql("CREATE TABLE t (id UUID PRIMARY KEY DEFAULT uuid_generate_v4(), n INT)")
+    db.sql("INSERT INTO t (n) VALUES (1), (2); INSERT INTO t (n) SELECT * FROM generate_series(3, 5)")
+    ids = [one for (one,) in db.query("SELECT id FROM t").fetchall()]
+    assert (len(set(ids)), {one.version for one in ids}) == (5, {4})
+    db.sql("UPDATE t SET id = uuid_generate_v4()")
+    assert db.query("SELECT count(DISTINCT id), count(*) FROM t").fetchall() == [(5, 5)]
+    assert not {one for (one,) in db.query("SELECT id FROM t").fetchall()} & set(ids)
