@@ -233,8 +233,8 @@ BOOLEAN: Final = Type(Kind.BOOLEAN)
 SMALLINT: Final = Type(Kind.SMALLINT)
 INTEGER: Final = Type(Kind.INTEGER)
 BIGINT: Final = Type(Kind.BIGINT)
-OID: Final = Type(Kind.BIGINT, name="oid")
-"""The numbers by which catalogs refer to objects."""
+OID: Final = Type(Kind.BIGINT, name="oid")  # the numbers by which catalogs refer to objects
+XID: Final = Type(Kind.BIGINT, name="xid")  # the numbers of transactions in catalogs
 ONE_BYTE: Final = Type(Kind.VARCHAR, name='"char"')  # letters in catalogs
 REGPROC: Final = Type(Kind.VARCHAR, name="regproc")  # names of functions in catalogs, "-" for none
 REAL: Final = Type(Kind.REAL)
@@ -271,7 +271,7 @@ PATH: Final = Type(Kind.PATH)
 POLYGON: Final = Type(Kind.POLYGON)
 CIRCLE: Final = Type(Kind.CIRCLE)
 ROWID: Final = Type(Kind.ROWID)
-INTEGER_WIDTHS: Final = (SMALLINT, INTEGER, OID, BIGINT)
+INTEGER_WIDTHS: Final = (SMALLINT, INTEGER, XID, OID, BIGINT)
 """The integer types, each of which holds what those before it hold."""
 
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from kpg.compiler.catalog import Catalog
-from kpg.compiler.system.naming import number_of, split
+from kpg.compiler.system.naming import DATABASE, number_of, split
 from kpg.compiler.system.relations import Row, System, columns
 from kpg.compiler.system.words import quoted, shown_name, whole
 from kpg.compiler.triggers import Trigger
@@ -55,19 +55,31 @@ def _shown(catalog: Catalog) -> Iterator[Row]:
             level = "ROW" if one.for_rows else "STATEMENT"
             call = f"EXECUTE FUNCTION {one.function}({_arguments(one)})"
             old, new = one.old_rows or None, one.new_rows or None
-            yield (
-                schema,
-                one.name,
-                event,
-                schema,
-                table,
-                one.condition or None,
-                call,
-                level,
-                _timing(one),
-                old,
-                new,
-            )
+            head = (DATABASE, schema, one.name, event, DATABASE, schema, table, _place(catalog, one, event))
+            condition = None
+            if one.condition:
+                spell = catalog.consulted.spelling.expression
+                condition = spell(catalog, catalog.get(one.table), one.condition)
+            yield *head, condition, call, level, _timing(one), old, new
+
+
+def _place(catalog: Catalog, one: Trigger, event: str) -> int:
+    """The place of a trigger among those that act at the same time, by their names."""
+    kind = (one.table.lower(), one.for_rows, one.timing)
+    same = (
+        each
+        for each in _all(catalog)
+        if event in each.events and (each.table.lower(), each.for_rows, each.timing) == kind
+    )
+    return 1 + sum(each.name < one.name for each in same)
+
+
+def _updated(catalog: Catalog) -> Iterator[Row]:
+    """The columns whose UPDATE runs a trigger."""
+    for one in _all(catalog):
+        schema, table = split(catalog, one.table)
+        for column in one.columns:
+            yield DATABASE, schema, one.name, DATABASE, schema, table, column
 
 
 def _arguments(one: Trigger) -> str:
@@ -105,19 +117,6 @@ def definitions(catalog: Catalog, *, pretty: bool = False) -> list[tuple[int, st
     return [(trigger_number(one), definition(catalog, one, pretty=pretty)) for one in _all(catalog)]
 
 
-def _routines(catalog: Catalog) -> Iterator[Row]:
-    from kpg.compiler.system.naming import type_facts
-
-    for known in catalog.routines.values():
-        for one in known:
-            schema, name = split(catalog, one.name)
-            procedure = one.result.name == "procedure"
-            gives = None if procedure else type_facts(one.result)[0]
-            kind = "PROCEDURE" if procedure else "FUNCTION"
-            specific = f"{name}_{number_of('function', one.key)}"
-            yield schema, specific, schema, name, kind, gives, one.body, one.language.upper()
-
-
 POSTGRES: Final = {
     "pg_trigger": System(
         columns(
@@ -130,17 +129,17 @@ POSTGRES: Final = {
 INFORMATION: Final = {
     "triggers": System(
         columns(
-            "trigger_schema trigger_name event_manipulation event_object_schema event_object_table "
-            "action_condition action_statement action_orientation action_timing action_reference_old_table "
-            "action_reference_new_table"
+            "trigger_catalog trigger_schema trigger_name event_manipulation event_object_catalog "
+            "event_object_schema event_object_table action_order:i action_condition action_statement "
+            "action_orientation action_timing action_reference_old_table action_reference_new_table"
         ),
         _shown,
     ),
-    "routines": System(
+    "triggered_update_columns": System(
         columns(
-            "specific_schema specific_name routine_schema routine_name routine_type data_type "
-            "routine_definition external_language"
+            "trigger_catalog trigger_schema trigger_name event_object_catalog event_object_schema "
+            "event_object_table event_object_column"
         ),
-        _routines,
+        _updated,
     ),
 }

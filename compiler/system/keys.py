@@ -88,7 +88,7 @@ def _constraint_row(
             actions = ACTIONS[one.on_update], ACTIONS[one.on_delete], one.match[0].lower()
             index, waits = _index_of_key(other, one), (int(one.deferrable), int(one.deferred))
         case Check():
-            own, text = _used(entry, one.text), one.text
+            own, text = _places(entry, named_in(entry, one.text)), one.text
             local = int(one.name.lower() not in inherited_checks(catalog, entry.name))
         case _:
             assert_never(one)
@@ -121,11 +121,10 @@ def _whole_key(catalog: Catalog, index: int) -> int:
     return 0
 
 
-def _used(entry: TableEntry, text: str) -> str:
-    """The places of the columns that a text names."""
+def named_in(entry: Entry, text: str) -> tuple[str, ...]:
+    """The columns of a relation that a text names, in their order."""
     words = {word.lower() for word in re.findall(r"[A-Za-z_]\w*", re.sub(r"'[^']*'", "", text))}
-    names = tuple(name for name in entry.schema.names if name.lower() in words)
-    return _places(entry, names)
+    return tuple(name for name in entry.schema.names if name.lower() in words)
 
 
 def _index_of_key(target: TableEntry, key: ForeignKey) -> int:
@@ -167,6 +166,11 @@ def definition_of(
             return _exclusion(catalog, index, pretty)
         case _:
             assert_never(one)
+
+
+def check_clause(catalog: Catalog, entry: Entry | None, one: Check) -> str:
+    """The condition of a CHECK as ``information_schema`` writes it."""
+    return definition_of(catalog, entry, one, pretty=False).removeprefix("CHECK ")
 
 
 def _exclusion(catalog: Catalog, index: IndexFacts, pretty: bool) -> str:

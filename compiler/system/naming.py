@@ -6,7 +6,8 @@ from zlib import crc32
 from kpg.compiler.catalog import PUBLIC, TEMPORARY, Catalog
 from kpg.compiler.rights import FIRST as FIRST_ROLE
 from kpg.compiler.rights import PREDEFINED
-from kpg.runtime.types import OID, ONE_BYTE, REGPROC, Kind, Type
+from kpg.compiler.system import kinds
+from kpg.runtime.types import Kind, Type
 
 DATABASE: Final = "kpg"
 USER: Final = "kpg"
@@ -16,9 +17,6 @@ FIRST: Final = 16384
 MADE: Final = 1 << 30
 """How many numbers there are of objects; those of types of arrays of users' types come behind them."""
 SYSTEM_SCHEMAS: Final = {"pg_catalog": 11, "information_schema": 13000}
-ONE_BYTE_FACTS: Final = ('"char"', "char", 18, 1)
-REGPROC_FACTS: Final = ("regproc", "regproc", 24, 4)
-OID_FACTS: Final = ("oid", "oid", 26, 4)
 TYPES: Final = {
     Kind.BOOLEAN: ("boolean", "bool", 16, 1),
     Kind.SMALLINT: ("smallint", "int2", 21, 2),
@@ -89,6 +87,13 @@ ARRAYS: Final = {
     26: 1028,
     27: 1010,
     18: 1002,
+    19: 1003,
+    22: 1006,
+    24: 1008,
+    28: 1011,
+    30: 1013,
+    1033: 1034,
+    2206: 2211,
     114: 199,
     700: 1021,
     701: 1022,
@@ -179,10 +184,10 @@ UNKNOWN_TYPE: Final = ("unknown", "unknown", 705, -2)
 
 def type_facts(type_: Type) -> tuple[str, str, int, int]:
     """A type's name in SQL, its short name, its number and its length in bytes, -1 if that varies."""
+    if type_.name and type_.kind in kinds.FACTS:
+        return kinds.FACTS[type_.kind][type_.name]
     if type_.kind is Kind.VARCHAR and not type_.precision:
-        return {ONE_BYTE: ONE_BYTE_FACTS, REGPROC: REGPROC_FACTS}.get(type_, TEXT_TYPE)
-    if type_ == OID:
-        return OID_FACTS
+        return TEXT_TYPE
     if type_.kind.value == "ARRAY":
         element = type_facts(type_.parts[0])
         return f"{element[0]}[]", f"_{element[1]}", array_number(element[2]), -1
@@ -226,10 +231,16 @@ def modified(number: object = None, modifier: object = None) -> str | None:
             return None
 
 
+def given_types() -> list[tuple[str, str, int, int]]:
+    """The facts of all types that users have not made, but for arrays."""
+    named = (facts for group in kinds.FACTS.values() for facts in group.values())
+    listed = [facts for facts in named if facts[1] in kinds.LISTED]
+    return list(dict.fromkeys((*TYPES.values(), *MORE_TYPES.values(), TEXT_TYPE, *listed)))
+
+
 def every_type() -> dict[int, tuple[str, str]]:
     """The names in SQL and in short of all types, those of arrays too, by their numbers."""
-    facts = (*TYPES.values(), *MORE_TYPES.values(), TEXT_TYPE, OID_FACTS, ONE_BYTE_FACTS)
-    plain = {number: (name, short) for name, short, number, _ in facts}
+    plain = {number: (name, short) for name, short, number, _ in given_types()}
     arrays = {ARRAYS[number]: (f"{name}[]", f"_{short}") for number, (name, short) in plain.items()}
     return plain | arrays
 

@@ -6,6 +6,7 @@ from typing import Final
 from kpg.compiler.catalog import Catalog, ViewEntry
 from kpg.compiler.system import (
     acting,
+    called,
     comments,
     depending,
     keys,
@@ -13,12 +14,13 @@ from kpg.compiler.system import (
     ownership,
     policies,
     relations,
+    standard,
     tables,
     type_rows,
 )
 from kpg.compiler.system.naming import DATABASE, number_of
 from kpg.compiler.system.relations import Row, System, columns
-from kpg.compiler.system.widening import widened
+from kpg.compiler.system.widening import informing, widened
 from kpg.runtime.values.places import BLOCK
 
 
@@ -42,6 +44,11 @@ def _functions(catalog: Catalog) -> Iterator[Row]:
         for name in sorted(names):
             head = (number_of("function", name), name, 11, 10, kind, 0, 0, "", 12, 0, 0, 0)
             yield *head, "i", "s", 0, 1, 0, None, "", 0, None, None, None, None
+
+
+def every_routine(catalog: Catalog) -> Iterator[tuple[int, str]]:
+    """The numbers and names of all routines."""
+    yield from ((int(str(row[0])), str(row[1])) for row in _functions(catalog))
 
 
 def is_function(name: str) -> bool:
@@ -189,10 +196,18 @@ POSTGRES: Final = {
 }
 
 
+INFORMATION: Final = {
+    **relations.INFORMATION,
+    **ownership.INFORMATION,
+    **acting.INFORMATION,
+    **called.INFORMATION,
+    **standard.INFORMATION,
+}
+
+
 def find(name: str) -> System | None:
     """The relation that a name means, with or without ``pg_catalog``."""
     schema, _, plain = name.lower().rpartition(".")
     if schema == "information_schema":
-        known = relations.INFORMATION.get(plain) or ownership.INFORMATION.get(plain)
-        return known or acting.INFORMATION.get(plain)
+        return informing(plain, INFORMATION.get(plain))
     return widened(plain, POSTGRES.get(plain)) if schema in ("", "pg_catalog") else None

@@ -13,12 +13,12 @@ from kpg.compiler.system.naming import (
     schema_number,
     schemas,
     split,
-    type_facts,
 )
-from kpg.compiler.triggers import Heir
+from kpg.compiler.system.stored import domain_at
+from kpg.compiler.triggers import Heir, Trigger
 from kpg.compiler.views import written_columns
 from kpg.runtime.records import dataclass
-from kpg.runtime.types import BIGINT, BOOLEAN, INTEGER, OID, TEXT, ColumnDef, Kind, Type
+from kpg.runtime.types import BIGINT, BOOLEAN, INTEGER, OID, TEXT, Type
 
 Value = int | str | None
 Row = tuple[Value, ...]
@@ -61,7 +61,7 @@ def _schemata(catalog: Catalog) -> Iterator[Row]:
         yield DATABASE, name, catalog.rights.owner(("SCHEMA", name))
 
 
-def _shown(catalog: Catalog) -> Iterator[tuple[str, str, Entry]]:
+def allowed(catalog: Catalog) -> Iterator[tuple[str, str, Entry]]:
     """As :func:`entries`, of what ``information_schema`` shows to who asks."""
     from kpg.compiler.system.ownership import visible
 
@@ -72,57 +72,34 @@ def _shown(catalog: Catalog) -> Iterator[tuple[str, str, Entry]]:
 
 
 def _tables(catalog: Catalog) -> Iterator[Row]:
-    for schema, name, entry in _shown(catalog):
+    for schema, name, entry in allowed(catalog):
         temporary = schema.startswith("pg_temp")
         kind = "LOCAL TEMPORARY" if temporary else "BASE TABLE"
         if isinstance(entry, ViewEntry):
             if entry.materialized:
                 continue
             kind = "VIEW"
-        yield DATABASE, schema, name, kind, yes(_written(catalog, entry)), "NO"
-
-
-def _columns(catalog: Catalog) -> Iterator[Row]:
-    for schema, name, entry in _shown(catalog):
-        if isinstance(entry, ViewEntry) and entry.materialized:
-            continue
-        written = _written(catalog, entry)
-        for place, column in enumerate(entry.schema.columns):
-            facts = _column(entry, place, column)
-            yield DATABASE, schema, name, column.name, place + 1, *facts, yes(column.name in written)
-
-
-def _column(entry: Entry, place: int, column: ColumnDef) -> Row:
-    rule = entry.constraints.rule(place) if isinstance(entry, TableEntry) else None
-    type_ = column.type
-    default = rule.default if rule is not None and not rule.identity else ""
-    precision = {Kind.SMALLINT: 16, Kind.INTEGER: 32, Kind.BIGINT: 64, Kind.REAL: 24, Kind.DOUBLE: 53}
-    exact = type_.is_exact
-    identity = rule.identity if rule is not None else ""
-    return (
-        default or None,
-        yes(column.nullable or isinstance(entry, ViewEntry)),
-        "ARRAY" if type_facts(type_)[0].endswith("]") else type_facts(type_)[0],
-        type_.precision or None if type_.is_text else None,
-        (precision.get(type_.kind) or type_.precision or None) if type_.is_numeric else None,
-        (2 if type_.kind in precision else 10) if type_.is_numeric else None,
-        type_.scale if exact and (type_.precision or type_.is_integer) else None,
-        type_facts(type_)[1],
-        yes(identity),
-        identity or None,
-        "ALWAYS" if rule is not None and rule.generated else "NEVER",
-        rule.generated or None if rule is not None else None,
-    )
+        gone = "PRESERVE" if temporary else None
+        yield DATABASE, schema, name, kind, yes(written_names(catalog, entry)), "NO", gone
 
 
 def _views(catalog: Catalog) -> Iterator[Row]:
-    for schema, name, entry in _shown(catalog):
+    for schema, name, entry in allowed(catalog):
         if isinstance(entry, ViewEntry) and not entry.materialized:
-            written, check = yes(_written(catalog, entry)), "CASCADED" if entry.checked else "NONE"
-            yield DATABASE, schema, name, f" {entry.sql};", check, written, written
+            written, check = yes(written_names(catalog, entry)), "CASCADED" if entry.checked else "NONE"
+            text = catalog.consulted.spelling.query(catalog, entry.sql)
+            yield DATABASE, schema, name, f" {text};", check, written, written, *_through(catalog, entry)
 
 
-def _written(catalog: Catalog, entry: Entry) -> frozenset[str]:
+def _through(catalog: Catalog, entry: ViewEntry) -> Row:
+    """Whether triggers instead of it take UPDATE, DELETE and INSERT of a view."""
+    name = entry.name.lower()
+    every = [one for one in catalog.others.values() if isinstance(one, Trigger) and one.timing == "INSTEAD"]
+    events = {event for one in every if one.table.lower() == name for event in one.events}
+    return yes("UPDATE" in events), yes("DELETE" in events), yes("INSERT" in events)
+
+
+def written_names(catalog: Catalog, entry: Entry) -> frozenset[str]:
     """The columns that INSERT and UPDATE may name."""
     if isinstance(entry, TableEntry):
         return frozenset(entry.schema.names)
@@ -182,30 +159,25 @@ def _table_constraints(catalog: Catalog) -> Iterator[Row]:
         deferrable = isinstance(one, ForeignKey) and one.deferrable
         deferred = isinstance(one, ForeignKey) and one.deferred
         row = (DATABASE, schema, one.name, DATABASE, schema, name)
-        yield *row, _kind(one), yes(deferrable), yes(deferred), "YES"
+        apart = yes(one.nulls_distinct) if isinstance(one, Unique) and not one.is_primary else None
+        yield *row, _kind(one), yes(deferrable), yes(deferred), "YES", apart
+    for schema, name, label, _ in required(catalog):
+        yield DATABASE, schema, label, DATABASE, schema, name, "CHECK", "NO", "NO", "YES", None
+
+
+def required(catalog: Catalog) -> Iterator[tuple[str, str, str, str]]:
+    """Schema, table, what Postgres calls the constraint, and the column, of each that is NOT NULL."""
     for schema, name, entry in entries(catalog):
         if isinstance(entry, TableEntry):
+            numbers = f"{schema_number(schema)}_{number_of('relation', entry.name)}"
             for place, column in enumerate(entry.schema.columns):
-                if not column.nullable:
-                    label = (
-                        f"{schema_number(schema)}_{number_of('relation', entry.name)}_{place + 1}_not_null"
-                    )
-                    yield DATABASE, schema, label, DATABASE, schema, name, "CHECK", "NO", "NO", "YES"
+                domain = domain_at(catalog, entry, place)
+                if not column.nullable and not (domain is not None and domain.required):
+                    yield schema, name, f"{numbers}_{place + 1}_not_null", column.name
 
 
-def _key_column_usage(catalog: Catalog) -> Iterator[Row]:
-    for schema, entry, one in constraints(catalog):
-        if isinstance(one, Check):
-            continue
-        name = split(catalog, entry.name)[1]
-        for place, column in enumerate(one.columns):
-            target = None
-            if isinstance(one, ForeignKey):
-                target = _place_in_key(catalog, one, place)
-            yield DATABASE, schema, one.name, DATABASE, schema, name, column, place + 1, target
-
-
-def _place_in_key(catalog: Catalog, key: ForeignKey, place: int) -> int | None:
+def place_of_key(catalog: Catalog, key: ForeignKey, place: int) -> int | None:
+    """The place, in the key that a foreign key refers to, of what its column refers to."""
     target = catalog.table(key.target)
     for unique in target.constraints.uniques:
         if set(unique.columns) == set(key.target_columns):
@@ -233,24 +205,6 @@ def _referential(catalog: Catalog) -> Iterator[Row]:
                 one.on_update,
                 one.on_delete,
             )
-
-
-def _constraint_columns(catalog: Catalog) -> Iterator[Row]:
-    for schema, entry, one in constraints(catalog):
-        if isinstance(one, Unique):
-            name, names = split(catalog, entry.name)[1], one.columns
-        elif isinstance(one, ForeignKey):
-            name, names = split(catalog, one.target)[1], one.target_columns
-        else:
-            continue
-        for column in names:
-            yield DATABASE, schema, name, column, DATABASE, schema, one.name
-
-
-def _checks(catalog: Catalog) -> Iterator[Row]:
-    for schema, _, one in constraints(catalog):
-        if isinstance(one, Check):
-            yield DATABASE, schema, one.name, f"(({one.text}))"
 
 
 def _sequences(catalog: Catalog) -> Iterator[Row]:
@@ -335,37 +289,22 @@ def nothing(_catalog: Catalog) -> Iterator[Row]:
 INFORMATION: Final = {
     "schemata": System(columns("catalog_name schema_name schema_owner"), _schemata),
     "tables": System(
-        columns("table_catalog table_schema table_name table_type is_insertable_into is_typed"), _tables
-    ),
-    "columns": System(
-        columns(
-            "table_catalog table_schema table_name column_name ordinal_position:i column_default is_nullable "
-            "data_type character_maximum_length:i numeric_precision:i numeric_precision_radix:i "
-            "numeric_scale:i udt_name is_identity identity_generation is_generated "
-            "generation_expression is_updatable"
-        ),
-        _columns,
+        columns("table_catalog table_schema table_name table_type is_insertable_into is_typed commit_action"),
+        _tables,
     ),
     "views": System(
         columns(
             "table_catalog table_schema table_name view_definition check_option is_updatable "
-            "is_insertable_into"
+            "is_insertable_into is_trigger_updatable is_trigger_deletable is_trigger_insertable_into"
         ),
         _views,
     ),
     "table_constraints": System(
         columns(
             "constraint_catalog constraint_schema constraint_name table_catalog table_schema table_name "
-            "constraint_type is_deferrable initially_deferred enforced"
+            "constraint_type is_deferrable initially_deferred enforced nulls_distinct"
         ),
         _table_constraints,
-    ),
-    "key_column_usage": System(
-        columns(
-            "constraint_catalog constraint_schema constraint_name table_catalog table_schema table_name "
-            "column_name ordinal_position:i position_in_unique_constraint:i"
-        ),
-        _key_column_usage,
     ),
     "referential_constraints": System(
         columns(
@@ -373,16 +312,6 @@ INFORMATION: Final = {
             "unique_constraint_schema unique_constraint_name match_option update_rule delete_rule"
         ),
         _referential,
-    ),
-    "constraint_column_usage": System(
-        columns(
-            "table_catalog table_schema table_name column_name constraint_catalog constraint_schema "
-            "constraint_name"
-        ),
-        _constraint_columns,
-    ),
-    "check_constraints": System(
-        columns("constraint_catalog constraint_schema constraint_name check_clause"), _checks
     ),
     "sequences": System(
         columns(

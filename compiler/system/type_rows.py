@@ -7,11 +7,10 @@ from kpg.compiler.catalog import Catalog
 from kpg.compiler.system.naming import (
     ARRAYS,
     MORE_TYPES,
-    OID_FACTS,
-    ONE_BYTE_FACTS,
     TEXT_TYPE,
     TYPES,
     array_number,
+    given_types,
     number_of,
     role_number,
     schema_number,
@@ -64,10 +63,7 @@ def io_names(short: str) -> tuple[str, str, str, str]:
 
 def _given(_catalog: Catalog) -> Iterator[Row]:
     """Rows of pg_type of the types that are given."""
-    facts = {
-        one[2]: one for one in (*TYPES.values(), *MORE_TYPES.values(), TEXT_TYPE, OID_FACTS, ONE_BYTE_FACTS)
-    }
-    for _, short, number, length in facts.values():
+    for _, short, number, length in given_types():
         category = CATEGORIES.get(short, "U")
         yield number, short, 11, length, "b", category, 0, ARRAYS[number], *io_names(short)
         yield ARRAYS[number], f"_{short}", 11, -1, "b", "A", number, 0, *io_names("array")

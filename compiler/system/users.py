@@ -66,9 +66,10 @@ def function_rows(catalog: Catalog) -> Iterator[Row]:
         if isinstance(one, Routine):
             kind = "p" if one.kind == "procedure" else "f"
             language, body, strict, rows = one.language, one.body, int(one.strict), int(one.rows)
-            result = one.result
+            result = one.result if kind == "f" else None
         definer = int(isinstance(one, Routine) and one.definer)
-        facts = (0 if result is None else type_number_of(result), len(_types(one)), body)
+        gives = ROUTINE_TYPES["void"] if kind == "p" else 0 if result is None else type_number_of(result)
+        facts = (gives, len(_types(one)), body)
         language_number = LANGUAGES.get(language.lower(), 14)
         head = (number, name, schema_number(schema), owner, kind, *facts, language_number, strict, rows)
         yield *head, definer, *_declared(catalog, one), *_argument_facts(one)

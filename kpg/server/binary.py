@@ -122,7 +122,7 @@ def _array_writer(type_: Type) -> Writer:
     def written(value: Any) -> bytes:
         nulls = any(item is None for item in value.items)
         head = struct.pack("!iiI", len(value.shape), nulls, number)
-        bounds = b"".join(struct.pack("!ii", length, 1) for length in value.shape)
+        bounds = b"".join(map(struct.Struct("!ii").pack, value.shape, value.firsts))
         items = (_framed(None if item is None else write(item)) for item in value.items)
         return head + bounds + b"".join(items)
 

@@ -19,7 +19,7 @@ from kpg.runtime.records import dataclass
 from kpg.runtime.types import Type
 from kpg.runtime.values import codec_of
 from kpg.runtime.values.styles import PLAIN, Style
-from kpg.server import binary, quick, replies
+from kpg.server import binary, quick
 from kpg.server.formats import rows_of, text_writer
 from kpg.server.subscribing import Subscribe
 from kpg.sessions.texts import word_of
@@ -206,30 +206,6 @@ def encoded(
     style: Style = PLAIN,
 ) -> list[Row]:
     """Some rows of a result as they are sent."""
-    rows = _encoded(outcome, start, stop, formats, dictionary, style)
-    names = enumerate(outcome.columns)
-    vectors = [place for place, name in names if name in replies.VECTORS and outcome.types[place].parts]
-    return [_with_vectors(row, vectors, formats) for row in rows] if vectors else rows
-
-
-def _with_vectors(row: Row, places: list[int], formats: Sequence[int]) -> Row:
-    """A row with vectors of numbers as Postgres writes them."""
-    fields = list(row)
-    for place in places:
-        text = fields[place]
-        if text is not None and not formats[place]:
-            fields[place] = text.rpartition(b"=")[2].strip(b"{}").replace(b",", b" ")
-    return tuple(fields)
-
-
-def _encoded(
-    outcome: Result,
-    start: int,
-    stop: int,
-    formats: Sequence[int],
-    dictionary: Dictionary,
-    style: Style,
-) -> list[Row]:
     contents = outcome.contents
     if isinstance(contents, Decoded):
         return rows_of(contents.words[:, start:stop], contents.types, formats, dictionary, style)

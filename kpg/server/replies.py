@@ -15,11 +15,6 @@ from kpg.listeners.told import context, detail, told
 from kpg.runtime.errors import Error, IntegrityError
 from kpg.runtime.types import Type
 
-VECTORS: Final = {
-    **dict.fromkeys(("indkey", "indoption", "partattrs", "tgattr"), 22),
-    **dict.fromkeys(("indclass", "indcollation", "partclass", "partcollation", "proargtypes"), 30),
-}
-"""Columns of catalogs that Postgres writes as numbers with blanks between them, and the types of such."""
 NULL_FIELD: Final = b"\xff\xff\xff\xff"
 PARSED: Final = wire.ParseComplete().to_wire()
 BOUND: Final = wire.BindComplete().to_wire()
@@ -36,11 +31,10 @@ def description(names: Sequence[str], types: Sequence[Type], formats: Sequence[i
     fields = []
     for name, type_, format_ in zip(names, types, formats, strict=True):
         facts = type_facts(type_)
-        vector = VECTORS.get(name) if type_.parts and not format_ else None
         fields.append(
             wire.FieldDescription(
                 name=name.replace("\0", ""),
-                type_oid=vector or facts[2],
+                type_oid=facts[2],
                 type_size=facts[3],
                 type_modifier=modifier(type_),
                 format_code=format_,

@@ -58,7 +58,7 @@ def counted(value: Array, firsts: Sequence[int]) -> Array:
 def codec(type_: Type) -> Codec:
     """The codec of arrays of an element type."""
     (element_type,) = type_.parts
-    element, output = codec_of(element_type), output_of(element_type)
+    element = codec_of(element_type)
     delimiter = ";" if element_type.kind is Kind.BOX else ","
 
     def encode(value: Array) -> str:
@@ -79,13 +79,28 @@ def codec(type_: Type) -> Codec:
     return Codec(
         encode=encode,
         decode=decode,
-        parse=lambda text: parse(text, element, element_type, delimiter),
-        show=lambda value: shown(value, output, delimiter),
+        parse=_vectors(element) if type_.name else lambda text: parse(text, element, element_type, delimiter),
+        show=writer(type_, output_of(element_type)),
         to_python=lambda value: nested(
             Array(tuple(map(_or_none(element.to_python), value.items)), value.shape)
         ),
         from_python=lambda value: _from_python(value, element, element_type, delimiter),
         expected=f"a list ({element.expected} each)",
+    )
+
+
+def writer(type_: Type, output: Callable[[Any], str]) -> Callable[[Any], str]:
+    """How arrays of a type are written, whose elements are by ``output``: those with a name as ``1 2``."""
+    if type_.name:
+        return lambda value: " ".join(map(output, value.items))
+    delimiter = ";" if type_.parts[0].kind is Kind.BOX else ","
+    return lambda value: shown(value, output, delimiter)
+
+
+def _vectors(element: Codec) -> Callable[[str], Array]:
+    """How a vector such as ``1 2`` is read, whose first element has the number 0; in braces, too."""
+    return lambda text: of(
+        [element.parse(word) for word in re.split(r"[\s,]+", text.strip(" {}")) if word], 0
     )
 
 

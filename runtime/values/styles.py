@@ -101,8 +101,7 @@ def writer_of(type_: Type, style: Style) -> Callable[[Any], str]:
                 styled.short_float, (6 if type_.kind is Kind.REAL else 15) + style.digits
             )
         case Kind.ARRAY:
-            element = writer_of(type_.parts[0], style)
-            return lambda value: arrays.shown(value, element)
+            return arrays.writer(type_, writer_of(type_.parts[0], style))
         case Kind.RECORD:
             return records.writer([writer_of(part, style) for part in type_.parts])
         case Kind.RANGE | Kind.MULTIRANGE:

@@ -13,6 +13,7 @@ from kpg.runtime.records import dataclass
 from kpg.runtime.scalar import Column
 
 OPTIONS: Final = "pg_options_to_table"
+KEYWORDS: Final = "pg_get_keywords"
 OF_PARTITIONS: Final = ("pg_partition_ancestors", "pg_partition_tree")
 
 
@@ -37,6 +38,10 @@ def bind_called(binding: Binding, scope: Scope, node: exp.Table) -> Node:
         from kpg.compiler.sql.bind.unlisted import no_options
 
         return no_options(binding, scope, node)
+    if isinstance(calls[0], exp.Anonymous) and str(calls[0].this).lower() == KEYWORDS:
+        from kpg.compiler.sql.bind.unlisted import word_rows
+
+        return word_rows(binding, scope, node)
     if isinstance(calls[0], exp.Anonymous) and _is_of_partitions(calls[0]):
         from kpg.compiler.sql.bind.unlisted import kin_rows
 

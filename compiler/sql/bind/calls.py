@@ -77,7 +77,7 @@ def call(binding: Binding, name: str, args: Sequence[Scalar], node: exp.Expr) ->
         name = OF_SHAPES[name]
     if name in COMPARISONS:
         if any(arg.type == REGPROC for arg in args):
-            args = [Literal("-", REGPROC) if _is_nothing(arg) else arg for arg in args]
+            args = [_as_routine(binding, arg, node) for arg in args]
         args = _as_words(name, narrowed(_as_numbers(args)))
     elif name in NUMBERS:
         args = _as_numbers(args)
@@ -114,6 +114,17 @@ def _of_nulls(name: str, args: Sequence[Scalar]) -> list[Scalar] | None:
             continue
         return typed
     return None
+
+
+def _as_routine(binding: Binding, arg: Scalar, node: exp.Expr) -> Scalar:
+    """A number of a routine as catalogs have it in columns of ``regproc``: its name."""
+    if not arg.type.is_numeric:
+        return arg
+    if _is_nothing(arg):
+        return Literal("-", REGPROC)
+    from kpg.compiler.sql.bind.described import routine_named
+
+    return routine_named(binding, arg, node)
 
 
 def _is_nothing(arg: Scalar) -> bool:

@@ -1,6 +1,7 @@
 """What the system tells of functions that users have made, and of constraints."""
 
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from functools import partial
 from typing import Final
 
@@ -55,6 +56,11 @@ def routine_names(binding: Binding, operand: Scalar, node: exp.Cast, kind: str) 
     return choice(binding, node, operand, ((number, one.name) for number, one in routines))
 
 
+def routine_named(binding: Binding, number: Scalar, node: exp.Expr) -> Scalar:
+    """The name of the routine of a number, of those that nobody has made, too."""
+    return choice(binding, node, number, objects.every_routine(binding.catalog))
+
+
 def definition_text(binding: Binding, node: exp.Anonymous, name: str, args: list[Scalar]) -> Scalar:
     """The text by which something was made, or a part of it; ``pretty`` for people, if they say so."""
     from kpg.compiler.sql.bind.system import as_number
@@ -87,8 +93,10 @@ def definition_text(binding: Binding, node: exp.Anonymous, name: str, args: list
 def _expression_text(binding: Binding, node: exp.Anonymous, text: Scalar, pretty: bool) -> Scalar:
     """What catalogs have as the text of an expression: for people with fewer parentheses."""
     catalog = binding.catalog
-    if not pretty or isinstance(text, Literal):
-        return text
+    if isinstance(text, Literal):
+        return replace(text, type=TEXT)
+    if not pretty:
+        return coerce(text, TEXT)
     shorter: dict[str, str] = {}
     for _, entry, place in tables.defaults(catalog):
         plain = tables.default_text(catalog, entry, place, pretty=False)

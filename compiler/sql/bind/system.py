@@ -29,7 +29,7 @@ from kpg.compiler.sql.bind.information import schemas_of
 from kpg.compiler.sql.bind.scope import Binding, Scope
 from kpg.compiler.sql.bind.types_told import formatted, reg_type, type_names, type_number
 from kpg.compiler.sql.tree import Rows
-from kpg.compiler.system import comments, naming, objects
+from kpg.compiler.system import comments, kinds, naming, objects
 from kpg.compiler.system.indexes import indexes
 from kpg.compiler.system.relations import System
 from kpg.compiler.system.words import shown_name
@@ -70,10 +70,11 @@ def bind_system(binding: Binding, scope: Scope, node: exp.Expr) -> Scalar:
     if isinstance(node, exp.CurrentSchemas):
         return schemas_of(binding, node.this)
     if not isinstance(node, exp.Anonymous):
-        return Literal(_of_asker(binding, CONSTANTS[type(node)]), TEXT)
+        is_version = isinstance(node, exp.CurrentVersion)
+        return Literal(_of_asker(binding, CONSTANTS[type(node)]), TEXT if is_version else kinds.NAME)
     name = str(node.this).lower()
     if name in NAMED:
-        return Literal(_of_asker(binding, NAMED[name]), TEXT)
+        return Literal(_of_asker(binding, NAMED[name]), TEXT if name == "version" else kinds.NAME)
     args = [settled(binding.expression(scope, part)) for part in node.expressions]
     if name == "current_schemas":
         return schemas_of(binding, *node.expressions)

@@ -2,14 +2,16 @@
 
 from sqlglot import exp
 
-from kpg.compiler.sql.bind.called_items import OPTIONS
+from kpg.compiler.sql.bind.called_items import KEYWORDS, OPTIONS
 from kpg.compiler.sql.bind.calls import settled
 from kpg.compiler.sql.bind.from_clause import alias_of, enter
 from kpg.compiler.sql.bind.scope import Binding, Field, Scope
 from kpg.compiler.sql.bind.system import as_number, sequence_row, system_rows
 from kpg.compiler.sql.syntax import relation_name
 from kpg.compiler.sql.tree import Map, Node, Rows
+from kpg.compiler.system.keywords import keywords
 from kpg.compiler.system.kin import ancestors, partition_tree
+from kpg.compiler.system.kinds import KINDS
 from kpg.compiler.system.naming import number_of, system_number
 from kpg.compiler.system.objects import find
 from kpg.compiler.system.relations import Row
@@ -61,6 +63,18 @@ def no_options(binding: Binding, scope: Scope, node: exp.Table) -> Node:
     columns = tuple(Column(id_, TEXT) for id_ in ids)
     enter(binding, scope, alias, ("option_name", "option_value"), columns, renamed, node)
     return Rows((), ids, (TEXT, TEXT))
+
+
+def word_rows(binding: Binding, scope: Scope, node: exp.Table) -> Node:
+    """The words of the grammar, as ``pg_get_keywords`` tells of them."""
+    types: tuple[Type, ...] = (TEXT, KINDS["c"], BOOLEAN, TEXT, TEXT)
+    names = ("word", "catcode", "barelabel", "catdesc", "baredesc")
+    ids = tuple(binding.fresh() for _ in types)
+    alias, renamed = alias_of(binding, node, KEYWORDS)
+    columns = tuple(Column(id_, type_) for id_, type_ in zip(ids, types, strict=True))
+    enter(binding, scope, alias, names, columns, renamed, node)
+    values = (tuple(Literal(*one) for one in zip(row, types, strict=True)) for row in keywords())
+    return Rows(tuple(values), ids, types)
 
 
 def kin_rows(binding: Binding, scope: Scope, node: exp.Table, call: exp.Anonymous) -> Node:
