@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from kpg.compiler.algebra.facts import unique_keys
 from kpg.compiler.algebra.rel import Get, OrderBy, Rel
 from kpg.compiler.constraints import AsWritten, Constraints, Domain, Index, Sequence, Spelling
+from kpg.compiler.keeping import Keeping
 from kpg.compiler.noted import Noted
 from kpg.compiler.rights import FIRST, Rights
 from kpg.compiler.rights import Asker as Asker
@@ -83,6 +84,10 @@ class Consulted:
 
     times: int = 0
     spelling: Spelling = field(default_factory=AsWritten)
+    steady: int = 0
+    """How often for what is the same until the catalog is another, or what the session tells."""
+    kept: Keeping = field(default_factory=Keeping)
+    """Rows of the system's relations."""
     session: Callable[[str], Iterable[tuple[int | str | None, ...]]] = lambda _kind: ()
 
 
@@ -132,6 +137,8 @@ class Catalog:
     version: int = 0
     """How often relations, or what anybody may do with them, have come, changed or gone."""
     rights: Rights = field(default_factory=Rights)
+    told: "Catalog | None" = None
+    """The catalog that the system's relations tell of, if this one says of views what plans have to do."""
 
     @property
     def is_limited(self) -> bool:

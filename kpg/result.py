@@ -120,6 +120,10 @@ class Result(Rows):
         self._rows: list[Row] | None = None
         self._position = 0
 
+    def again(self) -> "Result":
+        """The same rows, with a cursor before the first one."""
+        return Result(self._columns, self._types, self._contents)
+
     @property
     def columns(self) -> list[str]:
         return list(self._columns)

@@ -136,6 +136,7 @@ POSTGRES: Final = {
     "pg_sequence": System(
         columns("seqrelid:o seqtypid:o seqstart:l seqincrement:l seqmax:l seqmin:l seqcache:l seqcycle:b"),
         _sequence_rows,
+        steady=False,
     ),
     "pg_proc": System(
         columns(
@@ -163,6 +164,7 @@ POSTGRES: Final = {
     "pg_stat_activity": System(
         columns("datid:o datname pid:i usesysid:o usename application_name state query backend_type"),
         _activity,
+        steady=False,
     ),
     "pg_namespace": System(columns("oid:o nspname nspowner:o nspacl"), relations.namespaces),
     "pg_type": System(
@@ -189,6 +191,7 @@ POSTGRES: Final = {
             "increment_by:l cycle:b cache_size:l last_value:l"
         ),
         relations.pg_sequences,
+        steady=False,
     ),
     **ownership.POSTGRES,
     **policies.POSTGRES,

@@ -30,6 +30,8 @@ class System:
 
     columns: tuple[tuple[str, Type], ...]
     rows: Callable[[Catalog], Iterator[Row]]
+    steady: bool = True
+    """Whether its rows are of the catalog alone, and of what the session tells when it is asked."""
 
 
 def columns(text: str) -> tuple[tuple[str, Type], ...]:

@@ -38,7 +38,7 @@ def widened(name: str, narrow: System | None) -> System | None:
             for row in ROWS.get(name, ())
         )
         return System(columns, lambda _: iter(fixed))
-    return System(columns, _filled(columns, empty, narrow))
+    return System(columns, _filled(columns, empty, narrow), narrow.steady)
 
 
 @cache
@@ -51,7 +51,7 @@ def informing(name: str, narrow: System | None) -> System | None:
     columns = tuple((column, INFORMATION[kind]) for column, _, kind in parts)
     if narrow is None:
         return System(columns, lambda _: iter(()))
-    return System(columns, _filled(columns, (None,) * len(columns), narrow))
+    return System(columns, _filled(columns, (None,) * len(columns), narrow), narrow.steady)
 
 
 def _filled(

@@ -102,7 +102,7 @@ class Engine(Kept):
         self.waiting_goals = {}
         """Those that were there before the database was opened, and nobody has prepared again yet."""
         self.cursors: dict[tuple[int, str], Cursor] = {}
-        self.catalog.consulted = Consulted(0, InPostgresWords(), partial(session_rows, self))
+        self.catalog.consulted = Consulted(0, InPostgresWords(), session=partial(session_rows, self))
         self.remembered = Remembered()
         self.keeping, self.followed, self.notices, self.at_commit, self.watching = set(), set(), [], {}, []
         self.attached: set[str] = set()
@@ -356,6 +356,7 @@ class Engine(Kept):
             return transform_up(entry.rel, written_out)
 
         catalog = self.catalog.copy()
+        catalog.told = self.catalog
         for entry in self.catalog:
             if isinstance(entry, ViewEntry) and entry.definition is not None and not kept(entry.name):
                 definition = cache(partial(expanded, entry))

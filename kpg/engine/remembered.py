@@ -7,6 +7,8 @@ from collections import OrderedDict
 from collections.abc import Callable, Hashable
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
+from kpg.compiler.keeping import Keeping
+
 if TYPE_CHECKING:
     from kpg.compiler.catalog import Catalog
     from kpg.compiler.sql.statements import Insert
@@ -67,6 +69,10 @@ class Remembered:
         self._made: Latest[tuple[object, ...], tuple[object, int, Any]] = Latest(FEW)
         self.keyed: Latest[str, int] = Latest()
         """Texts that look up what they read, or the row that they change; the catalog's version."""
+        self.answers = Keeping()
+        """Of queries over the system's relations."""
+        self.of_system: Latest[str, bool] = Latest()
+        """Statements, without their constants, that ask the system's relations: they have no plan for all."""
         self.used = 0
         """How often a plan was used again."""
 
@@ -100,6 +106,7 @@ class Remembered:
         self.recipes.clear()
         self.types.clear()
         self._made.clear()
+        self.answers.clear()
 
 
 def changes_alone(engine: "Engine", name: str) -> bool:

@@ -27,7 +27,7 @@ from kpg.compiler.sql.volatile import MENTIONS
 from kpg.dml.changing import Changes, deletion, updating
 from kpg.engine.engine import Engine
 from kpg.engine.remembered import Latest, changes_alone
-from kpg.queries.planning import Planned, plan
+from kpg.queries.planning import Planned, bind, plan, plan_bound
 from kpg.queries.reading import Reader
 from kpg.result import Result
 from kpg.runtime import plan as ir
@@ -47,6 +47,10 @@ NOT_KEPT: Final = re.compile(f"{MENTIONS.pattern}|{LOCKING.pattern}", re.IGNOREC
 """A text with one of these has each time other values, or locks rows."""
 GROWN: Final = 4
 """A plan of several relations is made anew when one has so many times the rows that it had."""
+
+
+class OfSystemError(Exception):
+    """A statement asks for what there is: its answers are kept, not its plan."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +117,10 @@ def template_of(engine: Engine, statement: Asked, key: tuple[object, ...]) -> Te
     if template is None and not known.seen.get(pinned):
         known.seen.put(pinned, True)
         return None
-    template = _built(engine, statement, known.pins)
+    try:
+        template = _built(engine, statement, known.pins)
+    except OfSystemError:
+        template = None
     if template is None:
         known.refused = True
     else:
@@ -125,6 +132,7 @@ def _first(engine: Engine, statement: Asked, known: Known) -> Template | None:
     """Find out which constants a statement's plan depends on: as few as that is found with."""
     text = statement.normal
     count = len(text.constants)
+    known.pins, known.refused = (), True  # unless it is found out now
     tried: set[tuple[int, ...]] = {tuple(range(count))} if count else set()
     for before in BEFORE:
         starts = enumerate(text.places) if before else ()
@@ -132,9 +140,12 @@ def _first(engine: Engine, statement: Asked, known: Known) -> Template | None:
         if pins in tried:
             continue
         tried.add(pins)
-        template = _built(engine, statement, pins)
+        try:
+            template = _built(engine, statement, pins)
+        except OfSystemError:
+            return None
         if template is not None:
-            known.pins = pins
+            known.pins, known.refused = pins, False
             known.templates.put(tuple(text.written[place] for place in pins), template)
             return template
     known.pins = tuple(range(count))
@@ -156,6 +167,8 @@ def _built(engine: Engine, statement: Asked, pins: tuple[int, ...]) -> Template 
     """The statement's plan with slots for constants that are not ``pins``; None if it depends on one."""
     try:
         return _made(engine, statement, pins)
+    except OfSystemError:
+        raise
     except Exception:
         # A slot is unlike any constant: what trips over it, whatever it raises, has looked at the constant.
         return None
@@ -163,7 +176,7 @@ def _built(engine: Engine, statement: Asked, pins: tuple[int, ...]) -> Template 
 
 def _made(engine: Engine, asked: Asked, pins: tuple[int, ...]) -> Template | None:
     catalog = engine.reading_catalog
-    before = catalog.consulted.times
+    before, steady = catalog.consulted.times, catalog.consulted.steady
     marked = marked_statement(asked, pins)
     (written,) = parse(asked.text)
     written = Binder(asked.parameters()).bind(written) if asked.given else written
@@ -178,9 +191,14 @@ def _made(engine: Engine, asked: Asked, pins: tuple[int, ...]) -> Template | Non
         return None  # AS OF, and whatever else is not in the plan
     if not isinstance(marked, ast.Select) and not changes_alone(engine, marked.table):
         return None
-    planned = plan(marked, catalog, engine.statistics)
+    bound = bind(marked, catalog)
+    if catalog.consulted.steady != steady:
+        raise OfSystemError
+    if catalog.consulted.times != before:
+        return None
+    planned = plan_bound(bound, catalog, engine.statistics)
     exact = plan(written, catalog, engine.statistics)
-    if catalog.consulted.times != before or any(isinstance(node, LetRec) for node in walk(planned.rel)):
+    if any(isinstance(node, LetRec) for node in walk(planned.rel)):
         return None
     slots = slots_in(planned.plan)
     expected = {place for place, one in enumerate(asked.constants) if one is not None and place not in pins}

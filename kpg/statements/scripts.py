@@ -54,6 +54,10 @@ def _again(engine: Engine, text: str, parameters: Parameters | None) -> Iterator
     statement = statement or asked(text, parameters)
     if statement is None:
         return None
+    if engine.remembered.of_system.get(statement.normal.text):
+        from kpg.statements.answered import answered
+
+        return None if parameters else answered(engine, text)
     pending = engine.executor.has_pending
     key = (statement.normal.text, kinds(statement.given), engine.catalog.outlook)
     version = engine.catalog.version

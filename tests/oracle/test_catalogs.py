@@ -44,11 +44,13 @@ SCHEMAS = (
 
 @pytest.fixture(scope="module")
 def postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[psycopg.Connection]:
-    with serving(tmp_path_factory.mktemp("postgres")) as address:
-        with psycopg.connect(address, autocommit=True) as connection:
-            connection.execute("drop schema public cascade; create schema public")
-            connection.execute(DATABASE.encode())
-            yield connection
+    with (
+        serving(tmp_path_factory.mktemp("postgres")) as address,
+        psycopg.connect(address, autocommit=True) as connection,
+    ):
+        connection.execute("drop schema public cascade; create schema public")
+        connection.execute(DATABASE.encode())
+        yield connection
 
 
 @pytest.fixture(scope="module")

@@ -59,6 +59,8 @@ TRANSACTION: Final = frozenset(
     }
 )
 """The number of a transaction: when it began."""
+EACH_TIME: Final = TRANSACTION | {"pg_backend_pid"}
+"""What is another in each transaction, or each session."""
 INQUIRIES: Final = frozenset(
     {
         "has_table_privilege",

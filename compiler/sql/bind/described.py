@@ -7,9 +7,10 @@ from typing import Final
 
 from sqlglot import exp
 
+from kpg.compiler.catalog import Catalog
 from kpg.compiler.routines import Aggregate, Routine
 from kpg.compiler.sql.bind.calls import call, coerce
-from kpg.compiler.sql.bind.choices import choice, searched
+from kpg.compiler.sql.bind.choices import choice, chosen, kept_choice, kept_texts
 from kpg.compiler.sql.bind.scope import Binding
 from kpg.compiler.system import acting, indexes, keys, kin, naming, objects, tables, users
 from kpg.compiler.system.words import is_visible, quoted
@@ -71,23 +72,26 @@ def definition_text(binding: Binding, node: exp.Anonymous, name: str, args: list
     if name == "pg_get_expr":
         return _expression_text(binding, node, args[0], pretty)
     number = as_number(binding, args[0])
-    known: Iterable[tuple[int, str]]
+    if name == "pg_get_indexdef":
+        return _index_text(binding, node, number, args, pretty)
+    return kept_choice(binding, number, (name, pretty), partial(_texts, catalog, name, pretty))
+
+
+def _texts(catalog: Catalog, name: str, pretty: bool) -> Iterable[tuple[int, str]]:
+    """The texts of all things of a kind by their numbers."""
     match name:
         case "pg_get_viewdef":
-            known = objects.of_views(catalog)
+            return objects.of_views(catalog)
         case "pg_get_triggerdef":
-            known = acting.definitions(catalog, pretty=pretty)
+            return acting.definitions(catalog, pretty=pretty)
         case "pg_get_constraintdef":
-            known = keys.texts(catalog, pretty=pretty)
+            return keys.texts(catalog, pretty=pretty)
         case "pg_get_ruledef":
-            known = kin.rule_texts(catalog, pretty=pretty)
+            return kin.rule_texts(catalog, pretty=pretty)
         case "pg_get_partkeydef":
-            known = kin.partition_keys(catalog)
-        case "pg_get_partition_constraintdef":
-            known = kin.bound_conditions(catalog)
+            return kin.partition_keys(catalog)
         case _:
-            return _index_text(binding, node, number, args, pretty)
-    return choice(binding, node, number, known)
+            return kin.bound_conditions(catalog)
 
 
 def _expression_text(binding: Binding, node: exp.Anonymous, text: Scalar, pretty: bool) -> Scalar:
@@ -97,6 +101,12 @@ def _expression_text(binding: Binding, node: exp.Anonymous, text: Scalar, pretty
         return replace(text, type=TEXT)
     if not pretty:
         return coerce(text, TEXT)
+    others = kept_texts(binding, "shorter", partial(_shorter, catalog))
+    return call(binding, "coalesce", [chosen(binding, text, others), text], node) if others else text
+
+
+def _shorter(catalog: Catalog) -> Mapping[str, str]:
+    """The texts of expressions that are shorter for people, by those that are not."""
     shorter: dict[str, str] = {}
     for _, entry, place in tables.defaults(catalog):
         plain = tables.default_text(catalog, entry, place, pretty=False)
@@ -106,35 +116,30 @@ def _expression_text(binding: Binding, node: exp.Anonymous, text: Scalar, pretty
             spell = catalog.consulted.spelling.expression
             plain = spell(catalog, index.entry, index.where)
             shorter[plain] = spell(catalog, index.entry, index.where, True)
-    others = {plain: short for plain, short in shorter.items() if plain != short}
-    return call(binding, "coalesce", [by_text(binding, node, text, others), text], node) if others else text
-
-
-def by_text(binding: Binding, node: exp.Expr, key: Scalar, known: Mapping[str, str]) -> Scalar:
-    """What belongs to a text, NULL if nothing does."""
-    result: Scalar = Literal(None, TEXT)
-    for one, text in known.items():
-        same = call(binding, "eq", [key, Literal(one, TEXT)], node)
-        result = If(same, Literal(text, TEXT), result, TEXT)
-    return result
+    return {plain: short for plain, short in shorter.items() if plain != short}
 
 
 def _index_text(
     binding: Binding, node: exp.Anonymous, number: Scalar, args: list[Scalar], pretty: bool
 ) -> Scalar:
     """The text of an index, or one of its columns."""
-    catalog, known = binding.catalog, list(indexes.indexes(binding.catalog))
+    catalog = binding.catalog
     if len(args) < 2 or (isinstance(args[1], Literal) and args[1].value == 0):
-        texts = ((one.number, indexes.definition(catalog, one, pretty)) for one in known)
-        return choice(binding, node, number, texts)
-    columns = {
-        one.number << 8 | place: indexes.part_text(catalog, one, part, pretty)
-        for one in known
-        for place, part in enumerate(one.parts, 1)
-    }
+
+        def texts() -> Iterable[tuple[int, str]]:
+            known = indexes.indexes(catalog)
+            return ((one.number, indexes.definition(catalog, one, pretty)) for one in known)
+
+        return kept_choice(binding, number, ("indexes", pretty), texts)
+
+    def columns() -> Iterable[tuple[int, str]]:
+        for one in indexes.indexes(catalog):
+            for place, part in enumerate(one.parts, 1):
+                yield one.number << 8 | place, indexes.part_text(catalog, one, part, pretty)
+
     shifted = call(binding, "mul", [coerce(number, BIGINT), Literal(1 << 8, BIGINT)], node)
     key = call(binding, "add", [shifted, coerce(args[1], BIGINT)], node)
-    return searched(binding, node, key, sorted(columns.items()))
+    return kept_choice(binding, key, ("columns of indexes", pretty), columns)
 
 
 def visible(binding: Binding, node: exp.Anonymous, kind: str, number: Scalar) -> Scalar:

@@ -5,17 +5,20 @@ among what there is now. So a view over it would not follow, and is refused.
 """
 
 import re
+from collections.abc import Iterator
 from typing import Final
 
 from sqlglot import exp
 
-from kpg.compiler.catalog import TableEntry
+from kpg.compiler.catalog import Catalog, TableEntry
 from kpg.compiler.constraints import Sequence as Numbers
+from kpg.compiler.keeping import noting, viewpoint
 from kpg.compiler.permitted import need_any
 from kpg.compiler.sql.bind.answers import (
     ANSWERS,
     CONSTANTS,
     CURRENT,
+    EACH_TIME,
     INQUIRIES,
     NAMED,
     SESSION,
@@ -24,7 +27,7 @@ from kpg.compiler.sql.bind.answers import (
     VISIBLE,
 )
 from kpg.compiler.sql.bind.calls import call, coerce, settled
-from kpg.compiler.sql.bind.choices import choice
+from kpg.compiler.sql.bind.choices import choice, chosen, kept_choice
 from kpg.compiler.sql.bind.information import schemas_of
 from kpg.compiler.sql.bind.scope import Binding, Scope
 from kpg.compiler.sql.bind.types_told import formatted, reg_type, type_names, type_number
@@ -40,13 +43,28 @@ from kpg.runtime.types import BIGINT, BOOLEAN, INTEGER, OID, TEXT, Type
 
 def system_rows(binding: Binding, system: System) -> Rows:
     """The rows of a system relation, as constants."""
-    binding.catalog.consulted.times += 1
+    catalog = binding.catalog.told or binding.catalog
+    consulted = catalog.consulted
+    consulted.times += 1
     types = tuple(type_ for _, type_ in system.columns)
-    rows = tuple(
-        tuple(Literal(value, type_) for value, type_ in zip(row, types, strict=True))
-        for row in system.rows(binding.catalog)
-    )
+    if not system.steady:
+        return Rows(_literals(catalog, system), tuple(binding.fresh() for _ in types), types)
+    consulted.steady += 1
+    key = (id(system), viewpoint(catalog))
+    rows = consulted.kept.get(catalog, key)
+    if rows is None:
+        with noting(catalog) as told:
+            rows = _literals(catalog, system)
+        consulted.kept.put(catalog, key, rows, told)
     return Rows(rows, tuple(binding.fresh() for _ in types), types)
+
+
+def _literals(catalog: Catalog, system: System) -> tuple[tuple[Literal, ...], ...]:
+    types = [type_ for _, type_ in system.columns]
+    return tuple(
+        tuple(Literal(value, type_) for value, type_ in zip(row, types, strict=True))
+        for row in system.rows(catalog)
+    )
 
 
 def sequence_row(binding: Binding, sequence: Numbers) -> Rows:
@@ -64,7 +82,9 @@ def sequence_row(binding: Binding, sequence: Numbers) -> Rows:
 
 def bind_system(binding: Binding, scope: Scope, node: exp.Expr) -> Scalar:
     """The scalar of an expression that asks the system."""
-    binding.catalog.consulted.times += 1
+    consulted = binding.catalog.consulted
+    consulted.times += 1
+    consulted.steady += not isinstance(node, exp.Anonymous) or str(node.this).lower() not in EACH_TIME
     if isinstance(node, exp.Cast):
         return _reg(binding, scope, node)
     if isinstance(node, exp.CurrentSchemas):
@@ -142,10 +162,8 @@ def _described(binding: Binding, node: exp.Anonymous, name: str, args: list[Scal
 
             return given_privileges(binding, node, *args)
         case "current_setting":
-            from kpg.compiler.sql.bind.described import by_text
-
             shown = {str(one[0]): str(one[1]) for one in catalog.consulted.session("settings")}
-            return by_text(binding, node, args[0], shown)
+            return chosen(binding, args[0], shown)
         case "to_regtype":
             return Literal(type_number(binding, args[0]), OID)
         case "format_type":
@@ -184,16 +202,18 @@ DEFINITIONS: Final = (
 def _column_comment(binding: Binding, node: exp.Anonymous, args: list[Scalar]) -> Scalar:
     if len(args) != 2:
         binding.wrong("col_description takes a relation and the number of a column", node)
-    result: Scalar = Literal(None, TEXT)
-    for key, text in binding.catalog.comments.items():
-        if key[0] == "COLUMN":
-            entry = binding.catalog.get(key[1])
-            place = [name.lower() for name in entry.schema.names].index(key[2]) + 1
-            number = Literal(naming.number_of("relation", entry.name), BIGINT)
-            column = call(binding, "eq", [args[1], Literal(place, INTEGER)], node)
-            relation = call(binding, "eq", [as_number(binding, args[0]), number], node)
-            result = If(relation, If(column, Literal(text, TEXT), result, TEXT), result, TEXT)
-    return result
+
+    def known() -> Iterator[tuple[int, str]]:
+        for key, text in binding.catalog.comments.items():
+            if key[0] == "COLUMN":
+                entry = binding.catalog.get(key[1])
+                place = [name.lower() for name in entry.schema.names].index(key[2]) + 1
+                yield naming.number_of("relation", entry.name) << 12 | place, text
+
+    shifted = [as_number(binding, args[0]), Literal(1 << 12, BIGINT)]
+    number = call(binding, "mul", [coerce(one, BIGINT) for one in shifted], node)
+    key = call(binding, "add", [number, coerce(args[1], BIGINT)], node)
+    return kept_choice(binding, key, "comments of columns", known)
 
 
 def _serial(binding: Binding, node: exp.Anonymous, args: list[Scalar]) -> Scalar:
@@ -332,11 +352,8 @@ def _numbers_by_name(binding: Binding, name: Scalar, node: exp.Expr) -> Scalar:
     catalog = binding.catalog
     known = [*(entry.name for entry in catalog), *(one.name for one in catalog.sequences.values())]
     names = {one: one for one in known} | {".".join(naming.split(catalog, one)): one for one in known}
-    result: Scalar = Literal(None, BIGINT)
-    for shown, one in names.items():
-        same = call(binding, "eq", [name, Literal(shown, TEXT)], node)
-        result = If(same, Literal(naming.number_of("relation", one), BIGINT), result, BIGINT)
-    return result
+    numbers = {shown: str(naming.number_of("relation", one)) for shown, one in names.items()}
+    return coerce(chosen(binding, name, numbers), BIGINT)
 
 
 def named_by_number(node: exp.Expr) -> bool:
@@ -348,8 +365,14 @@ def named_by_number(node: exp.Expr) -> bool:
 def relation_names(binding: Binding, number: Scalar, node: exp.Expr) -> Scalar:
     """The name of the relation of a number."""
     catalog = binding.catalog
-    known = [one.name for one in catalog] + [one.name for one in catalog.sequences.values()]
-    known += [one.name for one in indexes(catalog)]
-    names = [(naming.number_of("relation", one), shown_name(catalog, one, "relation")) for one in known]
-    names += [(naming.system_number(one), one) for one in objects.POSTGRES] + [(0, "-")]
-    return choice(binding, node, number, names)
+
+    def names() -> Iterator[tuple[int, str]]:
+        known = [one.name for one in catalog] + [one.name for one in catalog.sequences.values()]
+        known += [one.name for one in indexes(catalog)]
+        yield from (
+            (naming.number_of("relation", one), shown_name(catalog, one, "relation")) for one in known
+        )
+        yield from ((naming.system_number(one), one) for one in objects.POSTGRES)
+        yield 0, "-"
+
+    return kept_choice(binding, number, "relations", names)

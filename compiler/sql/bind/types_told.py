@@ -1,9 +1,11 @@
 """What the system tells of types: their numbers by name, and their names by number."""
 
+from collections.abc import Iterable, Iterator
+
 from sqlglot import exp
 
 from kpg.compiler.sql.bind.calls import call, coerce
-from kpg.compiler.sql.bind.choices import choice, searched
+from kpg.compiler.sql.bind.choices import chosen, kept_choice, kept_texts
 from kpg.compiler.sql.bind.scope import Binding
 from kpg.compiler.system import naming, tables, users
 from kpg.runtime.scalar import Literal, Scalar
@@ -16,16 +18,20 @@ def formatted(binding: Binding, node: exp.Anonymous, args: list[Scalar]) -> Scal
     if len(args) < 2 or isinstance(args[1], Literal):
         modified = naming.modified(*(one.value for one in args if isinstance(one, Literal)))
         return plain if modified is None else Literal(modified, TEXT)
-    whole = {}
-    for number, place in tables.modifiers(binding.catalog):
-        shown = naming.modified(number, place)
-        if shown is not None:
-            whole[number << 32 | place] = shown
+    whole = kept_texts(binding, "modifiers", lambda: dict(_modified(binding)))
     if not whole:
         return plain
     shifted = call(binding, "mul", [coerce(args[0], BIGINT), Literal(1 << 32, BIGINT)], node)
     key = call(binding, "add", [shifted, coerce(args[1], BIGINT)], node)
-    return call(binding, "coalesce", [searched(binding, node, key, sorted(whole.items())), plain], node)
+    return call(binding, "coalesce", [chosen(binding, key, whole), plain], node)
+
+
+def _modified(binding: Binding) -> Iterator[tuple[int, str]]:
+    """The names of types with lengths and digits, by numbers that both are in."""
+    for number, place in tables.modifiers(binding.catalog):
+        shown = naming.modified(number, place)
+        if shown is not None:
+            yield number << 32 | place, shown
 
 
 def reg_type(binding: Binding, operand: Scalar, node: exp.Cast) -> Scalar:
@@ -50,5 +56,9 @@ def type_number(binding: Binding, name: Scalar) -> int | None:
 
 def type_names(binding: Binding, number: Scalar, node: exp.Expr) -> Scalar:
     """The name of the type of a number."""
-    names = {0: "-"} | {one: name for one, (name, _) in naming.every_type().items()}
-    return choice(binding, node, number, (names | users.type_names(binding.catalog)).items())
+
+    def names() -> Iterable[tuple[int, str]]:
+        given = {0: "-"} | {one: name for one, (name, _) in naming.every_type().items()}
+        return (given | users.type_names(binding.catalog)).items()
+
+    return kept_choice(binding, number, "types", names)
