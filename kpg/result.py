@@ -112,7 +112,15 @@ class Result(Rows):
     affected: int | None = None
     """For a statement that changes a table, the number of rows inserted, deleted or updated."""
 
-    def __init__(self, columns: Sequence[str], types: Sequence[Type], contents: Contents) -> None:
+    def __init__(
+        self,
+        columns: Sequence[str],
+        types: Sequence[Type],
+        contents: Contents,
+        origins: tuple[tuple[int, int], ...] = (),
+    ) -> None:
+        self.origins = origins
+        """The numbers of relations and the places of columns there that the columns are, if that is known."""
         self._columns = list(columns)
         self._types = list(types)
         self._contents = contents
@@ -122,7 +130,7 @@ class Result(Rows):
 
     def again(self) -> "Result":
         """The same rows, with a cursor before the first one."""
-        return Result(self._columns, self._types, self._contents)
+        return Result(self._columns, self._types, self._contents, self.origins)
 
     @property
     def columns(self) -> list[str]:

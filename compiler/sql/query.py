@@ -11,6 +11,7 @@ from kpg.compiler.permitted import denied, key_of, may_columns, need_columns, wh
 from kpg.compiler.sql import statements as ast
 from kpg.compiler.sql.bind.query import bind
 from kpg.compiler.sql.lower.query import lower_resolved
+from kpg.compiler.sql.origins import origins_of
 from kpg.compiler.sql.parameters import trees_of
 from kpg.compiler.sql.parse import parse_query
 from kpg.compiler.sql.reads import Reads
@@ -32,11 +33,14 @@ class Bound:
     nullable: tuple[bool, ...]
     order: tuple[OrderBy, ...]
     visible: int
+    origins: tuple[tuple[int, int], ...] = ()
+    """What columns of relations its columns are, if that is known: see ``origins.py``."""
 
 
 def lower_query(statement: ast.Select, catalog: Catalog, *, kept: bool = False) -> Bound:
     """The relation of a query that is asked once, or of the one that a view is."""
-    return lowered(bind(statement.query, statement.span.source, catalog, kept=kept), catalog)
+    bound = lowered(bind(statement.query, statement.span.source, catalog, kept=kept), catalog)
+    return bound if kept else replace(bound, origins=origins_of(statement.query, catalog, bound.visible))
 
 
 def lowered(resolved: Resolved, catalog: Catalog) -> Bound:

@@ -68,6 +68,6 @@ WORDS: Final = {
 
 def keywords() -> Iterator[tuple[str, str, bool, str, str]]:
     """Each word, its kind, whether it is a label without AS; and what these mean."""
-    for (kind, bare), words in WORDS.items():
-        for word in words.split():
-            yield word, kind, bare, KINDS[kind], "can be bare label" if bare else "requires AS"
+    each = ((word, *how) for how, words in WORDS.items() for word in words.split())
+    for word, kind, bare in sorted(each):
+        yield word, kind, bare, KINDS[kind], "can be bare label" if bare else "requires AS"

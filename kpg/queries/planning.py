@@ -45,6 +45,7 @@ class Planned:
     schema: Schema
     types: tuple[Type, ...]
     order: tuple[OrderBy, ...]
+    origins: tuple[tuple[int, int], ...] = ()
 
     @property
     def has_hidden_columns(self) -> bool:
@@ -53,7 +54,7 @@ class Planned:
 
     def reader(self, dictionary: Dictionary) -> Reader:
         """How to read the plan's output."""
-        return Reader(self.schema.names, self.types, self.order, dictionary)
+        return Reader(self.schema.names, self.types, self.order, dictionary, self.origins)
 
 
 class LiveStatistics:
@@ -185,7 +186,7 @@ def plan_bound(
     compiled = pipeline.compile_bound(bound, statistics, restricting=restricting)
     columns = zip(bound.names, bound.types, bound.nullable, strict=True)
     schema = Schema(tuple(ColumnDef(name, type_, nullable) for name, type_, nullable in columns))
-    return Planned(bound.rel, compiled.plan, schema, rel_types(bound.rel), bound.order)
+    return Planned(bound.rel, compiled.plan, schema, rel_types(bound.rel), bound.order, bound.origins)
 
 
 def explain(

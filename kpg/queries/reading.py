@@ -57,6 +57,8 @@ class Reader:
     types: tuple[Type, ...]
     order: tuple[OrderBy, ...]
     dictionary: Dictionary
+    origins: tuple[tuple[int, int], ...] = ()
+    """Which columns of relations the columns are: see ``kpg.compiler.sql.origins``."""
 
     @property
     def visible_types(self) -> tuple[Type, ...]:
@@ -70,7 +72,7 @@ class Reader:
             expanded = expanded[:, permutation(expanded, self.order, self.types, self.dictionary)]
         types = self.visible_types
         contents = Decoded(self.names, types, self._visible(expanded), self.dictionary)
-        return Result(self.names, types, contents)
+        return Result(self.names, types, contents, self.origins)
 
     def values(self, data: Words, column: int) -> list[Any]:
         """A column's values, of rows in their order."""

@@ -325,8 +325,8 @@ class Client(Connection):
             if await streams.copied_out(self, portal):
                 continue
             if portal.shape is not None:
-                names, types = portal.shape
-                self.send(replies.description(names, types, [0] * len(types)))
+                names, types, origins = portal.shape
+                self.send(replies.description(names, types, [0] * len(types), origins))
                 await self.send_rows(portal, 0)
             self.send(replies.complete(portal.tag or tag_of(statement, portal.outcome)))
         await self.part()
@@ -336,8 +336,8 @@ class Client(Connection):
         portal = Portal(None, (), (text, None))
         await self.perform(portal)
         if portal.shape is not None:
-            names, types = portal.shape
-            self.send(replies.description(names, types, [0] * len(types)))
+            names, types, origins = portal.shape
+            self.send(replies.description(names, types, [0] * len(types), origins))
             await self.send_rows(portal, 0)
         self.send(replies.complete(quick.tag_of(word, portal.outcome)))
         self._ready()

@@ -143,7 +143,7 @@ class Extended:
         if message.name and message.name not in self._portals:
             declared = await self._client.engine(lambda engine: cursors.shape_of(engine, message.name))
             if declared is not None:
-                self._send_shape(declared, ())
+                self._send_shape(Shape(*declared), ())
                 return
         portal = self._portal(message.name)
         self._send_shape(await self._shape(portal), portal.formats)
@@ -164,7 +164,8 @@ class Extended:
         if reads or gives_rows(statement):
             await self._client.perform(portal, joins=self._goes_on(statement))
         if isinstance(statement, Subscribe):
-            return await self._client.engine(lambda engine: subscribing.shape_of(engine, statement))
+            told = await self._client.engine(lambda engine: subscribing.shape_of(engine, statement))
+            return None if told is None else Shape(*told)
         if portal.ran:
             return shape_of_result(portal.outcome)
         if not isinstance(statement, READING):
@@ -175,8 +176,8 @@ class Extended:
         if shape is None:
             self._client.send(replies.NO_DATA)
         else:
-            names, types = shape
-            self._client.send(replies.description(names, types, spread(formats, len(types))))
+            formats = spread(formats, len(shape.types))
+            self._client.send(replies.description(shape.names, shape.types, formats, shape.origins))
 
     def _goes_on(self, statement: ast.Statement | Subscribe | None) -> bool:
         """Whether more statements may come before the Sync that ends their transaction."""

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from kpg.compiler.sql import session as session_statements
 from kpg.compiler.sql import statements as ast
@@ -27,8 +27,16 @@ from kpg.statements import calls, cursors
 from kpg.statements.explaining import type_of
 
 Row = tuple[bytes | None, ...]
-Shape = tuple[tuple[str, ...], tuple[Type, ...]]
-"""Names and types of columns."""
+
+
+class Shape(NamedTuple):
+    """Columns that are given: their names and types, and which columns of relations they are."""
+
+    names: tuple[str, ...]
+    types: tuple[Type, ...]
+    origins: tuple[tuple[int, int], ...] = ()
+
+
 NAMES: Final = {
     16: "BOOLEAN",
     17: "BYTEA",
@@ -127,18 +135,19 @@ def shape_of(engine: Engine, statement: ast.Statement | None) -> Shape | None:
         if calls.acts(statement):
             statement = calls.idle(statement)
         bound = bind(statement, catalog)
-        return bound.names[: bound.visible], bound.types[: bound.visible]
+        return Shape(bound.names[: bound.visible], bound.types[: bound.visible], bound.origins)
     if isinstance(statement, session_statements.Execute):
         from kpg.settings.settings import executed
 
         return shape_of(engine, executed(engine, statement))
     if isinstance(statement, session_statements.Fetch):
-        return None if statement.moves else cursors.shape_of(engine, statement.name)
+        declared = None if statement.moves else cursors.shape_of(engine, statement.name)
+        return None if declared is None else Shape(*declared)
     if isinstance(statement, ast.Explain | ast.ExplainView):
-        return (PLAN_COLUMN,), (type_of(statement.how),)
+        return Shape((PLAN_COLUMN,), (type_of(statement.how),))
     if not isinstance(statement, ast.Insert | ast.Delete | ast.Update) or not statement.returning:
         return None
-    return returned_shape(statement, catalog)
+    return Shape(*returned_shape(statement, catalog))
 
 
 def gives_rows(statement: ast.Statement | Subscribe | None) -> bool:
@@ -194,7 +203,7 @@ def shape_of_result(outcome: Result | None) -> Shape | None:
     """The columns of a result; None for a mere count."""
     if outcome is None or isinstance(outcome, Affected):
         return None
-    return tuple(outcome.columns), tuple(outcome.types)
+    return Shape(tuple(outcome.columns), tuple(outcome.types), outcome.origins)
 
 
 def encoded(

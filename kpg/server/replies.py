@@ -26,17 +26,25 @@ _length = struct.Struct("!i").pack
 _head = struct.Struct("!ciH").pack
 
 
-def description(names: Sequence[str], types: Sequence[Type], formats: Sequence[int]) -> bytes:
+def description(
+    names: Sequence[str],
+    types: Sequence[Type],
+    formats: Sequence[int],
+    origins: Sequence[tuple[int, int]] = (),
+) -> bytes:
     """RowDescription."""
     fields = []
-    for name, type_, format_ in zip(names, types, formats, strict=True):
+    known = origins or [(0, 0)] * len(names)
+    for name, type_, format_, (relation, place) in zip(names, types, formats, known, strict=True):
         facts = type_facts(type_)
         fields.append(
             wire.FieldDescription(
                 name=name.replace("\0", ""),
+                table_oid=relation,
+                column_attr=max(place, 0),
                 type_oid=facts[2],
                 type_size=facts[3],
-                type_modifier=modifier(type_),
+                type_modifier=modifier(type_) if place >= 0 else -1,
                 format_code=format_,
             )
         )

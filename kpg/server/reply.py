@@ -192,7 +192,8 @@ class Reply:
         usual = self.usual
         shown = usual.described or usual.prepared is None
         formats = tuple(spread(usual.formats, len(outcome.types)))
-        shape = described(tuple(outcome.columns), tuple(outcome.types), formats) if shown else b""
+        columns = tuple(outcome.columns), tuple(outcome.types)
+        shape = described(*columns, formats, outcome.origins) if shown else b""
         return shape if usual.prepared is None else replies.BOUND + shape
 
     def _finish(self) -> None:
@@ -253,6 +254,11 @@ def counted(word: str, count: int, state: State, prepared: bool, described: bool
 
 
 @lru_cache(256)
-def described(names: tuple[str, ...], types: tuple[Type, ...], formats: tuple[int, ...]) -> bytes:
+def described(
+    names: tuple[str, ...],
+    types: tuple[Type, ...],
+    formats: tuple[int, ...],
+    origins: tuple[tuple[int, int], ...],
+) -> bytes:
     """RowDescription."""
-    return replies.description(names, types, formats)
+    return replies.description(names, types, formats, origins)

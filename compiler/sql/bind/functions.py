@@ -208,6 +208,9 @@ def default_name(node: exp.Expr) -> str:
             return "case"
         case exp.Exists():
             return "exists"
+        case exp.CurrentTimestamp():
+            written = node.meta.get("end", 0) - node.meta.get("start", 0)
+            return "now" if written == len("now") - 1 else "current_timestamp"
         case exp.Anonymous():
             name = str(node.meta.get(WRITTEN, node.this)).lower()
             return "div" if name == WHOLE_QUOTIENT else name
