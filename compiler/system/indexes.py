@@ -172,6 +172,11 @@ def part_text(catalog: Catalog, index: IndexFacts, part: Part, pretty: bool) -> 
     return text if call or text.startswith("(") else f"({text})"
 
 
+def expressions_text(catalog: Catalog, index: IndexFacts, *, pretty: bool) -> str:
+    """What an index is ordered by that is no column."""
+    return ", ".join(part_text(catalog, index, part, pretty) for part in index.parts if not part.place)
+
+
 def label_of(part: Part) -> str:
     """What Postgres calls a column of an index."""
     call = re.match(r"(?:\w+\.)?(\w+)\s*\(", part.text)

@@ -6,7 +6,7 @@ from typing import Final, assert_never
 
 from kpg.compiler.catalog import Catalog, Entry, TableEntry
 from kpg.compiler.constraints import Check, Exclusion, ForeignKey, Unique
-from kpg.compiler.system.indexes import IndexFacts, beside, definition, indexes, part_text
+from kpg.compiler.system.indexes import IndexFacts, beside, definition, expressions_text, indexes, part_text
 from kpg.compiler.system.kin import inherited_checks, is_partition
 from kpg.compiler.system.naming import number_of, schema_number, split
 from kpg.compiler.system.relations import Row, System, columns, constraints
@@ -30,9 +30,7 @@ def _index_rows(catalog: Catalog) -> Iterator[Row]:
         names = [name.lower() for name in index.entry.schema.names]
         included = [str(names.index(one.lower()) + 1) for one in index.included if one.lower() in names]
         zeros = " ".join("0" for _ in places)
-        expressions = ", ".join(
-            part_text(catalog, index, part, False) for part in index.parts if not part.place
-        )
+        expressions = expressions_text(catalog, index, pretty=False)
         where = index.where and catalog.consulted.spelling.expression(catalog, index.entry, index.where)
         yield (
             *(

@@ -8,6 +8,7 @@ from kpg.compiler.system import (
     acting,
     called,
     comments,
+    counted,
     depending,
     keys,
     kin,
@@ -133,6 +134,7 @@ POSTGRES: Final = {
     **kin.POSTGRES,
     **depending.POSTGRES,
     **comments.POSTGRES,
+    **counted.POSTGRES,
     "pg_sequence": System(
         columns("seqrelid:o seqtypid:o seqstart:l seqincrement:l seqmax:l seqmin:l seqcache:l seqcycle:b"),
         _sequence_rows,

@@ -128,3 +128,33 @@ def test_vectors_are_written_without_braces(db: kpg.Database) -> None:
 def test_words_are_listed(postgres: psycopg.Connection, db: kpg.Database) -> None:
     query = "select word, catcode::text, barelabel, catdesc, baredesc from pg_get_keywords() order by word"
     assert answer(db, query).fetchall() == postgres.execute(query.encode()).fetchall()
+
+
+QUERIES = [
+    line
+    for line in (Path(__file__).parent / "dashboards.sql").read_text().splitlines()
+    if not line.startswith("--")
+]
+
+
+def test_what_dashboards_and_tools_read(postgres: psycopg.Connection, db: kpg.Database) -> None:
+    postgres.execute("vacuum analyze")
+    wrong = []
+    for query in QUERIES:
+        with postgres.cursor() as cursor:
+            there = cursor.execute(query.encode()).fetchall()
+            assert cursor.description is not None
+            names = [one.name for one in cursor.description]
+        found = answer(db, query)
+        rows = [tuple(map(_plain, row)) for row in found.fetchall()]
+        if [name.lower() for name in found.columns] != names:
+            wrong.append((query, names, found.columns))
+        if Counter(rows) != Counter(tuple(map(_plain, row)) for row in there):
+            wrong.append((query, there, rows))
+    assert wrong == []
+    assert len(QUERIES) > 30
+
+
+def _plain(value: Any) -> Any:
+    """As rows have it: of vectors psycopg knows no more than their texts."""
+    return tuple(value) if isinstance(value, list) else _same(value)

@@ -112,6 +112,8 @@ def _shorter(catalog: Catalog) -> Mapping[str, str]:
         plain = tables.default_text(catalog, entry, place, pretty=False)
         shorter[plain] = tables.default_text(catalog, entry, place, pretty=True)
     for index in indexes.indexes(catalog):
+        plain = indexes.expressions_text(catalog, index, pretty=False)
+        shorter[plain] = indexes.expressions_text(catalog, index, pretty=True)
         if index.where:
             spell = catalog.consulted.spelling.expression
             plain = spell(catalog, index.entry, index.where)

@@ -184,6 +184,8 @@ def default_name(node: exp.Expr) -> str:
             return node.name
         case exp.Dot(expression=exp.Identifier() as field):
             return str(field.name)
+        case exp.Dot(expression=exp.Func() as called):
+            return default_name(called)
         case exp.Cast(to=exp.DataType() as type_):
             inner = node.this
             while isinstance(inner, exp.Cast | exp.Paren):
