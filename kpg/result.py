@@ -117,10 +117,10 @@ class Result(Rows):
         columns: Sequence[str],
         types: Sequence[Type],
         contents: Contents,
-        origins: tuple[tuple[int, int], ...] = (),
+        origins: tuple[tuple[str, int], ...] = (),
     ) -> None:
         self.origins = origins
-        """The numbers of relations and the places of columns there that the columns are, if that is known."""
+        """The names of relations and the places of columns there that the columns are, if that is known."""
         self._columns = list(columns)
         self._types = list(types)
         self._contents = contents

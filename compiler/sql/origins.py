@@ -10,12 +10,11 @@ from sqlglot import exp
 
 from kpg.compiler.catalog import Catalog, Entry
 from kpg.compiler.sql.syntax import relation_name
-from kpg.compiler.system.naming import number_of
 
-Origin = tuple[int, int]
-"""The number of a relation, and the place of the column in it."""
-NONE: Final = (0, 0)
-COMPUTED: Final = (0, -1)
+Origin = tuple[str, int]
+"""The name of a relation, and the place of the column in it."""
+NONE: Final = ("", 0)
+COMPUTED: Final = ("", -1)
 """Of a value that has neither a length nor a number of digits."""
 PLAIN: Final = (exp.AggFunc, exp.Binary, exp.Literal, exp.Window)
 
@@ -75,8 +74,7 @@ def _all(sources: list[Source], table: str) -> list[Origin] | None:
             continue
         if entry is None:
             return None
-        number = number_of("relation", entry.name)
-        found += [(number, place) for place in range(1, len(entry.schema.columns) + 1)]
+        found += [(entry.name, place) for place in range(1, len(entry.schema.columns) + 1)]
     return found
 
 
@@ -88,5 +86,5 @@ def _of(sources: list[Source], column: exp.Column) -> Origin:
             continue
         names = [one.lower() for one in entry.schema.names]
         if wanted in names:
-            return number_of("relation", entry.name), names.index(wanted) + 1
+            return entry.name, names.index(wanted) + 1
     return NONE

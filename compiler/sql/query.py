@@ -33,7 +33,7 @@ class Bound:
     nullable: tuple[bool, ...]
     order: tuple[OrderBy, ...]
     visible: int
-    origins: tuple[tuple[int, int], ...] = ()
+    origins: tuple[tuple[str, int], ...] = ()
     """What columns of relations its columns are, if that is known: see ``origins.py``."""
 
 

@@ -66,7 +66,7 @@ WORDS: Final = {
 """By their kinds, and by whether a column may be called so without AS."""
 
 
-def keywords() -> Iterator[tuple[str, str, bool, str, str]]:
+def keywords() -> Iterator[tuple[int | str, ...]]:
     """Each word, its kind, whether it is a label without AS; and what these mean."""
     each = ((word, *how) for how, words in WORDS.items() for word in words.split())
     for word, kind, bare in sorted(each):

@@ -45,7 +45,7 @@ class Planned:
     schema: Schema
     types: tuple[Type, ...]
     order: tuple[OrderBy, ...]
-    origins: tuple[tuple[int, int], ...] = ()
+    origins: tuple[tuple[str, int], ...] = ()
 
     @property
     def has_hidden_columns(self) -> bool:

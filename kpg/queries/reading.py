@@ -57,7 +57,7 @@ class Reader:
     types: tuple[Type, ...]
     order: tuple[OrderBy, ...]
     dictionary: Dictionary
-    origins: tuple[tuple[int, int], ...] = ()
+    origins: tuple[tuple[str, int], ...] = ()
     """Which columns of relations the columns are: see ``kpg.compiler.sql.origins``."""
 
     @property

@@ -34,7 +34,7 @@ class Shape(NamedTuple):
 
     names: tuple[str, ...]
     types: tuple[Type, ...]
-    origins: tuple[tuple[int, int], ...] = ()
+    origins: tuple[tuple[str, int], ...] = ()
 
 
 NAMES: Final = {

@@ -6,7 +6,7 @@ from typing import Final
 
 from pygwire import messages as wire
 
-from kpg.compiler.system.naming import modifier, type_facts
+from kpg.compiler.system.naming import modifier, number_of, type_facts
 from kpg.constraints.violations import fields_of
 from kpg.listeners.channels import Message
 from kpg.listeners.notices import Notice
@@ -30,17 +30,17 @@ def description(
     names: Sequence[str],
     types: Sequence[Type],
     formats: Sequence[int],
-    origins: Sequence[tuple[int, int]] = (),
+    origins: Sequence[tuple[str, int]] = (),
 ) -> bytes:
     """RowDescription."""
     fields = []
-    known = origins or [(0, 0)] * len(names)
+    known = origins or [("", 0)] * len(names)
     for name, type_, format_, (relation, place) in zip(names, types, formats, known, strict=True):
         facts = type_facts(type_)
         fields.append(
             wire.FieldDescription(
                 name=name.replace("\0", ""),
-                table_oid=relation,
+                table_oid=number_of("relation", relation) if relation else 0,
                 column_attr=max(place, 0),
                 type_oid=facts[2],
                 type_size=facts[3],

@@ -258,7 +258,7 @@ def described(
     names: tuple[str, ...],
     types: tuple[Type, ...],
     formats: tuple[int, ...],
-    origins: tuple[tuple[int, int], ...],
+    origins: tuple[tuple[str, int], ...],
 ) -> bytes:
     """RowDescription."""
     return replies.description(names, types, formats, origins)

@@ -158,7 +158,7 @@ class Answer:
             await connection.write(json.dumps(head).encode())
             return
         most = self._question.max_rows
-        head["columns"] = columns_of(*shape)
+        head["columns"] = columns_of(shape.names, shape.types)
         if most is not None and most < len(outcome):
             head["more"] = len(outcome) - most
         await connection.write(json.dumps(head).encode()[:-1] + b', "rows": [')
