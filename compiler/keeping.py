@@ -7,12 +7,12 @@ programs that look at a database; making them costs far more than finding that n
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from kpg.compiler.noted import Noted
 
-if TYPE_CHECKING:
-    from kpg.compiler.catalog import Catalog
+Catalog = Any
+"""What the catalog is: it knows this module, not the other way round."""
 
 MOST: Final = 256
 Told = dict[str, tuple[tuple[int | str | None, ...], ...]]
@@ -28,7 +28,7 @@ class Keeping:
         self._seen: tuple[object, ...] = ()
         self._values: OrderedDict[Hashable, tuple[Any, Told]] = OrderedDict()
 
-    def get(self, catalog: "Catalog", key: Hashable) -> Any:
+    def get(self, catalog: Catalog, key: Hashable) -> Any:
         """What is kept under a key; None if there is nothing, or it may be another by now."""
         if self._seen != _parts(catalog):
             self._values.clear()
@@ -43,7 +43,7 @@ class Keeping:
         self._values.move_to_end(key)
         return value
 
-    def put(self, catalog: "Catalog", key: Hashable, value: Any, told: Told) -> None:
+    def put(self, catalog: Catalog, key: Hashable, value: Any, told: Told) -> None:
         """Keep a value that was made of the catalog as it is, and of what the session ``told``."""
         parts = _parts(catalog)
         if self._seen != parts:
@@ -58,14 +58,14 @@ class Keeping:
         self._values.clear()
 
 
-def viewpoint(catalog: "Catalog") -> Hashable:
+def viewpoint(catalog: Catalog) -> Hashable:
     """What else the rows of the system depend on: who looks, from where, and how texts are written."""
     asker = catalog.asker
     return asker.user, asker.login, asker.shown, catalog.temporary, catalog.path, catalog.style
 
 
 @contextmanager
-def noting(catalog: "Catalog") -> Iterator[Told]:
+def noting(catalog: Catalog) -> Iterator[Told]:
     """What the session tells within the context."""
     consulted, told = catalog.consulted, Told()
     plain: Callable[[str], Any] = consulted.session
@@ -82,7 +82,7 @@ def noting(catalog: "Catalog") -> Iterator[Told]:
         consulted.session = plain
 
 
-def _parts(catalog: "Catalog") -> tuple[object, ...]:
+def _parts(catalog: Catalog) -> tuple[object, ...]:
     """All of the catalog that rows of the system are made of; what knows its version stands for itself."""
     rights = catalog.rights
     parts = (
