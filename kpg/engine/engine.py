@@ -86,9 +86,8 @@ class Engine(Kept):
         self.transactions = Transactions(self, self.notifications.deliver)
         self._tables: dict[str, Table] = {}
         self._uses: dict[str, frozenset[str]] = {}
-        self._queries = 0
+        self._queries, self.dataflows_made = 0, 0
         self.dataflows: dict[str, Client] = {}
-        self.dataflows_made = 0
         self.clock = Clock(self)
         self.journal = Journal(self.catalog, self._uses)
         self._aside = count()
