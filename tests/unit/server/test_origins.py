@@ -1,5 +1,7 @@
 """Which columns of relations the columns of a result are, as the server tells it."""
 
+from collections.abc import Iterator
+
 import psycopg
 import pytest
 
@@ -20,13 +22,14 @@ QUERIES = {
 
 
 @pytest.fixture(scope="module")
-def connection(running: Running) -> psycopg.Connection:
+def connection(running: Running) -> Iterator[psycopg.Connection]:
     running.db.sql(
         "create table pet (id int primary key, name varchar(20) not null, weight numeric(8, 3));"
         "create table owner (id int primary key, called text);"
         "create view seen as select id, name as n from pet"
     )
-    return psycopg.connect(running.dsn, autocommit=True)
+    with psycopg.connect(running.dsn, autocommit=True) as one:
+        yield one
 
 
 @pytest.mark.parametrize("query", QUERIES)
