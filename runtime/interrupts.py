@@ -8,6 +8,10 @@ from importlib import import_module
 from types import FrameType, TracebackType
 from typing import Any, Final, Protocol
 
+import numpy as np
+from numpy.typing import NDArray
+
+Rows = tuple[NDArray[np.int64], NDArray[np.int64]]
 SIGINT: Final = int(signal.SIGINT)
 _signal = import_module("_signal")
 """What ``signal`` wraps in order to make enum members, which takes ten times as long: 2.7 us, not 0.2."""
@@ -25,6 +29,9 @@ class Watch(Protocol):
 
     def __call__(self) -> None:
         """Raise an error if the step has to end."""
+
+    def room(self, wanted: int) -> None:
+        """Raise an error if there is no room for so many bytes more."""
 
 
 class DeferredInterrupt:
@@ -79,6 +86,13 @@ class DeferredInterrupt:
             self._handle()
         if self.watch is not None:
             self.watch()
+
+    def having_room(self, rows: Rows) -> Rows:
+        """Rows ``int64[width, n]`` and their multiplicities, if there is room for each as often as that."""
+        if self.watch is not None:
+            data, diff = rows
+            self.watch.room(data.itemsize * data.shape[0] * int(diff.clip(0).sum()))
+        return rows
 
     def _handle(self) -> None:
         self.pending = False

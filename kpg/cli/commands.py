@@ -258,6 +258,10 @@ def serve(
     memory_limit: Annotated[
         str | None, typer.Option(metavar="SIZE", help='As "4 GB".', show_default=False)
     ] = None,
+    statement_memory_limit: Annotated[
+        str,
+        typer.Option(metavar="SIZE", help="For each statement: half of what there is, 0 for none."),
+    ] = "",
     history: Annotated[
         str | None, typer.Option(metavar="SPAN", help='Of the past to keep, as "1 hour".', show_default=False)
     ] = None,
@@ -273,6 +277,9 @@ def serve(
     grace: Annotated[
         str, typer.Option(metavar="TIME", help="For statements to end when it is told to stop.")
     ] = "10s",
+    superuser_reserved_connections: Annotated[
+        int, typer.Option(metavar="N", min=0, help="Of these, for superusers only.")
+    ] = 3,
     log_slow: Annotated[
         str,
         typer.Option(metavar="TIME", help="Log statements that take as long: 500ms, 2s.", show_default=False),
@@ -281,6 +288,10 @@ def serve(
     log_level: Annotated[
         str, typer.Option(metavar="LEVEL", help="debug, info, warning or error.")
     ] = "warning",
+    log_file: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Instead of standard error; may be rotated.", show_default=False),
+    ] = None,
 ) -> None:
     from kpg.cli.imports import needing
 
@@ -294,12 +305,15 @@ def serve(
         certificate=certificate,
         key=key,
         memory_limit=memory_limit,
+        statement_memory_limit=statement_memory_limit,
         http=http,
         history=history,
         max_connections=max_connections,
         log_slow=log_slow,
         log_format=log_format,
         log_level=log_level,
+        log_file=log_file,
+        reserved_connections=superuser_reserved_connections,
         grace=grace,
         synchronous=synchronous,
         workers=workers,

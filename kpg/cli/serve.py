@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import kpg
+from kpg.engine.memory import STATUS, machine_bytes, statement_limit
 from kpg.runtime.errors import InterfaceError
 from kpg.server.limits import Limits
 from kpg.server.local import path_in
@@ -24,12 +25,15 @@ def run_serve(
     certificate: Path | None,
     key: Path | None,
     memory_limit: str | None,
+    statement_memory_limit: str = "",
     http: str | None = None,
     history: str | None = None,
     max_connections: int = 1_000,
+    reserved_connections: int = 3,
     log_slow: str = "",
     log_format: str = "text",
     log_level: str = "warning",
+    log_file: Path | None = None,
     grace: str = "10s",
     synchronous: str = "full",
     workers: int = 1,
@@ -43,8 +47,11 @@ def run_serve(
             f"log format {log_format} and level {log_level} are not known",
             hint="--log-format text or json, --log-level debug, info, warning or error",
         )
-    set_up(log_format, log_level)
-    limits = Limits(max_connections, _seconds("--log-slow", log_slow) if log_slow else math.inf)
+    set_up(log_format, log_level, log_file)
+    if reserved_connections >= max_connections:
+        reserved_connections = max_connections - 1
+    slow = _seconds("--log-slow", log_slow) if log_slow else math.inf
+    limits = Limits(max_connections, slow, _bytes(statement_memory_limit), reserved_connections)
     ending = _seconds("--grace", grace)
     options = Options(host, port, trust, user, certificate, key, web, socket, limits, ending)
 
@@ -57,6 +64,13 @@ def run_serve(
     with kpg.connect(folder, memory_limit=memory_limit, history=history, workers=workers, **how) as db:
         kpg.show_progress(False)  # its standard error is a log
         serve(db, options, started)
+
+
+def _bytes(limit: str) -> int:
+    """What a statement may take: half of what there is, unless something is said."""
+    if limit:
+        return statement_limit("--statement-memory-limit", limit)
+    return machine_bytes() // 2 if STATUS.exists() else 0
 
 
 def _seconds(option: str, text: str) -> float:

@@ -370,7 +370,7 @@ class Engine(Kept):
             name = f"query {self._queries}"
             installed = self.executor.install(name, planned.plan, isolated=isolated, then=then, own=own)
             try:
-                return installed.rows()
+                return self._interrupt.having_room(installed.rows())
             finally:
                 self.executor.uninstall(installed)
 

@@ -82,9 +82,9 @@ class Client(Connection):
         try:
             user = await Login(self, self.server).run()
             if user is not None:
-                if len(self.server.clients) >= self.server.limits.connections:
+                if refused := self.server.refused(user):
                     log.warning("client refused: there are %d", len(self.server.clients))
-                    self.send(replies.refusal("53300", "sorry, too many clients already"))
+                    self.send(replies.refusal("53300", refused))
                     return
                 self.session = await self.server.open_session(user)
                 self.session.rests = True

@@ -61,6 +61,7 @@ class Server:
         self.users = None if users is None else People(users, hub.engine.catalog.rights)
         self.tls = tls
         self.limits = limits or Limits()
+        hub.cancellation.memory.most = self.limits.memory
         self.settings = SETTINGS
         self.clients: dict[int, Client] = {}
         self.web: Collection[object] = ()
@@ -158,6 +159,15 @@ class Server:
         future = self.hub.look(work)
         self.turns.wake()
         return await asyncio.wrap_future(future)
+
+    def refused(self, user: str) -> str:
+        """Why a user cannot come in for the number of those who are there; nothing if he can."""
+        free = self.limits.connections - len(self.clients)
+        if free <= 0:
+            return "sorry, too many clients already"
+        if free <= self.limits.reserved and not self.hub.engine.catalog.rights.is_superuser(user):
+            return "remaining connection slots are reserved for roles with the SUPERUSER attribute"
+        return ""
 
     async def open_session(self, user: str) -> Session:
         """A session for a user."""

@@ -2,15 +2,29 @@
 
 import json
 import logging
+import logging.handlers
+import re
 import sys
 import time
+from pathlib import Path
 from typing import Final
+
+from kpg.runtime.errors import OperationalError
 
 log = logging.getLogger("kpg.server")
 FIELDS: Final = ("client", "user", "statement", "milliseconds", "sqlstate")
 """What a line may say besides, as a field of its own in JSON."""
 LONGEST: Final = 2_000
 """Letters of a statement that are logged."""
+
+
+SECRET: Final = re.compile(r"""(\bpassword\b[\s=(]*)(?:e|u&|n)?['$"].*""", re.IGNORECASE | re.DOTALL)
+
+
+def shown(text: str) -> str:
+    """A statement as it is logged: cut where it is long, and where a password begins."""
+    text = SECRET.sub(r"\1<hidden>", text.strip())
+    return text if len(text) <= LONGEST else f"{text[:LONGEST]}..."
 
 
 class Lines(logging.Formatter):
@@ -38,9 +52,17 @@ class Objects(logging.Formatter):
         return json.dumps(line, ensure_ascii=False, default=str)
 
 
-def set_up(form: str, level: str) -> None:
-    """Log to standard error, as text or as JSON, what is of a level or above."""
-    handler = logging.StreamHandler(sys.stderr)
+def set_up(form: str, level: str, file: Path | None = None) -> None:
+    """Log, as text or as JSON, what is of a level or above: to standard error, or at the end of a file.
+
+    A file that was renamed or removed, as by logrotate, is made anew. OperationalError if it cannot be.
+    """
+    handler: logging.Handler = logging.StreamHandler(sys.stderr)
+    if file is not None:
+        try:
+            handler = logging.handlers.WatchedFileHandler(file, encoding="utf-8")
+        except OSError as error:
+            raise OperationalError(f"cannot log to {file}: {error.strerror or error}") from error
     handler.setFormatter(Objects() if form == "json" else Lines())
     log.handlers[:] = [handler]
     log.propagate = False
@@ -49,7 +71,7 @@ def set_up(form: str, level: str) -> None:
 
 def slow(client: int, user: str, text: str, seconds: float) -> None:
     """Tell of a statement that took long."""
-    statement = text.strip() if len(text) <= LONGEST else f"{text.strip()[:LONGEST]}..."
+    statement = shown(text)
     milliseconds = round(1000 * seconds, 3)
     log.warning(
         "client %d: %.3f ms: %s",

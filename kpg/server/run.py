@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 from kpg.runtime.errors import InterfaceError, OperationalError
 from kpg.runtime.records import dataclass
 from kpg.security.passwords import Verifier, verifier_of
+from kpg.server import notify
 from kpg.server.limits import Limits
 from kpg.server.local import local_socket
 
@@ -99,6 +100,20 @@ def tls_of(options: Options) -> ssl.SSLContext | None:
     return context
 
 
+def reload_tls(options: Options, tls: ssl.SSLContext | None) -> None:
+    """Show the certificate that the file has now to clients that come; one that cannot be used is logged."""
+    log = logging.getLogger("kpg.server")
+    if tls is None or options.certificate is None:
+        return
+    try:
+        tls_of(options)  # first another: what fails half-way must not be what clients are shown
+        tls.load_cert_chain(options.certificate, options.key)
+    except (OperationalError, OSError, ssl.SSLError) as error:
+        log.error("%s; the one before stays", error)
+    else:
+        log.info("the certificate is read again")
+
+
 def serve(db: "Database", options: Options, started: Started) -> None:
     """Serve a database until SIGTERM or Ctrl-C; ``started`` is told the address once clients can come."""
     users, tls = users_of(options), tls_of(options)
@@ -146,10 +161,14 @@ async def _until_told(
     for number in (signal.SIGTERM, signal.SIGINT):
         with suppress(NotImplementedError, ValueError):
             loop.add_signal_handler(number, told)
+    with suppress(NotImplementedError, ValueError, AttributeError):
+        loop.add_signal_handler(signal.SIGHUP, reload_tls, options, tls)
     site = None if options.http is None else await _open_site(server, *options.http, tls)
     host, port = listening.sockets[0].getsockname()[:2]
     started(host, port, None if site is None else site.address)
+    notify.tell(notify.READY)
     await done.wait()
+    notify.tell(notify.STOPPING)
     log.info("the server stops: statements have %g seconds to end", options.grace)
     listening.close()
     server.close_local()

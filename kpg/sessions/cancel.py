@@ -1,4 +1,4 @@
-"""Cancelling a statement from another thread, and its time limit."""
+"""Cancelling a statement from another thread, and its limits of time and memory."""
 
 import re
 import time
@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Final, Protocol
 
+from kpg.engine.memory import StatementMemory
 from kpg.runtime.errors import OperationalError, Waiting
 from kpg.runtime.interrupts import DeferredInterrupt, Watch
 
@@ -43,6 +44,10 @@ class Watched(Protocol):
     def time_limit(self) -> str:
         """As text; nothing, or 0, is for ever."""
 
+    @property
+    def memory_limit(self) -> str:
+        """How much memory one may take, as SET takes it; nothing, or 0, is no limit of its own."""
+
 
 def deadline_of(session: Watched) -> float:
     """When a statement that begins now has taken too long, by the monotonic clock; 0 for never."""
@@ -57,6 +62,7 @@ class Cancellation:
         self._next: Watch | None = interrupt.watch
         self._tokens: Sequence[Token] = ()
         self._end = 0.0
+        self.memory = StatementMemory()
         interrupt.watch = self
 
     def begin(self) -> None:
@@ -71,8 +77,15 @@ class Cancellation:
                 raise CanceledError("canceling statement due to user request")
         if self._end and time.monotonic() > self._end:
             raise CanceledError("canceling statement due to statement timeout")
+        self.memory()
         if self._next is not None:
             self._next()
+
+    def room(self, wanted: int) -> None:
+        """As Watch."""
+        self.memory.room(wanted)
+        if self._next is not None:
+            self._next.room(wanted)
 
     @contextmanager
     def watching(self, session: Watched, end: float | None = None) -> Iterator[None]:
@@ -86,6 +99,7 @@ class Cancellation:
             self._end = 0.0 if end == float("inf") else end
         else:
             self._end = session.deadline or deadline_of(session)
+        self.memory.begin(session.memory_limit)
         try:
             if end is not None or session.deadline:
                 self()
@@ -97,6 +111,7 @@ class Cancellation:
         finally:
             self._tokens = ()
             self._end = 0.0
+            self.memory.end()
             if not session.rests:
                 token.canceled = False
 
@@ -109,8 +124,10 @@ class Cancellation:
         limits = [seconds for one in sessions if (text := one.time_limit) and (seconds := seconds_of(text))]
         self._tokens = [one.token for one in sessions]
         self._end = time.monotonic() + min(limits) if limits else 0.0
+        self.memory.begin("")
         try:
             yield
         finally:
             self._tokens = ()
             self._end = 0.0
+            self.memory.end()

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from kpg.engine.engine import Engine
 from kpg.engine.locks import DeadlockError, Own
+from kpg.engine.memory import relieved
 from kpg.engine.transaction import State
 from kpg.runtime.errors import Error, InterfaceError, Waiting
 from kpg.sessions import jobs
@@ -314,7 +315,7 @@ class Hub:
             wrong = self._wrong(job, error, point, paused)
             if wrong is not None:
                 self._over(job, paused)
-                job.fail(wrong)
+                job.fail(relieved(wrong))
         else:
             self._over(job, paused)
             job.succeed(result)

@@ -95,6 +95,11 @@ class Session:
         """How long a statement may take, as SET takes it."""
         return self.settings.get("statement_timeout", "")
 
+    @property
+    def memory_limit(self) -> str:
+        """How much memory a statement may take, as SET takes it."""
+        return self.settings.get("statement_memory_limit", "")
+
     def close(self) -> None:
         """End the session, and roll back what it has not committed; closing twice is allowed."""
         if not self.closed:

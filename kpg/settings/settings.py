@@ -92,6 +92,7 @@ SETTINGS: Final = {
     "server_version_num": "160000",
     "session_authorization": "kpg",
     "standard_conforming_strings": "on",
+    "statement_memory_limit": "0",
     "statement_timeout": "0",
     "synchronize_seqscans": "on",
     "synchronous_commit": "on",
@@ -294,6 +295,10 @@ def _given_value(engine: Engine, statement: ast.Set) -> str | None:
             return None
     if SETTINGS.get(name) in ("on", "off") and name not in (*NAMED, *FIXED):
         return _switched(name, value, statement.span)
+    if name == "statement_memory_limit":
+        from kpg.engine.memory import statement_limit
+
+        statement_limit(name, value, statement.span)
     if name in FIXED and value.lower() not in FIXED[name]:
         raise NotSupportedError(
             f"{name} = {value} is not supported", span=statement.span, hint=f"it is {SETTINGS[name]}"

@@ -42,6 +42,9 @@ class Bell:
     def begin(self) -> None:
         """See ``process.Wish``."""
 
+    def room(self, wanted: int) -> None:
+        """As much as there is."""
+
     def __call__(self) -> None:
         """See ``process.Wish``."""
         if self._rung == self._begun:

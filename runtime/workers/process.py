@@ -86,6 +86,9 @@ class Wish(Protocol):
     def __call__(self) -> None:
         """StoppedError if it does."""
 
+    def room(self, wanted: int) -> None:
+        """See ``interrupts.Watch``."""
+
 
 class Signal:
     """A wish that is told by a signal."""
@@ -109,6 +112,9 @@ class Signal:
         if self._wanted:
             self._wanted = False
             raise StoppedError
+
+    def room(self, wanted: int) -> None:
+        """As much as there is."""
 
 
 def sendable(reply: Reply) -> Reply:

@@ -117,6 +117,9 @@ class Stop:
         if self.wanted is not None:
             raise StoppedError
 
+    def room(self, wanted: int) -> None:
+        """As much as there is."""
+
 
 class Threads:
     """Members in threads of this process: ``messages.Crew``."""

@@ -3,6 +3,9 @@
 import json
 import os
 import signal
+import socket
+import ssl
+import struct
 import subprocess
 import sys
 import threading
@@ -21,9 +24,9 @@ ENDLESS = (
 class Service:
     """``kpg serve`` in a process of its own; ``lines`` is what it logs."""
 
-    def __init__(self, *options: str) -> None:
+    def __init__(self, *options: str, **variables: str) -> None:
         command = [sys.executable, "-m", "kpg", "serve", "--trust", "--listen", "127.0.0.1:0", *options]
-        environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+        environment = {**os.environ, "PYTHONPATH": str(ROOT), **variables}
         self.process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment, cwd=ROOT)
         assert self.process.stderr is not None
         line = next(line for line in self.process.stderr if "serves on" in line)
@@ -84,6 +87,140 @@ def test_a_statement_without_end_does_not_keep_it(times: int, grace: str) -> Non
     service.stop(times)
     thread.join()
     assert len(errors) == 1
+
+
+def test_a_join_without_its_condition_kills_nobody() -> None:
+    service = Service("--statement-memory-limit", "300 MB")
+    with psycopg.connect(service.dsn, autocommit=True) as one, psycopg.connect(service.dsn) as other:
+        one.execute("create table t (a int)")
+        one.execute("insert into t select * from generate_series(1, 6000)")
+        one.execute("create materialized view v as select count(*) as n from t")
+        other.execute("insert into t values (0)")  # which is not committed yet
+        one.execute("set statement_memory_limit = '100 MB'")
+        assert one.execute("show statement_memory_limit").fetchone() == ("100 MB",)
+        with pytest.raises(psycopg.errors.OutOfMemory, match=r"the statement takes \d+ MB"):
+            one.execute("select x.a, y.a from t x, t y")
+        before = own_megabytes(service.process.pid)
+        for statement in (
+            "create table u as select x.a, y.a as b from t x, t y",
+            "create materialized view w as select x.a, y.a as b from t x, t y",
+            "insert into t select x.a + y.a from t x, t y",  # 12,000 values, but 36 million rows
+            "select * from generate_series(1, 100000000)",
+        ):
+            with pytest.raises(psycopg.errors.OutOfMemory, match=r"the statement takes \d+ MB") as raised:
+                one.execute(statement)
+            assert "may take 100 MB" in str(raised.value)
+            assert "a join may lack its condition" in (raised.value.diag.message_hint or "")
+        assert own_megabytes(service.process.pid) - before < 100
+        other.execute("select count(*) from v")
+        other.commit()
+        assert one.execute("select count(*) from t").fetchone() == (6001,)
+        assert one.execute("select n from v").fetchone() == (6001,)
+        one.execute("set statement_memory_limit = 0")
+        with pytest.raises(psycopg.errors.OutOfMemory, match="may take 300 MB"):
+            one.execute("select x.a, y.a from t x, t y")
+        with pytest.raises(psycopg.errors.InvalidParameterValue, match="statement_memory_limit"):
+            one.execute("set statement_memory_limit = 'much'")
+    assert service.stop() == []
+
+
+def own_megabytes(process: int) -> int:
+    status = Path(f"/proc/{process}/status").read_text().splitlines()
+    return next(int(line.split()[1]) for line in status if line.startswith("RssAnon")) >> 10
+
+
+def test_some_connections_are_for_superusers() -> None:
+    service = Service("--max-connections", "3", "--superuser-reserved-connections", "1")
+    with psycopg.connect(service.dsn, autocommit=True) as one:
+        one.execute("create role ann login; create role bob login connection limit 1")
+        ann = service.dsn.replace("user=kpg", "user=ann")
+        with psycopg.connect(ann):
+            with pytest.raises(psycopg.OperationalError, match="slots are reserved for roles with the SUPER"):
+                psycopg.connect(ann)
+            psycopg.connect(service.dsn).close()
+        bob = service.dsn.replace("user=kpg", "user=bob")
+        with psycopg.connect(bob), pytest.raises(psycopg.OperationalError):
+            psycopg.connect(bob)
+    service.stop()
+
+
+def test_a_service_manager_is_told(tmp_path: Path) -> None:
+    manager = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+    manager.bind(str(tmp_path / "notify"))
+    manager.settimeout(20)
+    service = Service(NOTIFY_SOCKET=str(tmp_path / "notify"))
+    assert manager.recv(100) == b"READY=1"
+    service.stop()
+    assert manager.recv(100) == b"STOPPING=1"
+    manager.close()
+
+
+def test_a_log_may_be_rotated_and_has_no_passwords(tmp_path: Path) -> None:
+    log, old = tmp_path / "log", tmp_path / "log.1"
+    service = Service("--log-file", str(log), "--log-format", "json", "--log-slow", "0ms")
+    with psycopg.connect(service.dsn, autocommit=True) as one:
+        one.execute("create role ann login password 'secret'")
+        one.execute("alter role ann with encrypted password 'secret' valid until '2030-01-01'")
+        one.execute("select length(%s)", ("secret",))
+        log.rename(old)
+        one.execute("select 1")
+    assert service.stop() == []
+    before, after = ([json.loads(one) for one in file.read_text().splitlines()] for file in (old, log))
+    assert [one["statement"] for one in before] == [
+        "create role ann login password <hidden>",
+        "alter role ann with encrypted password <hidden>",
+        "select length($1)",
+    ]
+    assert [one["statement"] for one in after] == ["select 1"]
+    assert "secret" not in old.read_text() + log.read_text()
+
+
+def certified(tmp_path: Path, name: str) -> None:
+    command = [
+        "openssl",
+        "req",
+        "-x509",
+        "-newkey",
+        "rsa:2048",
+        "-nodes",
+        "-days",
+        "2",
+        "-subj",
+        f"/CN={name}",
+    ]
+    command += ["-keyout", str(tmp_path / "key"), "-out", str(tmp_path / "certificate")]
+    subprocess.run(command, check=True, capture_output=True)
+
+
+def shown_certificate(port: int) -> bytes:
+    """What the server shows who asks for TLS."""
+    context = ssl.create_default_context()
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    with socket.create_connection(("127.0.0.1", port)) as plain:
+        plain.sendall(struct.pack("!ii", 8, 80877103))
+        assert plain.recv(1) == b"S"
+        with context.wrap_socket(plain) as one:
+            found = one.getpeercert(binary_form=True)
+    assert found is not None
+    return found
+
+
+def test_sighup_has_the_certificate_be_read_again(tmp_path: Path) -> None:
+    certified(tmp_path, "first")
+    files = "--certificate", str(tmp_path / "certificate"), "--key", str(tmp_path / "key")
+    service = Service(*files, "--log-level", "info")
+    port = int(service.dsn.split("port=")[1].split()[0])
+    assert b"first" in shown_certificate(port)
+    assert service.process.stderr is not None
+    certified(tmp_path, "second")
+    service.process.send_signal(signal.SIGHUP)
+    assert any("certificate is read again" in line for line in service.process.stderr)
+    assert b"second" in shown_certificate(port)
+    (tmp_path / "certificate").write_text("nothing")
+    service.process.send_signal(signal.SIGHUP)
+    assert any("the one before stays" in line for line in service.process.stderr)
+    assert b"second" in shown_certificate(port)
+    service.stop()
 
 
 def test_clients_are_limited() -> None:
