@@ -24,6 +24,11 @@ class _Told:
         if self.before is not None:
             self.before.begin()
 
+    def room(self, wanted: int) -> None:
+        """See ``Watch``."""
+        if self.before is not None:
+            self.before.room(wanted)
+
     def __call__(self) -> None:
         """See ``Watch``."""
         if self.before is not None:

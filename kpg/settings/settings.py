@@ -9,6 +9,7 @@ from kpg.compiler.sql import session as ast
 from kpg.compiler.sql.parse import parse
 from kpg.compiler.sql.statements import Select, Statement
 from kpg.engine.engine import Engine
+from kpg.engine.memory import SETTING, statement_limit
 from kpg.engine.transaction import State
 from kpg.listeners.notices import warn
 from kpg.result import Result, listing
@@ -92,7 +93,7 @@ SETTINGS: Final = {
     "server_version_num": "160000",
     "session_authorization": "kpg",
     "standard_conforming_strings": "on",
-    "statement_memory_limit": "0",
+    SETTING: "0",
     "statement_timeout": "0",
     "synchronize_seqscans": "on",
     "synchronous_commit": "on",
@@ -171,8 +172,7 @@ def _setting(engine: Engine, statement: ast.AnySession) -> Result | None:
             set_role(engine, statement)
         case ast.Show(name="all"):
             names = sorted(SETTINGS)
-            values = [shown(engine, name) for name in names]
-            return listing({"name": (TEXT, names), "setting": (TEXT, values)})
+            return listing({"name": (TEXT, names), "setting": (TEXT, [shown(engine, one) for one in names])})
         case ast.Show(name=name):
             if name not in SETTINGS and name not in engine.settings:
                 raise _unknown(name, statement.span)
@@ -290,14 +290,11 @@ def _given_value(engine: Engine, statement: ast.Set) -> str | None:
     if name in NAMES:
         from kpg.settings.styles import meant
 
-        value = meant(name, value, shown(engine, name), statement.span)
-        if value == SETTINGS[name]:
-            return None
+        found = meant(name, value, shown(engine, name), statement.span)
+        return None if found == SETTINGS[name] else found
     if SETTINGS.get(name) in ("on", "off") and name not in (*NAMED, *FIXED):
         return _switched(name, value, statement.span)
-    if name == "statement_memory_limit":
-        from kpg.engine.memory import statement_limit
-
+    if name == SETTING:
         statement_limit(name, value, statement.span)
     if name in FIXED and value.lower() not in FIXED[name]:
         raise NotSupportedError(
