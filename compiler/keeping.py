@@ -61,7 +61,9 @@ class Keeping:
 def viewpoint(catalog: Catalog) -> Hashable:
     """What else the rows of the system depend on: who looks, from where, and how texts are written."""
     asker = catalog.asker
-    return asker.user, asker.login, asker.shown, catalog.temporary, catalog.path, catalog.style
+    # A path that was set to nothing is the schema public, too, but its names are shown with that schema.
+    path = catalog.path, catalog.settings.get("search_path")
+    return asker.user, asker.login, asker.shown, catalog.temporary, path, catalog.style
 
 
 @contextmanager

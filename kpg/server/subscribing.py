@@ -11,6 +11,7 @@ import asyncio
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from itertools import islice
 from typing import Any, Final
 
 from kpg.compiler.sql.query import check_relation
@@ -22,6 +23,7 @@ from kpg.runtime.types import BIGINT, BOOLEAN, Type
 from kpg.runtime.values import codec_of
 from kpg.server.binary import writer_of
 from kpg.server.formats import Writer, text_writer
+from kpg.server.spool import Spool
 from kpg.view import Maintained
 
 NAME: Final = r'(?:"(?:[^"]|"")+"|[\w$]+)(?:\.(?:"(?:[^"]|"")+"|[\w$]+))?'
@@ -33,7 +35,9 @@ FORM: Final = re.compile(
 )
 OPTION: Final = re.compile(r"\s*(\w+)\s*(?:=\s*)?(true|false|on|off)?\s*", re.IGNORECASE)
 MOST_WAITING: Final = 1 << 26
-"""Bytes that may wait for a client before it is cut off; what its connection takes comes on top."""
+"""Bytes of changes that may wait for a client before it is cut off, besides what its connection takes."""
+PORTION: Final = 2_000
+"""Rows of the contents that are sent in one go."""
 Row = tuple[bytes | None, ...]
 
 
@@ -118,7 +122,8 @@ class Stream:
         self._statement = statement
         self._format = formats
         self._loop = loop
-        self._queue: asyncio.Queue[list[Row] | BaseException] = asyncio.Queue()
+        self._queue: asyncio.Queue[list[Row] | Spool | BaseException] = asyncio.Queue()
+        self._contents: Spool | None = None
         self._waiting = 0
         self._subscription: Subscription | None = None
         self._feed: Feed | None = None
@@ -136,7 +141,10 @@ class Stream:
         make = writer_of if self._format else text_writer
         self._writers = [(codec_of(type_).from_python, make(type_)) for type_ in self.types]
         self._feed = view.feed
-        tell_before(view, self._statement, self._tell)
+        if self._statement.epoch is None:
+            tell_before(view, self._statement, self._begin)
+        else:
+            tell_before(view, self._statement, self._tell)
         if self._statement.progress:
             self.progress(engine)
         self._subscription = view.feed.subscribe(self._tell)
@@ -152,11 +160,24 @@ class Stream:
 
     async def next(self) -> list[Row]:
         """Rows to send, once there are some; OperationalError for a client that is too slow."""
-        rows = await self._queue.get()
-        if isinstance(rows, BaseException):
-            raise rows
-        self._waiting -= size_of(rows)
-        return rows
+        while True:
+            if self._contents is not None and (rows := self._contents.next()) is not None:
+                return list(rows)
+            self._contents = None
+            item = await self._queue.get()
+            if isinstance(item, BaseException):
+                raise item
+            if isinstance(item, list):
+                self._waiting -= size_of(item)
+                return item
+            self._contents = item
+
+    def _begin(self, changes: list[Change]) -> None:
+        """Have the contents be sent, however much that is."""
+        told = map(self._row, rows_told(self._statement, changes))
+        if changes:
+            portions = iter(lambda: list(islice(told, PORTION)), [])
+            self._loop.call_soon_threadsafe(self._queue.put_nowait, Spool(portions))
 
     def _tell(self, changes: list[Change]) -> None:
         if changes:

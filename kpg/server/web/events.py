@@ -6,14 +6,14 @@ An event's id is the epoch up to which all has been told: a browser that has los
 
 import asyncio
 import json
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Iterable
 from typing import TYPE_CHECKING, Any, Final
 
 from kpg.runtime.errors import Error, InterfaceError, OperationalError
 from kpg.server.web.answers import error_of, status_of
 from kpg.server.web.connection import Connection, Gone, Refused, Request
 from kpg.server.web.outbox import MOST_WAITING, Outbox, Overflow
-from kpg.server.web.watching import Wanted, Watch, wanted_of
+from kpg.server.web.watching import Told, Wanted, Watch, wanted_of
 
 if TYPE_CHECKING:
     from kpg.server.listen import Server
@@ -58,12 +58,25 @@ def event(kind: str, epoch: int | None, message: bytes) -> bytes:
     return b"event: %s\n%sdata: %s\n\n" % (kind.encode(), mark, data)
 
 
+class Events:
+    """Messages as events, on their way to one client."""
+
+    def __init__(self, outbox: Outbox) -> None:
+        self._outbox = outbox
+
+    def send(self, message: Told) -> None:
+        """See ``Sending``."""
+        self._outbox.put(event(*message))
+
+    def send_all(self, messages: Iterable[Told]) -> None:
+        """See ``Sending``."""
+        self._outbox.put_all(event(*message) for message in messages)
+
+
 async def subscribe(server: "Server", connection: Connection, request: Request, user: str) -> None:
     """Answer GET /subscribe until the client goes, or is too slow."""
     outbox = Outbox()
-    watch = Watch(
-        wanted(request), server.spellings, lambda kind, epoch, data: outbox.put(event(kind, epoch, data))
-    )
+    watch = Watch(wanted(request), server.spellings, Events(outbox))
     session = await server.open_session(user)
     try:
         try:

@@ -6,10 +6,13 @@ back nobody but itself.
 
 import asyncio
 from collections import deque
+from collections.abc import Iterable
 from typing import Final
 
+from kpg.server.spool import Spool
+
 MOST_WAITING: Final = 1 << 26
-"""Bytes that may wait for a client before it is cut off; what its connection takes comes on top."""
+"""Bytes of changes that may wait for a client before it is cut off, besides what its connection takes."""
 AT_ONCE: Final = 1 << 20
 """Bytes after which no more messages are taken in one go."""
 
@@ -23,7 +26,7 @@ class Outbox:
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
-        self._waiting: deque[bytes] = deque()
+        self._waiting: deque[bytes | Spool] = deque()
         self._came = asyncio.Event()
         self._woken = False
         self._in = 0
@@ -39,6 +42,15 @@ class Outbox:
             self.overflown = True
         else:
             self._waiting.append(message)
+        self._wake()
+
+    def put_all(self, messages: Iterable[bytes]) -> None:
+        """Have messages be sent however many they are; from that thread."""
+        if not self.overflown:
+            self._waiting.append(Spool(messages))
+            self._wake()
+
+    def _wake(self) -> None:
         if not self._woken:
             self._woken = True
             self._loop.call_soon_threadsafe(self._came.set)
@@ -59,9 +71,20 @@ class Outbox:
                     return []
         found, size = list[bytes](), 0
         while self._waiting and size < AT_ONCE:
-            found.append(self._waiting.popleft())
-            size += len(found[-1])
-        self._out += size
+            message = self._next()
+            if message is not None:
+                found.append(message)
+                size += len(message)
         if not found and self.overflown:
             raise Overflow
         return found
+
+    def _next(self) -> bytes | None:
+        """A message; None at the end of a spool."""
+        first = self._waiting[0]
+        message: bytes | None = first.next() if isinstance(first, Spool) else first
+        if message is None or message is first:
+            self._waiting.popleft()
+        if message is not None and message is first:
+            self._out += len(message)
+        return message

@@ -8,6 +8,7 @@ A client sends ``{"subscribe": {"view": "v"}, "id": 1}`` (the fields of ``watchi
 import asyncio
 import contextlib
 import json
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Final
 
 from wsproto import ConnectionType, WSConnection
@@ -20,7 +21,7 @@ from kpg.server.web.answers import error_of
 from kpg.server.web.connection import CHUNK, Connection, Gone, Refused, Request
 from kpg.server.web.events import HEARTBEAT, cut_off
 from kpg.server.web.outbox import Outbox, Overflow
-from kpg.server.web.watching import Watch, wanted_of
+from kpg.server.web.watching import Told, Watch, wanted_of
 from kpg.sessions.session import Session
 
 if TYPE_CHECKING:
@@ -55,6 +56,26 @@ async def socket(server: "Server", connection: Connection, request: Request, use
         await talk.close()
         await server.close_session(session)
     raise Gone
+
+
+def _answer(id_: str | int | None, data: bytes) -> bytes:
+    return b'{"id":' + json.dumps(id_).encode() + b"," + data + b"}"
+
+
+class Answers:
+    """Messages of one subscription of several, on their way to one client."""
+
+    def __init__(self, outbox: Outbox, id_: str | int) -> None:
+        self._outbox = outbox
+        self._id = id_
+
+    def send(self, message: Told) -> None:
+        """See ``Sending``."""
+        self._outbox.put(_answer(self._id, message[2]))
+
+    def send_all(self, messages: Iterable[Told]) -> None:
+        """See ``Sending``."""
+        self._outbox.put_all(_answer(self._id, message[2]) for message in messages)
 
 
 class Talk:
@@ -163,9 +184,7 @@ class Talk:
             raise InterfaceError("there is a subscription of that id already")
         if len(self._watches) >= MOST_SUBSCRIPTIONS:
             raise InterfaceError(f"a connection has {MOST_SUBSCRIPTIONS} subscriptions at most")
-        watch = Watch(
-            wanted_of(wanted), self._server.spellings, lambda kind, epoch, data: self._send(id_, data)
-        )
+        watch = Watch(wanted_of(wanted), self._server.spellings, Answers(self._outbox, id_))
         self._watches[id_] = watch
         try:
             await self._server.run(self._session, watch.open)
@@ -176,7 +195,7 @@ class Talk:
     # What goes
 
     def _send(self, id_: str | int | None, data: bytes) -> None:
-        self._outbox.put(b'{"id":' + json.dumps(id_).encode() + b"," + data + b"}")
+        self._outbox.put(_answer(id_, data))
 
     async def _write(self) -> None:
         loop = asyncio.get_running_loop()

@@ -7,9 +7,9 @@ been told.
 """
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import groupby
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from kpg.compiler.sql.query import check_relation
 from kpg.datalog.permitted import check_text
@@ -27,8 +27,18 @@ if TYPE_CHECKING:
 
 PORTION: Final = 2_000
 """Rows of a snapshot that are told in one message."""
-Send = Callable[[str, int | None, bytes], None]
-"""Takes the kind of a message, the epoch up to which all has been told with it, if it has, and its JSON."""
+Told = tuple[str, int | None, bytes]
+"""Its kind, the epoch up to which all has been told with it, if it has, and its JSON."""
+
+
+class Sending(Protocol):
+    """Where messages go."""
+
+    def send(self, message: Told) -> None:
+        """Have a message follow those before."""
+
+    def send_all(self, messages: Iterable[Told]) -> None:
+        """Have messages follow, however many there are: they are asked for once, and kept."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,11 +109,11 @@ class Spelling:
 class Watch:
     """One subscription, used on the engine's thread."""
 
-    def __init__(self, wanted: Wanted, spellings: "dict[Maintained, Spelling]", send: Send) -> None:
+    def __init__(self, wanted: Wanted, spellings: "dict[Maintained, Spelling]", sending: Sending) -> None:
         """``spellings`` are shared by the subscriptions of a server."""
         self._wanted = wanted
         self._spellings = spellings
-        self._send = send
+        self._sending = sending
         self._close: list[Callable[[], object]] = []
         self._there: Callable[[], bool] = lambda: True
         self.closed = False
@@ -137,7 +147,7 @@ class Watch:
             )
         if self._wanted.progress:
             epoch = engine.executor.epoch
-            self._send("progress", epoch, f'"progress":{epoch}'.encode())
+            self._sending.send(("progress", epoch, f'"progress":{epoch}'.encode()))
 
     def _open_view(self, engine: "Engine", view: "Maintained") -> None:
         wanted, feed = self._wanted, view.feed
@@ -185,19 +195,24 @@ class Watch:
         self.beat(engine)
 
     def _columns(self, names: Sequence[str], types: Sequence[Type]) -> None:
-        self._send("columns", None, f'"columns":{json.dumps(columns_of(names, types))}'.encode())
+        columns = json.dumps(columns_of(names, types))
+        self._sending.send(("columns", None, f'"columns":{columns}'.encode()))
 
     def _snapshot(self, engine: "Engine", spelling: Spelling, changes: list[Change]) -> None:
-        epoch = engine.executor.epoch
-        for start in range(0, max(1, len(changes)), PORTION):
-            last = start + PORTION >= len(changes)
-            done = '"snapshot":true,' if last else '"snapshot":false,'
-            part = spelling.message(epoch, changes[start : start + PORTION], done)
-            self._send("snapshot", epoch if last else None, part)
+        self._sending.send_all(_portions(engine.executor.epoch, spelling, changes))
 
     def _tell(self, spelling: Spelling, changes: list[Change]) -> None:
         for epoch, message in spelling.epochs(changes):
-            self._send("changes", epoch, message)
+            self._sending.send(("changes", epoch, message))
+
+
+def _portions(epoch: int, spelling: Spelling, changes: Sequence[Change]) -> Iterator[Told]:
+    """The messages of a snapshot, of which there is one for no rows, too."""
+    for start in range(0, max(1, len(changes)), PORTION):
+        last = start + PORTION >= len(changes)
+        done = '"snapshot":true,' if last else '"snapshot":false,'
+        part = spelling.message(epoch, changes[start : start + PORTION], done)
+        yield "snapshot", epoch if last else None, part
 
 
 def maintained_of(engine: "Engine", name: str) -> "Maintained":

@@ -12,6 +12,7 @@ import psycopg
 import pytest
 from psycopg.types.json import Jsonb
 
+from kpg.server import subscribing
 from tests.unit.server.conftest import Running, serving
 from tests.unit.server.programs import psql
 
@@ -398,6 +399,25 @@ def test_subscribing(running: Running, connection: psycopg.Connection) -> None:
         with pytest.raises(psycopg.errors.QueryCanceled):
             next(stream)
         assert listener.execute("select count(*) from t").fetchone() == (4,)
+
+
+def test_contents_may_be_larger_than_what_may_wait(
+    running: Running, connection: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(subscribing, "MOST_WAITING", 1 << 16)
+    connection.execute("create table t (a int, b text)")
+    connection.execute("create materialized view v as select a, b from t")
+    connection.execute("insert into t select i, repeat('x', 100) from generate_series(1, 5000) t(i)")
+    with psycopg.connect(running.dsn, autocommit=True) as listener:
+        stream = listener.cursor().stream("subscribe v")
+        first = next(stream)
+        connection.execute("delete from t where a = 7")
+        rest = [next(stream) for _ in range(5000)]
+        assert sorted(row[2] for row in (first, *rest[:-1])) == list(range(1, 5001))
+        assert rest[-1][1:] == (-1, 7, "x" * 100)
+        listener.cancel_safe()
+        with pytest.raises(psycopg.errors.QueryCanceled):
+            next(stream)
 
 
 def test_subscribing_by_copy_with_progress(running: Running, connection: psycopg.Connection) -> None:

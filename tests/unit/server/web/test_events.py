@@ -223,6 +223,24 @@ def test_a_client_that_does_not_read_is_cut_off(web: Web, monkeypatch: pytest.Mo
     assert web.rows("select count(*) from sl_v") == [[20]]
 
 
+def test_contents_may_be_larger_than_what_may_wait(web: Web, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also for a client that takes little at a time, and what changes meanwhile comes after them."""
+    monkeypatch.setattr(outbox, "MOST_WAITING", 1 << 16)
+    web.sql("create table lg (a int, b text); create materialized view lg_v as select a, b from lg")
+    web.sql("insert into lg select i, repeat('x', 100) from generate_series(1, 20000) t(i)")
+    with subscribed(web, "view=lg_v", buffer=4096) as stream:
+        assert web.sql("delete from lg where a = 7")[0] == 200
+        rows, parts = [], 0
+        assert stream.next()["kind"] == "columns"
+        while not (part := stream.next())["snapshot"]:
+            rows += part["changes"]
+            parts += 1
+        rows += part["changes"]
+        assert sorted(row[0] for _, row in rows) == list(range(1, 20001))
+        assert parts > 5
+        assert stream.next()["changes"] == [[-1, [7, "x" * 100]]]
+
+
 def test_who_was_cut_off_goes_on_where_it_stopped(remembering: Web, monkeypatch: pytest.MonkeyPatch) -> None:
     """Again and again: every change is told once, in the order of epochs."""
     web = remembering

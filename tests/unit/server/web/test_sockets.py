@@ -172,6 +172,23 @@ def test_random_frames(web: Web) -> None:
     assert web.rows("select 1") == [[1]]
 
 
+def test_contents_by_socket_may_be_larger_than_what_may_wait(
+    web: Web, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(outbox, "MOST_WAITING", 1 << 16)
+    web.sql("create table lgs (a int, b text); create materialized view lgs_v as select a, b from lgs")
+    web.sql("insert into lgs select i, repeat('x', 100) from generate_series(1, 5000) t(i)")
+    with connected(web) as one:
+        one.event()
+        one.say({"subscribe": {"view": "lgs_v"}, "id": 4})
+        rows = []
+        assert "columns" in one.next()
+        while not (part := one.next())["snapshot"]:
+            rows += part["changes"]
+        rows += part["changes"]
+        assert (len(rows), part["id"]) == (5000, 4)
+
+
 def test_a_socket_whose_client_does_not_read_is_cut_off(web: Web, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(outbox, "MOST_WAITING", 1 << 20)
     web.sql("create table wide (a text); create materialized view wide_v as select a from wide")
