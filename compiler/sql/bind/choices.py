@@ -1,14 +1,14 @@
 """What the catalogs say of a number, by the number: a choice among what there is now."""
 
-from collections.abc import Callable, Hashable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from sqlglot import exp
 
 from kpg.compiler.keeping import noting, viewpoint
-from kpg.compiler.sql.bind.calls import coerce
+from kpg.compiler.sql.bind.calls import call, coerce
 from kpg.compiler.sql.bind.scope import Binding
-from kpg.runtime.scalar import Call, Literal, Scalar
+from kpg.runtime.scalar import Call, If, Literal, Scalar
 from kpg.runtime.types import BIGINT, TEXT, Type
 
 if TYPE_CHECKING:
@@ -43,7 +43,10 @@ def kept_texts(binding: Binding, key: Hashable, make: Callable[[], T]) -> T:
 
 
 def chosen(binding: Binding, value: Scalar, known: Known) -> Scalar:
-    """The text of a number, or of a text, NULL if it has none: looked up by a function of this plan's own."""
+    """The text of a number, or of a text, NULL if it has none: looked up by a function of this plan's own.
+
+    What is kept has to be made again when the database is opened, so it has no such function.
+    """
     found: Mapping[Any, str] = known
     if isinstance(value, Literal):
         if value.value is None:
@@ -52,7 +55,25 @@ def chosen(binding: Binding, value: Scalar, known: Known) -> Scalar:
     if not known:
         return Literal(None, TEXT)
     type_ = TEXT if value.type.is_text else BIGINT
+    if binding.kept:
+        return _searched(binding, coerce(value, type_), sorted(found.items()))
     return Call(_looked_up(binding, found, type_), (coerce(value, type_),), TEXT)
+
+
+def _searched(binding: Binding, value: Scalar, known: Sequence[tuple[Any, str]]) -> Scalar:
+    """As nested CASEs by halves, since what walks a scalar is recursive."""
+    if not known:
+        return Literal(None, TEXT)
+    middle = len(known) // 2
+    key, text = known[middle]
+    at = Literal(key, value.type)
+    below, above = (_searched(binding, value, part) for part in (known[:middle], known[middle + 1 :]))
+    otherwise = below if below == above else If(_is(binding, "lt", value, at), below, above, TEXT)
+    return If(_is(binding, "eq", value, at), Literal(text, TEXT), otherwise, TEXT)
+
+
+def _is(binding: Binding, name: str, value: Scalar, key: Scalar) -> Scalar:
+    return call(binding, name, [value, key], exp.Null())
 
 
 def _looked_up(binding: Binding, known: Mapping[Any, str], type_: Type) -> "Named[Any]":
