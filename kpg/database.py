@@ -14,7 +14,7 @@ from kpg.ingesting import Ingesting
 from kpg.profiling import Profiling
 from kpg.queries.planning import explain_export
 from kpg.result import Result, listing
-from kpg.runtime.errors import InterfaceError
+from kpg.runtime.errors import InterfaceError, ProgrammingError
 from kpg.runtime.plan import Ego
 from kpg.runtime.types import BIGINT, TEXT
 from kpg.statements.scripts import outcomes, reading
@@ -146,9 +146,11 @@ class Database(Ingesting, Profiling):
         return self._engine.transactions.batch()
 
     def session(self, user: str = "kpg") -> "Session":
-        """A transaction, settings and prepared statements of its own, for any thread; see ``Session``."""
+        """A transaction, settings and prepared statements of a role of its own, for any thread: ``Session``."""
         from kpg.sessions.session import Session
 
+        if user != "kpg" and user not in self._engine.catalog.rights.roles:
+            raise ProgrammingError(f'role "{user}" does not exist')
         return Session(self.hub, user)
 
     @property

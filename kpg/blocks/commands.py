@@ -16,6 +16,7 @@ from kpg.engine.engine import Engine
 from kpg.engine.transaction import State
 from kpg.queries.reading import Decoded
 from kpg.result import Result
+from kpg.runtime.errors import Waiting
 from kpg.runtime.types import Kind, Type
 
 T = TypeVar("T")
@@ -100,6 +101,11 @@ def call(engine: Engine, statement: ast.CallProcedure) -> Result | None:
 
 
 def _failing(engine: Engine, run: Callable[[], T]) -> T:
-    """Run something that ends the transaction if it fails."""
-    with engine.transactions.undoing():
-        return run()
+    """Run something that ends the transaction if it fails, and of which nothing is left if it has to wait."""
+    point = engine.savepoint()
+    try:
+        with engine.transactions.undoing():
+            return run()
+    except Waiting:
+        engine.rollback_to(point)
+        raise

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from kpg.compiler.catalog import TableEntry
 from kpg.engine.lock_modes import CHANGED, CLOSED, KEY_SHARE, NO_KEY_UPDATE, ROW_EXCLUSIVE, STRONG, UPDATE
 from kpg.engine.locks import Hold, Key, Locks, NoLockError, Own, Wish
 
@@ -133,7 +134,8 @@ class RowLocks(Locks):
 
     def _keys_of(self, table: str) -> list[int]:
         """The columns that rows of a table are told apart by."""
-        entry = self._engine.catalog.table(table)
+        entry = self._engine.catalog.entries[table.lower()]
+        assert isinstance(entry, TableEntry)
         names = [name.lower() for name in entry.schema.names]
         keys = {*entry.schema.primary_key}
         keys.update(names.index(one.lower()) for key in entry.constraints.uniques for one in key.columns)
@@ -207,23 +209,25 @@ class RowLocks(Locks):
         if self._strong:
             wish = Wish((table,), ROW_EXCLUSIVE)
             if self.blocked(wish):
-                self._wait_for(engine, wish, table)
+                self._check_suspends(wish, table)
+                self.wait_for(engine, wish)
         if rowids is None:
             return
         locked = self.locked(table, rowids)
         for rowid in locked:
             wish = Wish((table, rowid), UPDATE if words is None else self._mode(table, rowid, rowids, words))
             if self.blocked(wish):
+                self._check_suspends(wish, table)
                 self.hold(Wish((table,), ROW_EXCLUSIVE))
                 before = rowids[rowids < rowid]
                 for other in before.tolist() if before.size <= FEW else ():
                     self.hold(Wish((table, other), wish.mode))
-                self._wait_for(engine, wish, table)
+                self.wait_for(engine, wish)
 
-    def _wait_for(self, engine: "Kept", wish: Wish, table: str) -> None:
+    def _check_suspends(self, wish: Wish, table: str) -> None:
+        """An error where nobody waits: then nothing is held, either, for which nobody would let go of it."""
         if not self.suspends:
             raise refusal(table, row=len(wish.key) > 1, hint="wait in a session")
-        self.wait_for(engine, wish)
 
     def locked(self, table: str, rowids: Words) -> list[int]:
         """Those of the rows that anybody has locked, in their order."""

@@ -16,7 +16,6 @@ from kpg.compiler.sql.ddl.copying import BINARY
 from kpg.compiler.sql.parse import parse
 from kpg.engine.transaction import State
 from kpg.listeners.channels import Message
-from kpg.listeners.notices import Notice, rank
 from kpg.runtime.errors import Error, NotSupportedError
 from kpg.runtime.values.styles import PLAIN, of_settings
 from kpg.server import logs, quick, replies, streams, subscribing
@@ -267,8 +266,8 @@ class Client(Connection):
             return await self.server.run(self.session, work, **flags)
         finally:
             self.busy = before
-            while self.session.notices:
-                self.notice(self.session.notices.popleft())
+            if self.session.notices:
+                self.send(replies.said(self.session))
 
     def rest(self) -> None:
         """What was sent is done: whoever cancels it now is too late, and does not meet what comes next."""
@@ -285,13 +284,6 @@ class Client(Connection):
             raise CanceledError("canceling statement due to user request")
         if session is not None and session.deadline and time.monotonic() > session.deadline:
             raise CanceledError("canceling statement due to statement timeout")
-
-    def notice(self, notice: Notice) -> None:
-        """Tell the client something, unless it wants no such messages."""
-        assert self.session is not None
-        least = self.session.settings.get("client_min_messages", "notice").upper()
-        if notice.severity == "INFO" or rank(notice.severity) >= rank(least):
-            self.send(replies.notice(notice))
 
     def prepared(self, name: str) -> Prepared | None:
         """The prepared statement of a name."""

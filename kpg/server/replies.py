@@ -2,18 +2,21 @@
 
 import struct
 from collections.abc import Iterable, Sequence
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from pygwire import messages as wire
 
 from kpg.compiler.system.naming import modifier, number_of, type_facts
 from kpg.constraints.violations import fields_of
 from kpg.listeners.channels import Message
-from kpg.listeners.notices import Notice
+from kpg.listeners.notices import Notice, rank
 from kpg.listeners.states import state_of
 from kpg.listeners.told import context, detail, told
 from kpg.runtime.errors import Error, IntegrityError
 from kpg.runtime.types import Type
+
+if TYPE_CHECKING:
+    from kpg.sessions.session import Session
 
 NULL_FIELD: Final = b"\xff\xff\xff\xff"
 PARSED: Final = wire.ParseComplete().to_wire()
@@ -119,6 +122,17 @@ def notice(said: Notice) -> bytes:
     fields |= {} if said.detail is None else {"D": _clean(said.detail)}
     fields |= {} if said.hint is None else {"H": _clean(said.hint)}
     return wire.NoticeResponse(fields=fields).to_wire()
+
+
+def said(session: "Session") -> bytes:
+    """What a session's statements have said, unless its client wants no such messages; it is said then."""
+    notices, found = session.notices, []
+    while notices:
+        one = notices.popleft()
+        least = session.settings.get("client_min_messages", "notice").upper()
+        if one.severity == "INFO" or rank(one.severity) >= rank(least):
+            found.append(notice(one))
+    return b"".join(found)
 
 
 def notification(message: Message) -> bytes:

@@ -72,6 +72,7 @@ class Reply:
     """One request on its way to the engine and back: a job, and who waits for it."""
 
     __slots__ = (
+        "_before",
         "_begun",
         "_error",
         "_lane",
@@ -111,7 +112,7 @@ class Reply:
         self.usual = usual
         self._values = values
         self._begun = time.monotonic()
-        self._ready = b""
+        self._ready = self._before = b""
         self._outcome: Result | bytes | None = None
         self._error: BaseException | None = None
         self._state = State.NONE
@@ -213,6 +214,9 @@ class Reply:
         else:
             self.long = outcome
             self._ready = replies.ready(STATUS[self._state])
+        if self.session.notices:
+            said = replies.said(self.session)
+            self.data, self._before = (None, said) if self.data is None else (said + self.data, b"")
         self._lane.done()
 
     def send_long(self) -> None:
@@ -226,7 +230,7 @@ class Reply:
         portal.outcome, portal.ran = outcome, True
         self.session.deadline = deadline_of(self.session)
         try:
-            self.client.send(self._head(outcome))
+            self.client.send(self._before + self._head(outcome))
             await self.client.send_rows(portal, 0)
             self.data = completed(quick.tag_of(self.usual.word, outcome)) + self._ready
         except ConnectionError:

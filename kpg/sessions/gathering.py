@@ -18,6 +18,7 @@ from kpg.runtime.errors import OperationalError, Waiting
 from kpg.sessions.jobs import Job, Ready
 
 if TYPE_CHECKING:
+    from kpg.listeners.notices import Notice
     from kpg.sessions.hub import Hub
     from kpg.sessions.session import Session
     from kpg.statements.keyed import Keyed, Merged
@@ -42,6 +43,8 @@ class Group:
         self._hub = hub
         self._engine = hub.engine
         self._point: Any = None
+        self._said: list[tuple[Session, list[Notice]]] = []
+        """What the present pieces of work have said."""
         self.gathering = False
 
     def undo_statement(self) -> None:
@@ -51,6 +54,7 @@ class Group:
     def run(self, jobs: list[Job]) -> None:
         """Do pieces of work, none of whose sessions is in a transaction."""
         done: Done = []
+        self._said.clear()
         self.gathering = True
         try:
             self._do([job for job in jobs if job.begin()], done)
@@ -63,6 +67,8 @@ class Group:
         except BaseException as error:
             self._one_by_one(done, error)
             return
+        for session, said in self._said:
+            session.notices.extend(said)
         for job, result in done:
             if isinstance(result, Failed):
                 job.fail(result.error)
@@ -143,11 +149,15 @@ class Group:
             self._engine.locks.begin(self._engine, 0)
             with self._hub.cancellation.watching(job.session):
                 done.append((job, job.work()))
+            self._said.append((job.session, list(self._engine.notices)))
         except Waiting:
             self._engine.locks.undo()
             self._hub.apart(job)
         except BaseException as error:
             done.append((job, Failed(error)))
+        finally:
+            self._engine.notices.clear()
+            self._engine.locks.over()  # what is done together does not wait
 
     def _one_by_one(self, done: Done, error: BaseException) -> None:
         """Everything was rolled back: do each piece again, now with a step of its own."""

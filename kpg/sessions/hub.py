@@ -173,7 +173,8 @@ class Hub:
                 self._next(self._waiting.popleft())
             if self.done is not None:
                 self.done()
-            if self._held and not self.has_engine() and not ready:
+            if not ready and (self._held or self.suspended.later) and not self.has_engine():
+                self.suspended.admit()
                 self._let_in()
 
     def _next(self, job: Job) -> None:
@@ -217,7 +218,11 @@ class Hub:
         return current is not None and bool(self.engine.journal) and current.transactions.state is State.OPEN
 
     def _must_wait(self, session: "Session") -> bool:
-        return session in self.suspended or (session is not self.current and self.has_engine())
+        return session in self.suspended or self.keeps_out(session)
+
+    def keeps_out(self, session: "Session") -> bool:
+        """Whether another session has the database to itself."""
+        return session is not self.current and self.has_engine()
 
     def enter(self, session: "Session", *, rolls_back: bool = False) -> None:
         """Let the engine be a session's, with its uncommitted changes in the tables."""

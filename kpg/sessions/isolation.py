@@ -185,7 +185,9 @@ class Isolated(SessionTransactions):
             ):
                 continue
             gone = engine.executor.fetch(name, engine.executor.changed(name, since)[0])
-            for columns in _keys(engine.catalog.table(name)):
+            entry = engine.catalog.entries[name.lower()]
+            assert isinstance(entry, TableEntry)
+            for columns in _keys(entry):
                 if _rows(words, columns) & _rows(gone, columns):
                     with self.undoing():
                         raise SerializationError(
@@ -242,7 +244,7 @@ def _rows(words: Words, columns: tuple[int, ...]) -> set[tuple[int, ...]]:
 
 
 def _is_known(engine: Engine, name: str, since: int) -> bool:
-    entry = engine.catalog.find(name)
+    entry = engine.catalog.entries.get(name.lower())
     if isinstance(entry, TableEntry):
         known = engine.executor.known_since(entry.name)
         return known is not None and known <= since

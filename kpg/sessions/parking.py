@@ -55,7 +55,7 @@ def park(engine: Engine, points: Points) -> list[Segment]:
 def _segment(engine: Engine, point: Point | None, name: str) -> Segment:
     changed = engine.executor.changed_since(None if point is None else point.rows)
     parts = tuple(
-        Part(table, engine.catalog.table(table).schema, deleted, inserted, words)
+        Part(table, engine.catalog.entries[table.lower()].schema, deleted, inserted, words)
         for table, deleted, inserted, words in changed
     )
     return Segment(parts, name)
@@ -93,7 +93,7 @@ def unpark(engine: Engine, segments: list[Segment], points: Points) -> None:
 
 
 def _check(engine: Engine, part: Part) -> None:
-    entry = engine.catalog.find(part.table)
+    entry = engine.catalog.entries.get(part.table.lower())  # whatever the path is
     if entry is None or entry.schema != part.schema:
         raise SerializationError(f'could not serialize access: table "{part.table}" was altered meanwhile')
 

@@ -51,6 +51,8 @@ class Suspended:
         self._held: dict[Job, Paused] = {}
         self.ready: deque[Session] = deque()
         """Sessions with a reason to look after what waits."""
+        self.later: list[Session] = []
+        """Those of them who cannot go on before another session has done with the database."""
         self.wake: Callable[[], object] = lambda: None
         """Has somebody do what waits, from any thread."""
         self._version, self._bodies = -1, False
@@ -142,6 +144,8 @@ class Suspended:
             self._held[job] = paused = self._begun(job)
             self._wish(paused, Wish((), SHARED), time.monotonic())
             self._alarm_at(min(paused.limit, paused.locked), job.session)
+            if job.session.token.canceled:  # while it waited for its turn
+                self.alarm(job.session)
 
     def let_in(self, job: "Job") -> None:
         """A job has its turn."""
@@ -149,11 +153,18 @@ class Suspended:
 
     # Going on
 
+    def admit(self) -> None:
+        """Nobody has the database to itself any more."""
+        self.ready.extend(self.later)
+        self.later.clear()
+
     def look_after(self, session: "Session", do: Callable[["Job", Paused], object], held: deque[Any]) -> None:
         """Do again what a session waits with; end jobs that wait too long."""
         now = time.monotonic()
         paused = self._paused.pop(session, None)
-        if paused is not None and self._waits_on(session, paused, now):
+        if paused is not None and self._hub.keeps_out(session):
+            self._stay_out(session, paused, now)
+        elif paused is not None and self._waits_on(session, paused, now):
             self._paused[session] = paused
         elif paused is not None:
             if paused.wish is None and now >= paused.until and not session.token.canceled:
@@ -165,6 +176,16 @@ class Suspended:
                 held.remove(job)
                 del self._held[job]
                 self._fail(job, error)
+
+    def _stay_out(self, session: "Session", paused: Paused, now: float) -> None:
+        """Go on waiting while another session has the database to itself, unless that is for too long."""
+        error = self._over(paused, now)
+        if error is None:
+            self._paused[session] = paused
+            self.later.append(session)
+        else:
+            self._hub.engine.locks.give_up(session.number)
+            self._fail(paused.job, error, begun=True)
 
     def _waits_on(self, session: "Session", paused: Paused, now: float) -> bool:
         """Whether a row that a session waits for is still, or again, another's; if not it is the session's.
@@ -184,10 +205,12 @@ class Suspended:
             return CanceledError("canceling statement due to user request")
         if now >= paused.limit:
             return CanceledError("canceling statement due to statement timeout")
-        return NoLockError("canceling statement due to lock timeout") if now >= paused.locked else None
+        if paused.wish is None or now < paused.locked:
+            return None
+        return NoLockError("canceling statement due to lock timeout")
 
-    def _fail(self, job: "Job", error: Exception) -> None:
-        """End a job that has not begun, and the transaction of its session, whose changes are taken out."""
+    def _fail(self, job: "Job", error: Exception, *, begun: bool = False) -> None:
+        """End a job that is not done, and the transaction of its session, whose changes are taken out."""
         transactions = job.session.transactions
         job.session.token.canceled = False
         if transactions.state is State.OPEN:
@@ -195,8 +218,8 @@ class Suspended:
             transactions.lost = {segment.name for segment in parked}
             transactions.points = []
             transactions.state = State.FAILED
-            transactions.release_locks()
-        if job.begin():
+        transactions.release_locks()
+        if begun or job.begin():
             job.fail(error)
 
     def end(self, session: "Session") -> None:

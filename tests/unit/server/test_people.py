@@ -165,6 +165,8 @@ def test_roles_are_there_when_a_folder_is_opened_again(tmp_path: Any) -> None:
         assert before[3] == [("ann",)]
     with kpg.connect(tmp_path / "db") as db:
         assert [db.sql(one).fetchall() for one in asked] == before
+        with pytest.raises(kpg.ProgrammingError, match='role "nobody" does not exist'):
+            db.session("nobody")
         with db.session("bob") as bob:
             assert bob.sql("SELECT a FROM t").fetchall() == []
             with pytest.raises(kpg.Error, match="permission denied for table t"):

@@ -419,3 +419,81 @@ def test_a_bank_loses_nothing_at_read_committed(running: Running) -> None:
     with psycopg.connect(running.dsn) as one:
         assert one.execute("select s from total").fetchone() == (100 * accounts + added,)
         assert one.execute("select count(*) from account where id >= 100").fetchone() == (clients,)
+
+
+def test_changes_that_are_tried_together_leave_no_locks(db: kpg.Database) -> None:
+    # One of them has to wait: what the first one's session held meanwhile, nobody would have let go of.
+    holder, *others = (db.session() for _ in range(4))
+    hub = db.hub
+    for key in (4, 5, 6):
+        others[0].sql(f"update t set x = x + 1 where id = {key}")
+    holder.sql("begin; update t set x = x + 1 where id = 3")
+    texts = [f"update t set x = x + 10 where id = {key}" for key in (1, 2, 3)]
+    asked = [
+        hub.submit(one, lambda one=one, text=text: one.answer(hub.engine, text), **one.how(text, None))  # type: ignore[misc]
+        for one, text in zip(others, texts, strict=True)
+    ]
+    hub.serve()
+    assert [one.done() for one in asked] == [True, True, False]
+    holder.sql("commit")
+    hub.serve()
+    assert [one.done() for one in asked] == [True, True, True]
+    assert not len(hub.engine.locks)
+
+
+def test_who_goes_on_does_not_come_between_uncommitted_definitions(running: Running) -> None:
+    with (
+        psycopg.connect(running.dsn, autocommit=True) as one,
+        psycopg.connect(running.dsn, autocommit=True) as other,
+    ):
+        one.execute("create table amid (id int primary key, x int)")
+        one.execute("insert into amid values (1, 0)")
+        other.execute("set lock_timeout = '300ms'")
+        for asked, error in (
+            ("select pg_sleep(0.2)", None),
+            ("update amid set x = 7", psycopg.errors.LockNotAvailable),
+        ):
+            one.execute("begin")
+            one.execute("update amid set x = x + 1")
+            found: list[BaseException | None] = []
+
+            def ask(asked: str = asked, found: list[BaseException | None] = found) -> None:
+                try:
+                    other.execute(asked.encode())
+                except psycopg.Error as wrong:
+                    found.append(wrong)  # noqa: B023
+                else:
+                    found.append(None)
+
+            thread = threading.Thread(target=ask)
+            thread.start()
+            hub = running.db.hub
+            while hub.sessions[other.info.backend_pid] not in hub.suspended:
+                time.sleep(0.001)
+            one.execute("create table made (id int)")
+            time.sleep(0.5)
+            assert found == [] if error is None else [type(wrong) for wrong in found] == [error]
+            assert one.execute("commit").statusmessage == "COMMIT"
+            thread.join(10)
+            assert not thread.is_alive()
+            assert one.execute("select * from made").fetchall() == []
+            one.execute("drop table made")
+        assert one.execute("select x from amid").fetchall() == [(2,)]
+        one.execute("drop table amid")
+
+
+def test_a_block_that_sleeps_is_done_once(db: kpg.Database) -> None:
+    one = db.session()
+    one.sql("begin; do $$ begin update t set x = x + 1 where id = 1; perform pg_sleep(0.05); end $$")
+    assert asked(one, "select x from t where id = 1") == [(1,)]
+    one.sql("commit")
+
+
+def test_changes_are_nobody_elses_whatever_the_path_is(db: kpg.Database) -> None:
+    one, other = db.session(), db.session()
+    one.sql("create schema far; set search_path = far; begin; update public.t set x = 5 where id = 1")
+    assert asked(other, "select sum(x) from t") == [(0,)]
+    assert asked(one, "select sum(x) from public.t") == [(5,)]
+    assert asked(other, "select id from t order by id limit 1 for key share") == [(1,)]
+    one.sql("rollback")
+    assert asked(other, "select sum(x) from t") == [(0,)]
