@@ -146,7 +146,7 @@ class Database(Ingesting, Profiling):
         return self._engine.transactions.batch()
 
     def session(self, user: str = "kpg") -> "Session":
-        """A transaction, settings and prepared statements of a role of its own, for any thread: ``Session``."""
+        """A transaction, settings and prepared statements of a role of its own, for any thread: see there."""
         from kpg.sessions.session import Session
 
         if user != "kpg" and user not in self._engine.catalog.rights.roles:

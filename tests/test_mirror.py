@@ -585,6 +585,7 @@ ELSEWHERE: dict[str, str] = {
         ]
     },
     "kpg/constraints/guard.py": "unit/constraints/test_references.py",
+    "kpg/engine/settled.py": "unit/sessions/test_session.py",
     "kpg/engine/journal.py": "unit/statements/test_statements.py",
     "kpg/engine/schemas.py": "unit/statements/test_statements.py",
     "kpg/listeners/feed.py": VIEWS,

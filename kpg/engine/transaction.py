@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Protocol
 
+from kpg.engine.settled import Settled
 from kpg.runtime.errors import InterfaceError, Waiting
 
 if TYPE_CHECKING:
@@ -67,13 +68,13 @@ class Transactions:
         self.begun = 0
         """How many transactions there have been: the number of the present one."""
         self._points: list[tuple[str, Any]] = []
+        self.settled = Settled()
         self.mailbox: Mailbox | None = None  # what is to be said at the commit, if anybody has said anything
         self.implicit = False
         """Whether the open transaction is one only because its statements came together."""
         self.read_only = False
         """Whether changes are refused."""
         self._reads_only = False
-        self._local: list[Callable[[], object]] = []
         self.locks: Own | None = None  # the advisory locks that are held until its end
         self._undoing = Undoing(self)
         self._reading = Statement(self, changes=False)
@@ -127,6 +128,7 @@ class Transactions:
             self._points.clear()
             self.end_local()
             self.close()
+            self.settled.stay()
             self.say()
         except Waiting:
             raise  # before anything is over: foreign keys act on a row that somebody else has locked
@@ -138,8 +140,7 @@ class Transactions:
                 self._engine.rollback()
             if before is not State.FAILED:
                 self.fail()
-            if self.mailbox is not None:
-                self.mailbox.forget(0)
+            self._forget(0)
             self.end_local()
             raise
 
@@ -155,18 +156,12 @@ class Transactions:
         self.state = State.NONE
         self.implicit = False
         self.end_local()
-        if self.mailbox:
-            self.mailbox.forget(0)
-
-    def until_end(self, undo: Callable[[], object]) -> None:
-        """Have something be taken back when the transaction ends, whichever way."""
-        self._local.append(undo)
+        self._forget(0)
 
     def end_local(self) -> None:
         """Take back what was so for the transaction only."""
         self.read_only = self._reads_only
-        while self._local:
-            self._local.pop()()
+        self.settled.end_local()
         self.release_locks()
 
     def release_locks(self) -> None:
@@ -236,16 +231,14 @@ class Transactions:
         self._engine.rollback_to(self._points[place][1])
         del self._points[place + 1 :]
         self.state = State.OPEN
-        if self.locks is not None:
-            self.locks.end(place + 1)
-        if self.mailbox:
-            self.mailbox.forget(place + 1)
+        self._forget(place + 1)
 
     def release(self, name: str) -> None:
         """Forget a savepoint and those after it."""
         self.check()
         place = self._point(name, "RELEASE SAVEPOINT")
         del self._points[place:]
+        self.settled.release(place)
         if self.locks is not None:
             self.locks.release(place)
         if self.mailbox:
@@ -268,15 +261,19 @@ class Transactions:
             self._engine.rollback_to(self._points[-1][1])
         else:
             self._engine.rollback()
-        depth = len(self._points) if self.state is not State.NONE else 0
-        if self.mailbox:
-            self.mailbox.forget(depth)
-        if self.locks is not None:
-            self.locks.end(depth)
+        self._forget(len(self._points) if self.state is not State.NONE else 0)
         if self.state is State.OPEN:
             self.state = State.FAILED
         if self._batch is State.OPEN:
             self._batch = State.FAILED
+
+    def _forget(self, depth: int) -> None:
+        """Give up what is neither rows nor definitions of since there were so many savepoints."""
+        self.settled.forget(depth)
+        if self.mailbox:
+            self.mailbox.forget(depth)
+        if self.locks is not None:
+            self.locks.end(depth)
 
     def goes_on(self, kind: object) -> bool:
         """Whether an open transaction goes on after an error: who waits is undone, and done again, alone."""

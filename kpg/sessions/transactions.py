@@ -85,6 +85,7 @@ class SessionTransactions(Transactions):
         self.read_only = self._reads_only
         if self._engine.transactions is self:  # type: ignore[attr-defined]
             self.end_local()
+            self.settled.forget(0)
         self.release_locks()
         if self.mailbox:
             self.mailbox.forget(0)

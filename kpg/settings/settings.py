@@ -10,6 +10,7 @@ from kpg.compiler.sql.parse import parse
 from kpg.compiler.sql.statements import Select, Statement
 from kpg.engine.engine import Engine
 from kpg.engine.memory import SETTING, statement_limit
+from kpg.engine.settled import putting_back
 from kpg.engine.transaction import State
 from kpg.listeners.notices import warn
 from kpg.result import Result, listing
@@ -255,12 +256,12 @@ def _set(engine: Engine, statement: ast.Set) -> None:
         return
     if name in UNCHANGEABLE:
         raise ProgrammingError(f'setting "{name}" cannot be changed', span=statement.span)
-    before = dict(engine.settings), engine.catalog.path
+    put_back, path = putting_back(engine.settings, name), engine.catalog.path
 
     def undo() -> None:
-        engine.settings.clear()
-        engine.settings.update(before[0])
-        engine.catalog.path = before[1]
+        put_back()
+        if name == "search_path":
+            engine.catalog.path = path
 
     settle(engine, undo, "SET LOCAL" if statement.local else "")
     if name == "search_path":
@@ -327,13 +328,12 @@ def _switched(name: str, value: str, span: Span) -> str:
 def settle(engine: Engine, undo: Callable[[], object], local: str) -> None:
     """Have a setting be taken back with its transaction; if it is ``local``, at the end of it anyhow."""
     if not engine.transactions.idle:
-        with engine.journal.writing():
-            engine.journal.note(undo)
+        engine.transactions.settled.note(engine.transactions.depth, undo)
     if not local:
         return
     if engine.transactions.state is State.NONE:
         warn(engine, f"{local} can only be used in transaction blocks", "25P01")
-    engine.transactions.until_end(undo)
+    engine.transactions.settled.until_end(undo)
 
 
 def _set_path(engine: Engine, statement: ast.Set) -> None:

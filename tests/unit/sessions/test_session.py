@@ -569,3 +569,41 @@ def test_only_sessions_have_snapshots(db: kpg.Database) -> None:
     for text in ("select pg_export_snapshot()", "begin; set transaction snapshot '0-1'"):
         with pytest.raises(kpg.Error, match="only sessions have snapshots"):
             db.sql(text)
+
+
+def test_settings_are_a_sessions_own_and_nobody_waits_for_them(db: kpg.Database) -> None:
+    one, other = db.session(), db.session()
+    one.sql("begin; set work_mem = '8MB'; set local lock_timeout = '7s'; set search_path = far, public")
+    assert other.sql("select 1").fetchall() == [(1,)]  # which would wait for ever
+    assert one.sql("show work_mem").fetchall() == [("8MB",)]
+    one.sql("savepoint s; set work_mem = '9MB'; set app.x = 'a'; set role none")
+    other.sql("begin; set work_mem = '1MB'")
+    one.sql("rollback to s")
+    shown = (
+        "select current_setting('work_mem'), current_setting('lock_timeout'), current_setting('app.x', true)"
+    )
+    assert one.sql(shown).fetchall() == [("8MB", "7s", None)]
+    one.sql("savepoint t; set work_mem = '10MB'; release t; commit")
+    assert one.sql(shown).fetchall() == [("10MB", "0", None)]
+    assert one.sql("show search_path").fetchall() == [("far, public",)]
+    assert other.sql("show work_mem").fetchall() == [("1MB",)]
+    other.sql("rollback")
+    assert other.sql("show work_mem").fetchall() == [("4MB",)]
+
+
+def test_settings_go_with_a_transaction_that_fails(db: kpg.Database) -> None:
+    one = db.session()
+    one.sql("set work_mem = '5MB'; create schema far; create table far.g (a int)")
+    one.sql("begin; set search_path = far; set work_mem = '6MB'; create table made (a int)")
+    with pytest.raises(kpg.Error):
+        one.sql("select nosuch")
+    one.sql("rollback")
+    assert one.sql("show work_mem").fetchall() == [("5MB",)]
+    assert one.sql("select current_schema()").fetchall() == [("public",)]
+    with pytest.raises(kpg.ProgrammingError):
+        one.sql("select * from g")
+    # What is set for the transaction only takes nothing else with it.
+    one.sql("begin; set local work_mem = '7MB'; set lock_timeout = '3s'; commit")
+    assert one.sql("select current_setting('work_mem'), current_setting('lock_timeout')").fetchall() == [
+        ("5MB", "3s")
+    ]
