@@ -6,7 +6,8 @@ is open for as long as one of them is.
 """
 
 import threading
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final
 
 from sqlalchemy import pool
 from sqlalchemy.dialects.postgresql.base import PGDialect
@@ -20,6 +21,23 @@ if TYPE_CHECKING:
 
     from sqlalchemy.engine import URL
     from sqlalchemy.engine.interfaces import ConnectArgsType, DBAPIConnection, IsolationLevel
+
+
+def _number(text: str) -> int:
+    if not text.isdecimal():
+        raise kpg.InterfaceError(f"{text!r} is no number")
+    return int(text)
+
+
+OPTIONS: Final[dict[str, Callable[[str], Any]]] = {
+    "synchronous": str,
+    "read_only": lambda text: text.lower() in ("1", "true", "on", "yes"),
+    "merge_effort": str,
+    "memory_limit": str,
+    "history": str,
+    "workers": _number,
+}
+"""What an address may say to ``kpg.connect``, and what is made of its text."""
 
 
 class Places(INT2VECTOR):
@@ -63,7 +81,19 @@ class Dialect(PGDialect):
 
     def create_connect_args(self, url: "URL") -> "ConnectArgsType":
         """The folder, and what ``kpg.connect`` takes besides: ``kpg:///folder?synchronous=normal``."""
-        return ([url.database or ""], dict(url.query))
+        if url.host or url.username:
+            raise kpg.InterfaceError(
+                f"{url.host or url.username} is nobody that kpg:// asks: its database is in this process",
+                hint="kpg:///folder; a server's clients are Postgres', postgresql+psycopg://",
+            )
+        options: dict[str, Any] = dict(url.query)
+        for name, value in options.items():
+            if name not in OPTIONS:
+                raise kpg.InterfaceError(
+                    f"there is no option {name}", hint=f"it is one of {', '.join(OPTIONS)}"
+                )
+            options[name] = OPTIONS[name](value)
+        return ([url.database or ""], options)
 
     def connect(self, *args: Any, **options: Any) -> "DBAPIConnection":
         """A session of the database; ``database=`` among ``connect_args`` is one that is open."""

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import kpg
 from kpg.compiler.sql.parameters import Parameters
+from kpg.compiler.sql.statements import Rollback
 from kpg.engine.transaction import State
 from kpg.result import Affected, Result, Row
 from kpg.runtime.errors import (
@@ -29,6 +30,7 @@ from kpg.runtime.errors import (
     NotSupportedError,
     OperationalError,
     ProgrammingError,
+    Span,
 )
 from kpg.runtime.types import Kind
 
@@ -152,7 +154,7 @@ class Connection:
 
     def rollback(self) -> None:
         """Throw away what was done since the last commit."""
-        self.session.sql("ROLLBACK")
+        self.session.execute(Rollback(Span("", 0, 0)))
 
     def close(self) -> None:
         """Roll back what is not committed and give everything up; closing twice is allowed."""

@@ -43,6 +43,8 @@ class Hub:
         self.current: Session | None = None
         self.closed = False
         self._lock = threading.Lock()
+        self._thread = 0
+        """The thread that is at work, if one is."""
         self._waiting: deque[Job] = deque()
         self._held: deque[Job] = deque()
         self._looks: deque[tuple[Callable[[], Any], Future[Any]]] = deque()
@@ -98,14 +100,16 @@ class Hub:
 
     def run(self, session: "Session", work: Callable[[], Given], **how: Any) -> Given:
         """Do a piece of work for a session as soon as it is its turn, and give its result, or its error."""
-        future = self.submit(session, work, **how)
+        future = self.submit(session, work, **how) if self._thread != threading.get_ident() else None
+        if future is None:
+            return jobs.amid(self, session, work, how)
         while not future.done():
             with self._lock:
                 self.work()
                 held = bool(self.suspended)
             if held and not future.done():
                 # Another session has the engine to itself until its transaction is over, or a lock.
-                self._wait(future)
+                jobs.wait_a_little(future)
         return future.result()
 
     def submit(self, session: "Session", work: Callable[[], Given], **how: Any) -> "Future[Given]":
@@ -155,13 +159,15 @@ class Hub:
         finally:
             self._lock.release()
 
-    def _wait(self, future: "Future[Any]") -> None:
-        done = threading.Event()
-        future.add_done_callback(lambda _: done.set())
-        done.wait(0.005)
-
     def work(self) -> None:
         """Do all that waits, the lock being held."""
+        self._thread = threading.get_ident()
+        try:
+            self._work()
+        finally:
+            self._thread = 0
+
+    def _work(self) -> None:
         ready = self.suspended.ready
         while self._waiting or self._looks or ready:
             if self._looks:

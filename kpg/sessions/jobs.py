@@ -1,15 +1,20 @@
 """Work that sessions hand in: what is to be done, whom to tell of it, and what else may be done with it."""
 
-from collections.abc import Callable, Sequence
+import threading
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from kpg.runtime.errors import InterfaceError
 from kpg.runtime.records import dataclass
 
 if TYPE_CHECKING:
+    from concurrent.futures import Future
+
     from kpg.engine.engine import Engine
+    from kpg.sessions.hub import Hub
     from kpg.sessions.session import Session
     from kpg.statements.keyed import Keyed, Merged
     from kpg.statements.recipes import Recipe
@@ -122,3 +127,21 @@ class Given:
     def fail(self, error: BaseException) -> None:
         """See Job."""
         self.promise.set_exception(error)
+
+
+def wait_a_little(future: "Future[Any]") -> None:
+    """Return when it is done, or soon."""
+    done = threading.Event()
+    future.add_done_callback(lambda _: done.set())
+    done.wait(0.005)
+
+
+def amid(hub: "Hub", session: "Session", work: Callable[[], Any], how: Mapping[str, Any]) -> Any:
+    """What comes in the middle of a statement of the same thread: only an end, which is done after that.
+
+    The collector of garbage may bring one at any instant, of a connection that nobody has any more.
+    """
+    if not how.get("rolls_back"):
+        raise InterfaceError("a statement is running in this thread", hint="ask in another thread, or later")
+    hub.submit(session, work, **how)
+    return None

@@ -210,3 +210,17 @@ def test_many_changes_are_counted(engine: sa.Engine) -> None:
         assert (
             connection.execute(table.delete().where(table.c.name == sa.bindparam("who")), named).rowcount == 2
         )
+
+
+@pytest.mark.parametrize(
+    ("address", "message"),
+    [
+        ("kpg://ann:pw@host/x", "host is nobody that kpg:// asks: its database is in this process"),
+        ("kpg:///?nosuch=1", "there is no option nosuch"),
+        ("kpg:///?workers=two", "'two' is no number"),
+    ],
+)
+def test_addresses_that_mean_nothing(address: str, message: str) -> None:
+    with pytest.raises(kpg.InterfaceError) as caught:
+        sa.create_engine(address).connect()
+    assert caught.value.message == message

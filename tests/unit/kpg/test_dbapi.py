@@ -113,3 +113,29 @@ def test_an_error_leaves_no_rows_of_before() -> None:
         assert cursor.description is None
         connection.cursor().execute("create table t (count int)")
         assert cursor.execute("insert into t values (7) returning count").fetchall() == [(7,)]
+
+
+def test_a_connection_that_the_collector_gives_up_amid_a_statement() -> None:
+    """It is rolled back when the statement is done: at once would be to wait for oneself."""
+    db = kpg.connect()
+    db.sql("CREATE TABLE t (a INT)")
+    left: list[kpg.dbapi.Connection] = [kpg.dbapi.connect(database=db)]
+    left[0].cursor().execute("INSERT INTO t VALUES (1)")
+    seen: list[str] = []
+
+    def give_up(a: int) -> int:
+        while left:
+            with pytest.raises(kpg.InterfaceError, match="a statement is running in this thread"):
+                left[-1].cursor().execute("SELECT 1")
+            left[-1].rollback()
+            left.pop().close()
+            seen.append("given up")
+        return a
+
+    db.create_function("give_up", give_up, ["BIGINT"], "BIGINT")
+    asking = kpg.dbapi.connect(database=db)
+    assert asking.cursor().execute("SELECT give_up(7)").fetchall() == [(7,)]
+    asking.commit()
+    assert seen == ["given up"]
+    assert db.query("SELECT count(*) FROM t").fetchall() == [(0,)]
+    assert len(db.hub.sessions) == 1
