@@ -43,3 +43,7 @@ class Spool:
             self._file.close()
             return None
         return marshal.loads(self._file.read(self._sizes.popleft()))
+
+    def __del__(self) -> None:
+        """Nobody takes the rest: the client has gone."""
+        self._file.close()

@@ -100,9 +100,9 @@ class Hub:
 
     def run(self, session: "Session", work: Callable[[], Given], **how: Any) -> Given:
         """Do a piece of work for a session as soon as it is its turn, and give its result, or its error."""
-        future = self.submit(session, work, **how) if self._thread != threading.get_ident() else None
-        if future is None:
+        if self._thread == threading.get_ident():
             return jobs.amid(self, session, work, how)
+        future = self.submit(session, work, **how)
         while not future.done():
             with self._lock:
                 self.work()

@@ -86,7 +86,8 @@ def test_a_worker_killed_around_what_it_is_told(
             each.sql("create materialized view v as select g, count(*) as n from t group by g")
             each.sql("create materialized view s as select g, sum(k) as k from t group by g")
         told: list[Any] = []
-        crew = db._engine.executor.crew  # type: ignore[attr-defined]
+        executor: Any = db._engine.executor
+        crew = executor.crew
         struck(crew, method, before=before)
         db.view("s").subscribe(told.append)
         if happens:

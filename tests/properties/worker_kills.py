@@ -56,7 +56,8 @@ def opened(how: str, folder: Path, count: int, small: int) -> tuple[Database, Ca
         db = apart(count, small, folder=folder)
     else:
         db = kpg.connect(folder, workers=count)
-    crew = db._engine.executor.crew  # type: ignore[attr-defined]
+    executor: Any = db._engine.executor
+    crew = executor.crew
 
     def kill(number: int) -> None:
         with suppress(ProcessLookupError, IndexError):  # they are just being started again

@@ -1,11 +1,16 @@
 """What statements say comes with their own replies, also of those that are done together."""
 
 from collections import defaultdict
+from functools import partial
 
 import psycopg
 
 import kpg
 from tests.unit.server.conftest import serving
+
+
+def note(said: list[str | None], told: psycopg.errors.Diagnostic) -> None:
+    said.append(told.message_primary)
 
 
 def test_notices_come_with_the_statement_that_said_them() -> None:
@@ -17,7 +22,7 @@ def test_notices_come_with_the_statement_that_said_them() -> None:
             "$$ begin raise notice 'n %', i; return i; end $$"
         )
         for number, one in enumerate(both):
-            one.add_notice_handler(lambda told, number=number: said[number].append(told.message_primary))  # type: ignore[misc]
+            one.add_notice_handler(partial(note, said[number]))
             one.execute(f"select f({number})".encode())
         assert said == {0: ["n 0"], 1: ["n 1"]}
         for one in both:
@@ -36,7 +41,7 @@ def test_notices_of_statements_done_together_are_their_sessions() -> None:
         sessions = [db.session() for _ in range(3)]
         for number, one in enumerate(sessions[:2]):
             text = f"insert into j values ({number})"
-            hub.submit(one, lambda one=one, text=text: one.answer(hub.engine, text), **one.how(text, None))  # type: ignore[misc]
+            hub.submit(one, partial(one.answer, hub.engine, text), **one.how(text, None))
         hub.serve()
         sessions[2].sql("select 1")
         assert [[told.message for told in one.notices] for one in sessions] == [["row 0"], ["row 1"], []]

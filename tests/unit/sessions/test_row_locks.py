@@ -3,6 +3,7 @@
 import threading
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 
 import psycopg
 import pytest
@@ -121,7 +122,8 @@ def test_subqueries_lock_before_the_statement_around_them(db: kpg.Database) -> N
     assert asked(other, "select count(*) from u") == [(4,)]
     other.sql("drop table u; insert into t select i, 0 from generate_series(100, 400) g(i)")
     many = "with q as (select id from t where id >= 100 for update) delete from t using q where q.id = t.id"
-    assert other.sql(many).rowcount == 301  # type: ignore[union-attr]
+    gone = other.sql(many)
+    assert gone is not None and gone.rowcount == 301
     with pytest.raises(kpg.NotSupportedError, match="cannot be asked by itself"):
         other.sql("select (select u.id from t as u where u.id = t.id for update) from t")
     one.sql("rollback")
@@ -430,7 +432,7 @@ def test_changes_that_are_tried_together_leave_no_locks(db: kpg.Database) -> Non
     holder.sql("begin; update t set x = x + 1 where id = 3")
     texts = [f"update t set x = x + 10 where id = {key}" for key in (1, 2, 3)]
     asked = [
-        hub.submit(one, lambda one=one, text=text: one.answer(hub.engine, text), **one.how(text, None))  # type: ignore[misc]
+        hub.submit(one, partial(one.answer, hub.engine, text), **one.how(text, None))
         for one, text in zip(others, texts, strict=True)
     ]
     hub.serve()
@@ -439,6 +441,16 @@ def test_changes_that_are_tried_together_leave_no_locks(db: kpg.Database) -> Non
     hub.serve()
     assert [one.done() for one in asked] == [True, True, True]
     assert not len(hub.engine.locks)
+
+
+def note_outcome(one: psycopg.Connection, text: str, found: list[BaseException | None]) -> None:
+    """Run a statement, and note its error, or that there was none."""
+    try:
+        one.execute(text.encode())
+    except psycopg.Error as error:
+        found.append(error)
+    else:
+        found.append(None)
 
 
 def test_who_goes_on_does_not_come_between_uncommitted_definitions(running: Running) -> None:
@@ -457,15 +469,7 @@ def test_who_goes_on_does_not_come_between_uncommitted_definitions(running: Runn
             one.execute("update amid set x = x + 1")
             found: list[BaseException | None] = []
 
-            def ask(asked: str = asked, found: list[BaseException | None] = found) -> None:
-                try:
-                    other.execute(asked.encode())
-                except psycopg.Error as wrong:
-                    found.append(wrong)  # noqa: B023
-                else:
-                    found.append(None)
-
-            thread = threading.Thread(target=ask)
+            thread = threading.Thread(target=note_outcome, args=(other, asked, found))
             thread.start()
             hub = running.db.hub
             while hub.sessions[other.info.backend_pid] not in hub.suspended:
