@@ -31,15 +31,16 @@ def test_it_is_done_once_however_often_it_was_wanted() -> None:
 
 def test_nothing_is_done_after_the_end() -> None:
     count: list[int] = []
-    lazy = Lazy(lambda: count.append(1), 0.001)
-    with lazy.apart:
-        lazy.wanted()
-        timer = lazy._timer
+    lazy = Lazy(lambda: count.append(1), 3600)
+    lazy.wanted()
+    timer = lazy._timer
+    assert timer is not None
     lazy.end()
     lazy.wanted()
-    assert timer is not None
-    timer.join()
-    assert len(count) <= 1 and lazy._timer is None
+    assert lazy._timer is None
+    timer.join()  # given up, an hour early
+    timer.function()  # and had it gone off right before the end, it would find that it is over
+    assert count == []
 
 
 def test_it_is_done_though_once_there_was_no_thread(monkeypatch: pytest.MonkeyPatch) -> None:
