@@ -5,7 +5,7 @@ import signal
 from collections.abc import Iterator
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
 from kpg.runtime.chain import small
 from kpg.runtime.kernels import Kernel
@@ -18,10 +18,17 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Property tests have the same examples each time, lest one fail by luck; ``--draw`` draws new ones."""
-    settings.register_profile("same", derandomize=True)
-    if not config.getoption("--draw"):
-        settings.load_profile("same")
+    """Property tests have the same examples each time, lest one fail by luck; ``--draw`` draws new ones.
+
+    None fails for the time that it takes: the machine may be slow, and busy.
+    """
+    settings.register_profile(
+        "kpg",
+        derandomize=not config.getoption("--draw"),
+        deadline=None,
+        suppress_health_check=[HealthCheck.too_slow],
+    )
+    settings.load_profile("kpg")
 
 
 @pytest.fixture

@@ -34,6 +34,7 @@ from kpg.durable.checking import check_contents
 from kpg.runtime.workers.messages import MemberGoneError
 from tests.model.durable import comparable, contents, difference
 from tests.properties.kills import kill_children
+from tests.waiting import PATIENCE
 
 if TYPE_CHECKING:
     from multiprocessing.connection import Connection
@@ -310,7 +311,7 @@ class Lives:
             self._lived(process.pid, heard, random, beside=beside)
         finally:  # nobody would end it who waits for processes at the end
             process.kill()
-            process.join(60)
+            process.join(PATIENCE)
         assert process.exitcode == -signal.SIGKILL, "it has ended by itself"
         self._hear(heard)
         heard.close()

@@ -30,6 +30,7 @@ from numpy.random import Generator
 import kpg
 from kpg.database import Database
 from kpg.durable.checking import check_contents
+from tests.waiting import PATIENCE
 
 if TYPE_CHECKING:
     from multiprocessing.connection import Connection
@@ -180,7 +181,7 @@ class Writer:
         self.process.kill()
         while self.hear():
             pass
-        self.process.join(60)
+        self.process.join(PATIENCE)
         self._told.close()
 
     def last(self, what: str) -> int | None:
@@ -231,7 +232,7 @@ class Served:
 
     def kill(self) -> None:
         self.process.kill()
-        self.process.wait(60)
+        self.process.wait(PATIENCE)
         assert self.process.stderr is not None
         self.process.stderr.close()
 

@@ -22,6 +22,7 @@ import psycopg
 from tests.oracle.postgres import serving
 from tests.unit.server.conftest import Running
 from tests.unit.server.conftest import serving as served
+from tests.waiting import PATIENCE
 
 KEYS: Final = 4
 MODES: Final = ("update", "no key update", "share", "key share")
@@ -39,6 +40,11 @@ START: Final = (
     "insert into u select i, 0 from generate_series(1, 4) g(i)",
 )
 Outcome = tuple[Any, ...]
+BLOCKED: Final = """
+    with recursive b(pid) as (
+        select unnest(pg_blocking_pids(%(number)s)) union select unnest(pg_blocking_pids(b.pid)) from b)
+    select count(*) > 0 and not bool_or(pid = %(number)s) from b
+"""
 
 
 class Asked:
@@ -54,7 +60,7 @@ class Asked:
         self.outcome = self._work()
 
     def join(self) -> None:
-        self._thread.join(30)
+        self._thread.join(PATIENCE)
         assert not self._thread.is_alive(), "a statement neither ends nor waits"
 
 
@@ -85,7 +91,7 @@ class Side:
 
     def settled(self) -> list[Outcome]:
         """What has come of all statements that had been begun, once nothing moves any more."""
-        end, before = time.monotonic() + 30, None
+        end, before = time.monotonic() + PATIENCE, None
         while time.monotonic() < end:
             now = [self._state(session) for session in range(len(self.asked))]
             if None not in now and now == before:
@@ -132,14 +138,14 @@ class Sides:
         self._watch.close()
 
     def waits_here(self, number: int) -> bool:
-        """Whether a session of kpg waits."""
+        """Whether a session of kpg waits, and nobody is about to have it go on."""
         hub = self.running.db.hub
-        return hub.sessions[number] in hub.suspended
+        waits = hub.sessions[number] in hub.suspended
+        return waits and not (hub.suspended.ready or hub._waiting or hub._thread)
 
     def waits_there(self, number: int) -> bool:
-        """Whether a session of Postgres waits."""
-        asked = "select wait_event_type = 'Lock' from pg_stat_activity where pid = %s"
-        row = self._watch.execute(asked, (number,)).fetchone()
+        """Whether a session of Postgres waits: one that waits for itself is about to be ended."""
+        row = self._watch.execute(BLOCKED, {"number": number}).fetchone()
         return row is not None and bool(row[0])
 
 

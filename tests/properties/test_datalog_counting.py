@@ -83,7 +83,7 @@ def _texts(e: Pairs, f: set[int]) -> list[str]:
     return [*(f"e({x}, {y})" for x, y in e), *(f"f({x})" for x in f)]
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=12)
 @given(HISTORY)
 def test_numbers_and_counts_follow_the_facts(history: list[tuple[Pairs, set[int]]]) -> None:
     with kpg.connect() as db:
@@ -96,7 +96,7 @@ def test_numbers_and_counts_follow_the_facts(history: list[tuple[Pairs, set[int]
             assert {name: set(program[name]) for name in expected} == expected
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=12)
 @given(HISTORY)
 def test_a_loop_ends_early_whatever_the_facts_become(history: list[tuple[Pairs, set[int]]]) -> None:
     with kpg.connect() as db:

@@ -119,7 +119,7 @@ def every_pair(all_: Sequence[Relation], epoch: int | None = None) -> model.Cont
     return {key: diff for key, diff in found.items() if diff}
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(st.data())
 def test_updates_of_steps_with_several_epochs_meet_once_at_their_bounds(data: st.DataObject) -> None:
     depth = data.draw(st.integers(1, 3))
@@ -143,7 +143,7 @@ def test_updates_of_steps_with_several_epochs_meet_once_at_their_bounds(data: st
     assert model.contents(results) == every_pair(all_)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(st.data())
 def test_updates_of_a_step_that_hydrates_meet_once_at_the_last_closed_epoch(data: st.DataObject) -> None:
     depth, epoch = data.draw(st.integers(1, 3)), 4

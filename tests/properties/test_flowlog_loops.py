@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from itertools import product
 
-from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 import kpg
@@ -91,7 +91,7 @@ def _text(some: Sequence[Rule], iterative: frozenset[str], condition: tuple[int 
     return f"{start} {{ {marks} {' '.join(lines)} }}"
 
 
-@settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=8)
 @given(
     some=st.lists(rules, min_size=1, max_size=4).map(lambda found: [(0, ()), (1, (6,)), (2, (2, 7)), *found]),
     iterative=st.frozensets(st.sampled_from(["a", "b"])),

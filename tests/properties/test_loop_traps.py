@@ -1,15 +1,15 @@
 """How loops go wrong, one test each; T38 .. T51 are numbers of docs/traps.md."""
 
-import os
 import signal
-import threading
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import count
 
 import pytest
 
 from kpg.runtime.errors import DataError
+from kpg.runtime.interrupts import DeferredInterrupt
 from kpg.runtime.plan import Plan
 from kpg.runtime.trace.recent import CHURN
 from tests.properties import loop_shapes as shapes
@@ -195,12 +195,17 @@ def endless() -> Plan:
 
 @contextmanager
 def interrupted() -> Iterator[None]:
-    """Ctrl-C comes after a while."""
-    timer = threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGINT))
-    timer.start()
-    with pytest.raises(KeyboardInterrupt):
+    """Ctrl-C comes after a while: between the hundredth look whether it has come and the next."""
+    check, looks = DeferredInterrupt.check, count()
+
+    def pressed(self: DeferredInterrupt) -> None:
+        check(self)
+        if next(looks) == 100:
+            signal.raise_signal(signal.SIGINT)
+
+    with pytest.MonkeyPatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(DeferredInterrupt, "check", pressed)
         yield
-    timer.join()
 
 
 def test_a_step_without_end_can_be_interrupted() -> None:

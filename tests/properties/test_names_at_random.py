@@ -74,7 +74,7 @@ def filled(db: kpg.Database, name: str) -> None:
     db.sql(f"create materialized view {quoted(name + '!')} as select {one}, {two} from {one} where {one} < 3")
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=12)
 @given(st.one_of(NAMES, LONG))
 def test_python_takes_them_as_names(name: str) -> None:
     view = name + "!"
@@ -101,7 +101,7 @@ def test_python_takes_them_as_names(name: str) -> None:
         assert db.query("select * from victim").fetchall() == [(1,)]
 
 
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=10)
 @given(NAMES)
 def test_dumps_and_catalogs_say_them_so_that_they_are_read_again(name: str) -> None:
     with kpg.connect() as db, kpg.connect() as other:
@@ -121,7 +121,7 @@ def web() -> Iterator[Web]:
         yield one
 
 
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=10)
 @given(name=NAMES)
 def test_http_takes_them_as_names(web: Web, name: str) -> None:
     one, view = quoted(name), name + "!"

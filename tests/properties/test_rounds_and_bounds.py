@@ -1,6 +1,6 @@
 """``__ITERATION__()`` and lattices against plain Python, while facts come and go."""
 
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import kpg
@@ -56,7 +56,7 @@ def _derived(kinds: list[str], edges: Pairs) -> set[tuple[int, int, int]]:
     return every
 
 
-@settings(max_examples=5, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=5)
 @given(
     kinds=st.lists(st.sampled_from(sorted(RULES)), min_size=1, max_size=2, unique=True),
     history=st.lists(pairs, min_size=1, max_size=4),
@@ -89,7 +89,7 @@ def _bounds(edges: Pairs, given_: Pairs) -> tuple[dict[int, int], dict[int, int]
     return {x: m for x, m in s.items() if m}, {x: m for x, m in t.items() if m}
 
 
-@settings(max_examples=4, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=4)
 @given(history=st.lists(st.tuples(pairs, masks), min_size=2, max_size=6))
 def test_bounds(history: list[tuple[Pairs, Pairs]]) -> None:
     with kpg.connect() as db:

@@ -170,5 +170,5 @@ class SpineMachine(RuleBasedStateMachine):
             assert all(time <= batch.latest for _, time in keys)
 
 
-SpineMachine.TestCase.settings = settings(max_examples=40, stateful_step_count=30, deadline=None)
+SpineMachine.TestCase.settings = settings(max_examples=40, stateful_step_count=30)
 TestSpine = SpineMachine.TestCase

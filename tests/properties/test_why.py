@@ -107,7 +107,7 @@ def _check(db: kpg.Database, query: str) -> Iterator[dict[str, set[tuple[Any, ..
         yield named
 
 
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=10)
 @given(CONTENTS, st.sampled_from(GROWING), st.data())
 def test_without_the_rows_that_are_named_a_row_goes(
     contents: dict[str, list[tuple[Any, Any]]], query: str, data: st.DataObject
@@ -130,7 +130,7 @@ def test_without_the_rows_that_are_named_a_row_goes(
         raise AssertionError(row)
 
 
-@settings(max_examples=14, deadline=None)
+@settings(max_examples=14)
 @given(CONTENTS, st.sampled_from(OTHERS), ROWS)
 def test_the_rows_that_are_named_are_enough_after_changes_too(
     contents: dict[str, list[tuple[Any, Any]]], query: str, more: list[tuple[Any, Any]]

@@ -17,6 +17,7 @@ import kpg
 from kpg.runtime.errors import OperationalError
 from tests.properties.worker_kills import HOW, Kills
 from tests.unit.workers.test_processes import gone
+from tests.waiting import until
 
 Call = Callable[..., Any]
 
@@ -35,8 +36,7 @@ def struck(crew: Any, method: str, *, before: bool) -> None:
         crew.call, crew.tell = call, tell
         process = crew.processes[1]
         os.kill(process, signal.SIGKILL)
-        while not gone(process):
-            time.sleep(0.001)
+        until(lambda: gone(process))
 
     def around(told: Call) -> Call:
         def telling(command: Any, *args: Any) -> Any:
@@ -160,4 +160,4 @@ def test_a_parent_killed_amid_its_commits_leaves_no_orphans(how: str, seed: int,
         assert sum(n for _, n in db.query("select * from v").fetchall()) == count
 
 
-WAIT = "import select, sys; sys.exit(not select.select([int(sys.argv[1])], [], [], 15)[0])"
+WAIT = "import select, sys; sys.exit(not select.select([int(sys.argv[1])], [], [], 300)[0])"

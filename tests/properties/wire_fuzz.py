@@ -23,6 +23,7 @@ import psycopg
 from pygwire import messages as wire
 
 from tests.unit.server.web.conftest import Web, web_of
+from tests.waiting import PATIENCE, until
 
 TABLES: Final = "create table if not exists t (id int, x text, y float8)"
 BINARY: Final = b"PGCOPY\n\xff\r\n\0" + bytes(8)
@@ -204,7 +205,7 @@ def by_http(chance: random.Random) -> bytes:
 
 def send(port: int, data: bytes, chance: random.Random) -> bytes:
     """Send in one of several ways, and what comes back until the server closes, which it has to."""
-    with suppress(ConnectionError), socket.create_connection(("127.0.0.1", port), timeout=60) as one:
+    with suppress(ConnectionError), socket.create_connection(("127.0.0.1", port), timeout=PATIENCE) as one:
         way = chance.random()
         if way < 0.1:
             for place in range(min(len(data), 60)):
@@ -260,15 +261,13 @@ def round_of(seed: int, count: int, password: str | None = None) -> None:
         for thread in threads:
             thread.start()
         for thread in threads:
-            thread.join(120)
+            thread.join(PATIENCE)
             assert not thread.is_alive(), f"seed {seed}: a client still waits"
         with psycopg.connect(login, autocommit=True) as one:
             assert one.execute("select 41 + 1").fetchone() == (42,)
             one.execute("insert into t values (17, 'here', 1)")
-            end = time.monotonic() + 30
-            while len(web.running.server.clients) > 1 and time.monotonic() < end:
-                time.sleep(0.01)
-            assert len(web.running.server.clients) == 1, f"seed {seed}: clients that are gone are still there"
+            gone = f"seed {seed}: clients that are gone are still there"
+            until(lambda: len(web.running.server.clients) == 1, gone)
 
 
 def main() -> None:

@@ -48,7 +48,7 @@ def told(db: Database, text: str, *, plainly: bool) -> object:
         return type(error).__name__, str(error).splitlines()[0].partition(":")[0], error.hint
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=120)
 @given(st.data())
 def test_a_long_list_is_what_it_is_with_a_comment(data: st.DataObject) -> None:
     first = data.draw(st.lists(st.sampled_from(CELLS), min_size=1, max_size=3))

@@ -1,7 +1,6 @@
 """Advisory locks, compared with what Postgres says of them; who waits, and for how long."""
 
 import threading
-import time
 from collections.abc import Callable, Iterator
 
 import psycopg
@@ -12,6 +11,7 @@ from kpg.engine.locks import DeadlockError, NoLockError
 from kpg.sessions.cancel import CanceledError
 from kpg.sessions.session import Session
 from tests.unit.server.conftest import Running, serving
+from tests.waiting import PATIENCE, until
 
 
 @pytest.fixture
@@ -34,10 +34,7 @@ def asked(session: Session, text: str) -> list[tuple[object, ...]]:
 
 def waiting(db: kpg.Database, count: int = 1) -> None:
     """Wait until so many statements wait."""
-    end = time.monotonic() + 20
-    while len(db.hub.suspended) != count:
-        assert time.monotonic() < end
-        time.sleep(0.002)
+    until(lambda: len(db.hub.suspended) == count)
 
 
 class Asking:
@@ -57,7 +54,7 @@ class Asking:
             self.error = error
 
     def join(self) -> object:
-        self._thread.join(20)
+        self._thread.join(PATIENCE)
         assert not self._thread.is_alive()
         if self.error is not None:
             raise self.error
@@ -214,10 +211,10 @@ def test_waiting_has_limits(db: kpg.Database, setting: str, error: type[Exceptio
     with pytest.raises(error, match=message):
         asked(other, "select pg_advisory_lock(1)")
     one.sql("begin; create table t (a int)")
-    other.sql("begin") if setting == "none" else None
     with pytest.raises(error, match=message):
         asked(other, "select 1")
     one.sql("rollback")
+    other.sql(f"reset {setting}")
     assert asked(other, "select 1") == [(1,)]
     assert len(db.hub.suspended) == 0
 
@@ -272,9 +269,7 @@ def test_a_client_that_goes_lets_go(running: Running) -> None:
         other.execute("select pg_advisory_lock(%s)", (5,))
         listed = "select pid, granted from pg_locks"
         assert other.execute(listed).fetchall() == [(other.info.backend_pid, True)]
-    end = time.monotonic() + 20
-    while len(running.db.hub.sessions) and time.monotonic() < end:
-        time.sleep(0.01)
+    until(lambda: not running.db.hub.sessions)
     assert len(running.db.hub.engine.locks) == len(running.db.hub.suspended) == 0
 
 

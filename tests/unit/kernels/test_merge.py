@@ -24,7 +24,7 @@ def merged(older: Updates, newer: Updates, since: Antichain | None, limit: int) 
     raise AssertionError("the merge does not end")
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(st.data())
 def test_a_merge_is_the_consolidated_sum_with_times_compacted(data: st.DataObject) -> None:
     width, depth = data.draw(st.integers(0, 4)), data.draw(st.integers(1, 2))

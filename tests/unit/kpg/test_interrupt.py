@@ -1,8 +1,8 @@
 """Ctrl-C: KeyboardInterrupt, and the database as before."""
 
 import signal
-import threading
 from collections.abc import Callable, Sequence
+from itertools import count
 
 import pytest
 
@@ -11,6 +11,7 @@ from kpg.database import Database
 from kpg.engine.transaction import Transactions
 from kpg.listeners.feed import Change, Feed
 from kpg.runtime.chain import small
+from kpg.runtime.interrupts import DeferredInterrupt
 from kpg.runtime.operators.reduce import Reduce
 from kpg.runtime.trace.updates import Updates
 
@@ -124,13 +125,18 @@ def test_what_a_callback_commits_is_told_after_what_it_was_told(db: Database) ->
     assert told == [((1,), 1, 1), ((2,), 2, 1), ((3,), 3, 1)]
 
 
-def test_during_a_join_of_which_nothing_is_let_through() -> None:
+def test_during_a_join_of_which_nothing_is_let_through(monkeypatch: pytest.MonkeyPatch) -> None:
     """Pairs by the hundred million, which a predicate drops: it is noticed among them."""
+    check, looks = DeferredInterrupt.check, count()
+
+    def pressed(self: DeferredInterrupt) -> None:
+        if next(looks) == 20:
+            signal.raise_signal(signal.SIGINT)
+        check(self)
+
     with kpg.connect() as db:
         db.sql("create table n (i bigint); insert into n select i from generate_series(1, 800) i")
-        key = threading.Timer(0.1, signal.raise_signal, (signal.SIGINT,))
-        key.start()
+        monkeypatch.setattr(DeferredInterrupt, "check", pressed)
         with pytest.raises(KeyboardInterrupt):
             db.query("select count(*) from n a, n b, n c where a.i * b.i * c.i = -7")
-        key.join()
         assert db.query("select count(*) from n").fetchall() == [(800,)]

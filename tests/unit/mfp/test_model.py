@@ -196,7 +196,7 @@ def as_long(value: Any, other: Any) -> Any:
     return value
 
 
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=250)
 @given(
     rows=ROWS,
     predicates=st.lists(scalars(BOOLEAN), max_size=2),

@@ -8,8 +8,17 @@ from pathlib import Path
 from tests.markdown import blocks
 
 ROOT = Path(__file__).parents[3]
-TESTS = ("tests/unit/data", "tests/unit/kernels/test_merge.py", "-k", "not many_equal_rows and not compacted")
-"""Tests of kernels that take a second or two in Python."""
+FOLDER = "tests/unit/data"
+TESTS = (
+    *(
+        f"{FOLDER}/test_{name}.py"
+        for name in ("again", "foreseen", "holes", "loose", "past", "rowgroups", "table")
+    ),
+    *(f"{FOLDER}/test_vacuum.py::test_random_histories[{case}]" for case in ("0-0-schema1", "3-7-schema0")),
+    "tests/unit/kernels/test_merge.py",
+    *("-k", "not many_equal_rows and not compacted"),
+)
+"""Tests of kernels that take a second or two in Python; all of them are run so before a release."""
 
 
 def python(*arguments: str) -> subprocess.CompletedProcess[str]:

@@ -12,6 +12,7 @@ import pytest
 
 from kpg.database import Database
 from kpg.runtime.interrupts import DeferredInterrupt
+from tests.waiting import PATIENCE
 
 
 @pytest.fixture(autouse=True)
@@ -187,13 +188,13 @@ def test_a_thread_of_its_own() -> None:
     def work() -> None:
         with DeferredInterrupt() as interrupt:
             entered.set()
-            pressed.wait(10)
+            assert pressed.wait(PATIENCE)
             interrupt.check()
             done.append("all")
 
     thread = threading.Thread(target=work)
     thread.start()
-    entered.wait(10)
+    assert entered.wait(PATIENCE)
     with pytest.raises(KeyboardInterrupt):
         press()
     pressed.set()

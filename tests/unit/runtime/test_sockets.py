@@ -2,7 +2,6 @@
 
 import random
 import socket
-import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 
@@ -11,6 +10,7 @@ import pytest
 
 from kpg.runtime.sockets import Number, Pattern, Sockets
 from kpg.runtime.types import NULL
+from tests.waiting import until
 
 HEAD = b"\0name\0\0\0\0\x02"
 TAIL = b"\0\0" + b"E\0\0\0\x09\0\0\0\0\0" + b"S\0\0\0\x04"
@@ -22,9 +22,8 @@ BINARY = Pattern.of(
 
 @pytest.fixture(scope="module")
 def sockets() -> Sockets:
-    made, end = Sockets(), time.monotonic() + 120
-    while not made.ready() and time.monotonic() < end:
-        time.sleep(0.1)
+    made = Sockets()
+    until(made.ready)
     return made
 
 

@@ -6,11 +6,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import psycopg
 import pytest
 
 import kpg
 from kpg.security.passwords import verifier_of
 from kpg.server.listen import Server
+from tests.waiting import PATIENCE, until
 
 
 class Running:
@@ -22,7 +24,23 @@ class Running:
         self.call = call
         self.server = server
         self.port = port
-        self.dsn = f"host=127.0.0.1 port={port} user=kpg dbname=kpg connect_timeout=20"
+        self.dsn = f"host=127.0.0.1 port={port} user=kpg dbname=kpg connect_timeout=300"
+
+    def is_doing(self, number: int, text: str) -> bool:
+        """Whether the session of a number is at work on a statement, which can be cancelled from now on."""
+        client = self.server.clients.get(number)
+        return client is not None and client.busy and self.db.hub.sessions[number].asked == text
+
+    def canceling(self, one: psycopg.Connection, text: str) -> threading.Thread:
+        """A thread that cancels a statement once it is being done."""
+
+        def cancel() -> None:
+            until(lambda: self.is_doing(one.info.backend_pid, text))
+            one.cancel_safe()
+
+        thread = threading.Thread(target=cancel)
+        thread.start()
+        return thread
 
 
 @contextmanager
@@ -33,7 +51,7 @@ def serving(password: str | None = None, tls: Any = None, history: Any = None) -
     users = None if password is None else {"kpg": verifier_of(password)}
 
     def call(work: Any) -> Any:
-        return asyncio.run_coroutine_threadsafe(work, loop).result(60)
+        return asyncio.run_coroutine_threadsafe(work, loop).result(PATIENCE)
 
     with kpg.connect(history=history) as db:
         server = Server(db.hub, users, tls)

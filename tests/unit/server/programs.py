@@ -7,6 +7,7 @@ import warnings
 from pathlib import Path
 
 from tests.unit.server.conftest import Running
+from tests.waiting import PATIENCE
 
 INSTALLED = Path(os.environ.get("KPG_CLIENTS") or Path.home() / ".cache/kpg/clients")
 """Where .ci/clients puts what it installs."""
@@ -24,8 +25,8 @@ def script(name: str, *arguments: str, text: str = "") -> str:
     assert folder.is_dir(), "run .ci/clients"
     if name.endswith(".py"):
         program = Path(__file__).parent / "scripts" / name
-        return run(str(folder / "python"), str(program), *arguments, seconds=600)
-    return run(str(folder / name), *arguments, text=text, seconds=600)
+        return run(str(folder / "python"), str(program), *arguments)
+    return run(str(folder / name), *arguments, text=text)
 
 
 def packaged(name: str) -> str:
@@ -36,10 +37,10 @@ def packaged(name: str) -> str:
     return str(Path(pgserver.__file__).parent / "pginstall" / "bin" / name)
 
 
-def run(*command: str, text: str = "", seconds: float = 120) -> str:
+def run(*command: str, text: str = "") -> str:
     """What a program prints, its errors too."""
     finished = subprocess.run(
-        command, capture_output=True, text=True, check=False, input=text, timeout=seconds
+        command, capture_output=True, text=True, check=False, input=text, timeout=PATIENCE
     )
     return finished.stdout + finished.stderr
 

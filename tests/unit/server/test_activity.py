@@ -1,13 +1,13 @@
 """Who is there, and how they are ended; what clients are told of settings and errors."""
 
 import threading
-import time
 from collections.abc import Iterator
 
 import psycopg
 import pytest
 
 from tests.unit.server.conftest import Running, serving
+from tests.waiting import until
 
 ENDLESS = "with recursive n(i) as (select 1 union all select i + 1 from n) select count(*) from n"
 
@@ -67,10 +67,7 @@ def test_a_backend_is_terminated(running: Running) -> None:
                 other.execute("select 1")
             other.close()
         left = "select count(*) from pg_stat_activity where application_name = 'doomed'"
-        deadline = time.monotonic() + 10
-        while one.execute(left).fetchone() != (0,) and time.monotonic() < deadline:
-            time.sleep(0.01)
-        assert one.execute(left).fetchone() == (0,)
+        until(lambda: one.execute(left).fetchone() == (0,))
         assert one.execute("select count(*) from held").fetchone() == (0,)
 
 
@@ -135,10 +132,6 @@ def test_many_come_and_go(running: Running) -> None:
         for thread in threads:
             thread.join()
         ended = "select pg_cancel_backend(pid) from pg_stat_activity where query like 'with recursive%'"
-        deadline = time.monotonic() + 20
-        while len(running.server.clients) > 1 and time.monotonic() < deadline:
-            one.execute(ended)
-            time.sleep(0.02)
-        assert len(running.server.clients) == 1
+        until(lambda: one.execute(ended) and len(running.server.clients) == 1)
         assert one.execute("select count(*) from crowd").fetchone() == (0,)
         assert one.execute("select n from crowds").fetchone() == (0,)

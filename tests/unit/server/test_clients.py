@@ -3,8 +3,6 @@
 import asyncio
 import datetime
 import decimal
-import threading
-import time
 import uuid
 from collections.abc import Iterator
 
@@ -15,6 +13,7 @@ from psycopg.types.json import Jsonb
 from kpg.server import subscribing
 from tests.unit.server.conftest import Running, serving
 from tests.unit.server.programs import psql
+from tests.waiting import until
 
 ENDLESS = "with recursive n(i) as (select 1 union all select i + 1 from n) select count(*) from n"
 
@@ -315,12 +314,11 @@ def test_who_cancels_too_late_does_not_meet_the_next_statement(
     assert connection.execute("select 1").fetchone() == (1,)
 
 
-def test_a_running_statement_is_cancelled(connection: psycopg.Connection) -> None:
-    timer = threading.Timer(0.3, connection.cancel_safe)
-    timer.start()
+def test_a_running_statement_is_cancelled(running: Running, connection: psycopg.Connection) -> None:
+    canceling = running.canceling(connection, ENDLESS)
     with pytest.raises(psycopg.errors.QueryCanceled):
         connection.execute(ENDLESS.encode())
-    timer.join()
+    canceling.join()
     assert connection.execute("select 1").fetchone() == (1,)
 
 
@@ -331,9 +329,7 @@ def test_a_client_that_goes_takes_its_transaction_with_it(
     one = psycopg.connect(running.dsn)
     one.execute("insert into t values (1)")
     one.pgconn.finish()
-    deadline = time.monotonic() + 10
-    while len(running.server.clients) > 1 and time.monotonic() < deadline:
-        time.sleep(0.01)
+    until(lambda: len(running.server.clients) == 1)
     connection.execute("insert into t values (1)")
     assert connection.execute("select count(*) from t").fetchone() == (1,)
 

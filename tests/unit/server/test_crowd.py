@@ -1,10 +1,11 @@
 """INSERTs of one kind that many clients have sent: done together, each with its reply and its error."""
 
 import asyncio
+import os
 import random
+import select
 import socket
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any
@@ -17,6 +18,7 @@ from kpg.runtime.sockets import Sockets
 from kpg.server.crowd import Crowd
 from tests.unit.server.conftest import Running, serving
 from tests.unit.server.test_lane import bound, connected, query, replies
+from tests.waiting import PATIENCE, until
 
 CLIENTS = 8
 INSERT = "insert into t values ($1, $2, $3)"
@@ -27,10 +29,7 @@ VIEW = "create materialized view v as select n, count(*) as c, sum(id) as s from
 def compiled() -> None:
     """Waits for the loops, without which all requests go the usual way."""
     assert call().RECEIVE
-    sockets, end = Sockets(), time.monotonic() + 120
-    while not sockets.ready() and time.monotonic() < end:
-        time.sleep(0.1)
-    assert sockets.ready()
+    until(Sockets().ready)
 
 
 @pytest.fixture
@@ -65,7 +64,20 @@ def at_once(running: Running, clients: list[socket.socket], requests: list[bytes
     with standing(running):
         for one, request in zip(clients, requests, strict=True):
             one.sendall(request)
-        time.sleep(0.02)
+        for one in clients:
+            arrived(running, one)
+
+
+def arrived(running: Running, one: socket.socket) -> None:
+    """Wait until what a client has sent, or its end, is where the server reads it."""
+    numbers = {peer_of(number): number for number in running.server.wires.numbers()}
+    assert select.select([numbers[one.getsockname()]], [], [], PATIENCE)[0]
+
+
+def peer_of(number: int) -> object:
+    """Who is at the other end of one of the server's sockets."""
+    with socket.socket(fileno=os.dup(number)) as one:
+        return one.getpeername()
 
 
 @contextmanager
@@ -75,10 +87,10 @@ def standing(running: Running) -> Iterator[None]:
 
     async def stand() -> None:
         held.set()
-        go.wait(20)
+        go.wait(PATIENCE)
 
     asyncio.run_coroutine_threadsafe(stand(), running.server.turns._loop)  # type: ignore[arg-type]
-    held.wait(20)
+    assert held.wait(PATIENCE)
     try:
         yield
     finally:
@@ -240,9 +252,9 @@ def test_clients_that_go_take_nobody_with_them() -> None:
         with standing(running):
             for place, one in enumerate(clients):
                 one.sendall(row(place))
+                arrived(running, one)
             clients[0].close()
             clients[1].shutdown(socket.SHUT_RDWR)
-            time.sleep(0.02)
         assert [kinds(one) for one in clients[2:]] == ["2nCZ"] * (CLIENTS - 2)
         assert [one[0] for one in rows(running)][-6:] == [2, 3, 4, 5, 6, 7]
         running.db.verify("v")
@@ -297,7 +309,8 @@ def test_random_requests_however_cut(seed: int, crowds: list[int]) -> None:
                         cut = chance.choice((*[len(data)] * 15, len(data) // 2))
                         clients[one].sendall(data[:cut])
                         waiting[one] = data[cut:]
-                    time.sleep(0.005)
+                        if cut:
+                            arrived(running, clients[one])
         for one, data in enumerate(waiting):
             clients[one].sendall(data)
         answered = [kinds(one, times) for one, times in zip(clients, asked, strict=True)]

@@ -12,6 +12,7 @@ import pytest
 import kpg
 from tests.unit.server.conftest import Running, serving
 from tests.unit.server.programs import packaged
+from tests.waiting import PATIENCE
 
 SETUP = (
     "CREATE SCHEMA s",
@@ -41,7 +42,12 @@ def filled() -> Any:
 def run(running: Running, name: str, *words: str, given: str = "") -> str:
     where = ["-h", "127.0.0.1", "-p", str(running.port), "-U", "kpg", "-d", "kpg"]
     done = subprocess.run(
-        [packaged(name), *where, *words], input=given, capture_output=True, text=True, timeout=60, check=False
+        [packaged(name), *where, *words],
+        input=given,
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+        check=False,
     )
     assert done.returncode == 0, done.stderr
     return done.stdout

@@ -10,6 +10,7 @@ import pytest
 from pygwire import messages as wire
 
 from tests.unit.server.conftest import Running, serving
+from tests.waiting import PATIENCE
 
 
 @pytest.fixture(scope="module")
@@ -23,7 +24,7 @@ def filled() -> Iterator[Running]:
 
 @contextmanager
 def connected(running: Running, user: str = "kpg") -> Iterator[socket.socket]:
-    with socket.create_connection(("127.0.0.1", running.port), timeout=30) as one:
+    with socket.create_connection(("127.0.0.1", running.port), timeout=PATIENCE) as one:
         one.sendall(wire.StartupMessage(params={"user": user, "database": "kpg"}).to_wire())
         replies(one, 1)
         yield one

@@ -10,6 +10,7 @@ import pytest
 import kpg
 from kpg.runtime.errors import DataError
 from tests.unit.server.conftest import Running, serving
+from tests.waiting import PATIENCE
 
 
 @pytest.fixture(scope="module")
@@ -34,7 +35,9 @@ def test_an_idle_client_is_told_of_a_commit(running: Running) -> None:
         speaker.execute("notify news, 'one'")
         timer = threading.Timer(0.2, speaker.commit)
         timer.start()
-        told = [(one.channel, one.payload, one.pid) for one in listener.notifies(timeout=20, stop_after=3)]
+        told = [
+            (one.channel, one.payload, one.pid) for one in listener.notifies(timeout=PATIENCE, stop_after=3)
+        ]
         timer.join()
         pid = speaker.info.backend_pid
         assert told == [("news", "one", pid), ("news", "two", pid), ("news", "three", pid)]
@@ -50,7 +53,7 @@ def test_a_client_within_a_transaction_is_told_after_it(running: Running) -> Non
         assert listener.execute("select 2").fetchone() == (2,)
         assert list(listener.notifies(timeout=0)) == []
         listener.commit()
-        assert [one.payload for one in listener.notifies(timeout=20, stop_after=1)] == ["x"]
+        assert [one.payload for one in listener.notifies(timeout=PATIENCE, stop_after=1)] == ["x"]
 
 
 def test_asyncpg_listens(running: Running) -> None:
@@ -70,7 +73,7 @@ def test_asyncpg_listens(running: Running) -> None:
         ]
         await listener.add_listener("Mixed", told)
         await speaker.execute("select pg_notify($1, $2)", "Mixed", "hello")
-        await asyncio.wait_for(done.wait(), 20)
+        await asyncio.wait_for(done.wait(), PATIENCE)
         await listener.remove_listener("Mixed", told)
         await listener.close()
         await speaker.close()

@@ -13,6 +13,7 @@ import pytest
 
 from kpg.runtime.errors import OperationalError
 from kpg.server.local import local_socket, path_in
+from tests.waiting import PATIENCE
 
 ROOT = Path(__file__).parents[3]
 
@@ -61,5 +62,5 @@ def test_clients_come_by_a_socket(tmp_path: Path, password: str) -> None:
                 one.execute("insert into t values (%s)", (number,))
             assert one.execute("select count(*) from t").fetchone() == (100,)
         process.send_signal(signal.SIGTERM)
-        assert process.wait(60) == 0
+        assert process.wait(PATIENCE) == 0
     assert list(tmp_path.iterdir()) == []

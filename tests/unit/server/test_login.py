@@ -13,6 +13,7 @@ from kpg.runtime.errors import InterfaceError
 from kpg.security.passwords import Denied, Exchange, verifier_of
 from kpg.server.run import PASSWORD, Options, address_of, tls_of, users_of
 from tests.unit.server.conftest import Running, serving
+from tests.waiting import PATIENCE
 
 
 def test_a_password_is_asked_for() -> None:
@@ -90,7 +91,7 @@ def test_nonsense_on_the_socket_hurts_nobody(running: Running, seed: int) -> Non
     chance = random.Random(seed)
     kinds = b"QPBDECSHXFdcfp\0\xffz"
     for _ in range(25):
-        with socket.create_connection(("127.0.0.1", running.port), timeout=10) as one:
+        with socket.create_connection(("127.0.0.1", running.port), timeout=PATIENCE) as one:
             data = startup() if chance.random() < 0.8 else chance.randbytes(chance.randrange(40))
             for _ in range(chance.randrange(1, 6)):
                 body = chance.choice((b"select 1\0", b"\0\0\0\0\0\0", chance.randbytes(chance.randrange(30))))
@@ -109,7 +110,7 @@ def test_nonsense_on_the_socket_hurts_nobody(running: Running, seed: int) -> Non
 
 @pytest.mark.parametrize("kind", [b"D", b"C"])
 def test_a_message_that_ends_too_early_is_answered(running: Running, kind: bytes) -> None:
-    with socket.create_connection(("127.0.0.1", running.port), timeout=10) as one:
+    with socket.create_connection(("127.0.0.1", running.port), timeout=PATIENCE) as one:
         one.sendall(startup() + kind + struct.pack("!i", 4))
         found = b""
         while part := one.recv(1 << 16):
@@ -118,6 +119,6 @@ def test_a_message_that_ends_too_early_is_answered(running: Running, kind: bytes
 
 
 def test_who_sends_much_before_logging_in_is_cut_off(running: Running) -> None:
-    with socket.create_connection(("127.0.0.1", running.port), timeout=10) as one:
+    with socket.create_connection(("127.0.0.1", running.port), timeout=PATIENCE) as one:
         one.sendall(struct.pack("!i", 1 << 29) + b"x" * 20_000)
         assert one.recv(100) == b""

@@ -14,6 +14,7 @@ import pytest
 from tests.oracle.postgres import serving as serving_postgres
 from tests.unit.server.conftest import serving
 from tests.unit.server.programs import DRIVER
+from tests.waiting import PATIENCE
 
 HERE = Path(__file__).parent / "jdbc"
 DATABASE = (Path(__file__).parents[2] / "oracle" / "catalogs.sql").read_text()
@@ -72,7 +73,7 @@ def told(folder: Path, program: str, port: int, database: str, user: str) -> dic
     address = f"jdbc:postgresql://127.0.0.1:{port}/{database}"
     command = ["java", "-Xmx512m", "-cp", f"{DRIVER}:{folder}", program, address, user]
     command.append(str(HERE / "asked.sql"))
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=PATIENCE)
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr
     found: dict[str, list[str]] = {}
     heading = ""

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from kpg.server import notify
+from tests.waiting import PATIENCE
 
 
 @pytest.mark.parametrize("abstract", [False, True])
@@ -13,7 +14,7 @@ def test_it_is_told_where_it_listens(abstract: bool, tmp_path: Path, monkeypatch
     name = f"@kpg {tmp_path}" if abstract else str(tmp_path / "notify")
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
         manager.bind(name.replace("@", "\0", 1))
-        manager.settimeout(10)
+        manager.settimeout(PATIENCE)
         monkeypatch.setenv("NOTIFY_SOCKET", name)
         notify.tell(notify.READY)
         assert manager.recv(100) == b"READY=1"

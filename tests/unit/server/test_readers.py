@@ -9,6 +9,7 @@ import psycopg
 import pytest
 
 from tests.unit.server.conftest import Running, serving
+from tests.waiting import PATIENCE
 
 SETUP = """
 CREATE TYPE mood AS ENUM ('sad', 'ok');
@@ -177,7 +178,7 @@ class Wire:
     """Messages as they are, for what libpq does not send."""
 
     def __init__(self, running: Running) -> None:
-        self.socket = socket.create_connection(("127.0.0.1", running.port), timeout=20)
+        self.socket = socket.create_connection(("127.0.0.1", running.port), timeout=PATIENCE)
         words = b"user\0kpg\0database\0kpg\0\0"
         self.socket.sendall(struct.pack("!ii", 8 + len(words), 196608) + words)
         self.until(b"Z")

@@ -6,6 +6,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from tests.waiting import PATIENCE
+
 PROGRAM = """
 import gc, socket
 from tests.unit.server.conftest import serving
@@ -68,7 +70,7 @@ def printed(program: str) -> Any:
     environment = {**os.environ, "PYTHONPATH": str(root)}
     command = [sys.executable, "-c", program]
     done = subprocess.run(
-        command, capture_output=True, text=True, timeout=120, env=environment, cwd=root, check=False
+        command, capture_output=True, text=True, timeout=PATIENCE, env=environment, cwd=root, check=False
     )
     assert done.returncode == 0, done.stderr
     return eval(done.stdout)

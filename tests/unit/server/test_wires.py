@@ -1,6 +1,5 @@
 """Connections that are read together: they come and go, and without epoll all is as before."""
 
-import asyncio
 import select
 import socket
 from contextlib import ExitStack
@@ -8,17 +7,9 @@ from contextlib import ExitStack
 import psycopg
 import pytest
 
-from tests.unit.server.conftest import Running, serving
+from tests.unit.server.conftest import serving
 from tests.unit.server.test_lane import bound, connected, prepare, query, replies
-
-
-async def gone(running: Running) -> int:
-    """How many connections are read when those that have gone are forgotten."""
-    for _ in range(500):
-        if not running.server.wires.numbers():
-            break
-        await asyncio.sleep(0.01)
-    return len(running.server.wires.numbers())
+from tests.waiting import until
 
 
 def test_numbers_of_sockets_are_given_again() -> None:
@@ -36,7 +27,7 @@ def test_numbers_of_sockets_are_given_again() -> None:
                     # Some go without a word, some in the middle of a message.
                     several[0].shutdown(socket.SHUT_RDWR)
                     several[1].sendall(bound("read", b"1")[:-7])
-        assert running.call(gone(running)) == 0
+        until(lambda: not running.server.wires.numbers())  # those that have gone are forgotten
 
 
 def test_who_sends_ahead_without_reading_is_not_read_from() -> None:

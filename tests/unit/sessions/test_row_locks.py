@@ -1,7 +1,6 @@
 """Locks of rows and tables as sessions meet them: who waits, who goes on with what, and when they end."""
 
 import threading
-import time
 from collections.abc import Callable, Iterator
 from functools import partial
 
@@ -11,8 +10,10 @@ import pytest
 import kpg
 from kpg.engine.locks import DeadlockError, NoLockError
 from kpg.runtime.errors import SerializationError
+from kpg.sessions import suspended
 from kpg.sessions.session import Session
 from tests.unit.server.conftest import Running, serving
+from tests.waiting import PATIENCE, Clock, until
 
 TABLES = """
     create table t (id int primary key, x int);
@@ -53,11 +54,8 @@ class Asking:
         self._work: Callable[[], Rows] = lambda: asked(session, text)
         self._thread = threading.Thread(target=self._run)
         self._thread.start()
-        end = time.monotonic() + 20
-        while session not in session.hub.suspended:
-            assert time.monotonic() < end
-            assert self._thread.is_alive(), (self._rows, self._error)
-            time.sleep(0.001)
+        until(lambda: session in session.hub.suspended or not self._thread.is_alive())
+        assert session in session.hub.suspended, (self._rows, self._error)
 
     def _run(self) -> None:
         try:
@@ -66,7 +64,7 @@ class Asking:
             self._error = error
 
     def rows(self) -> Rows:
-        self._thread.join(20)
+        self._thread.join(PATIENCE)
         assert not self._thread.is_alive()
         if self._error is not None:
             raise self._error
@@ -379,7 +377,7 @@ def test_workers_take_every_job_once(running: Running) -> None:
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(60)
+        thread.join(PATIENCE)
     assert sorted(job for one in taken for job in one) == list(range(1, jobs + 1))
     with psycopg.connect(running.dsn) as one:
         assert one.execute("select count(*), count(distinct job) from done").fetchone() == (jobs, jobs)
@@ -412,7 +410,7 @@ def test_a_bank_loses_nothing_at_read_committed(running: Running) -> None:
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(60)
+        thread.join(PATIENCE)
     added = sum(
         (number + turn) % accounts == (number * turn) % accounts
         for number in range(clients)
@@ -453,16 +451,21 @@ def note_outcome(one: psycopg.Connection, text: str, found: list[BaseException |
         found.append(None)
 
 
-def test_who_goes_on_does_not_come_between_uncommitted_definitions(running: Running) -> None:
+def test_who_goes_on_does_not_come_between_uncommitted_definitions(
+    running: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock, waiting = Clock(), running.db.hub.suspended
+    monkeypatch.setattr(suspended, "time", clock)
+    monkeypatch.setattr(waiting, "_alarm_at", lambda *_: None)  # it is given here
     with (
         psycopg.connect(running.dsn, autocommit=True) as one,
         psycopg.connect(running.dsn, autocommit=True) as other,
     ):
         one.execute("create table amid (id int primary key, x int)")
         one.execute("insert into amid values (1, 0)")
-        other.execute("set lock_timeout = '300ms'")
+        other.execute("set lock_timeout = '300s'")
         for asked, error in (
-            ("select pg_sleep(0.2)", None),
+            ("select pg_sleep(200)", None),
             ("update amid set x = 7", psycopg.errors.LockNotAvailable),
         ):
             one.execute("begin")
@@ -471,14 +474,19 @@ def test_who_goes_on_does_not_come_between_uncommitted_definitions(running: Runn
 
             thread = threading.Thread(target=note_outcome, args=(other, asked, found))
             thread.start()
-            hub = running.db.hub
-            while hub.sessions[other.info.backend_pid] not in hub.suspended:
-                time.sleep(0.001)
+            session = running.db.hub.sessions[other.info.backend_pid]
+            until(lambda session=session: session in waiting)
             one.execute("create table made (id int)")
-            time.sleep(0.5)
-            assert found == [] if error is None else [type(wrong) for wrong in found] == [error]
+            clock.move_on(500)
+            waiting.alarm(session)
+            if error is None:
+                until(lambda session=session: session in waiting.later)
+                assert found == []
+            else:
+                until(lambda found=found: found)
+                assert [type(wrong) for wrong in found] == [error]
             assert one.execute("commit").statusmessage == "COMMIT"
-            thread.join(10)
+            thread.join(PATIENCE)
             assert not thread.is_alive()
             assert one.execute("select * from made").fetchall() == []
             one.execute("drop table made")

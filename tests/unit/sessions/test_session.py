@@ -1,7 +1,6 @@
 """Sessions of one database: what each sees of the others, and what happens when they meet."""
 
 import threading
-import time
 from collections.abc import Iterator
 from concurrent.futures import Future
 
@@ -10,9 +9,11 @@ import pytest
 import kpg
 from kpg.engine.transaction import State
 from kpg.runtime.errors import SerializationError
+from kpg.sessions import suspended
 from kpg.sessions.cancel import CanceledError
 from kpg.sessions.jobs import Given
 from kpg.sessions.session import Session
+from tests.waiting import Clock, until
 
 TABLES = """
     create table t (id int primary key, x int);
@@ -132,8 +133,7 @@ def test_who_changes_a_row_second_waits_for_the_first(db: kpg.Database, change: 
     one.sql("begin; update t set x = x + 1 where id = 1")
     second = threading.Thread(target=other.sql, args=(change,))
     second.start()
-    while other not in db.hub.suspended:
-        time.sleep(0.001)
+    until(lambda: other in db.hub.suspended)
     assert rows(one, "select * from t") == [(1, 2), (2, 2)]
     one.sql("commit")
     second.join()
@@ -220,8 +220,8 @@ def test_definitions_in_a_transaction_keep_others_out(db: kpg.Database) -> None:
     seen: list[object] = []
     waiting = threading.Thread(target=lambda: seen.extend(rows(other, "select * from u")))
     waiting.start()
-    waiting.join(0.1)
-    assert waiting.is_alive()
+    until(lambda: len(db.hub.suspended) == 1)
+    assert seen == []
     one.sql("commit")
     waiting.join()
     assert seen == [(1,)]
@@ -484,17 +484,19 @@ SLEEPERS = """
 
 
 @pytest.mark.parametrize("statement", ["select f(10)", "insert into u values (1), (2)"])
-def test_others_have_their_turn_while_a_function_sleeps(db: kpg.Database, statement: str) -> None:
+def test_others_have_their_turn_while_a_function_sleeps(
+    db: kpg.Database, statement: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     db.sql(SLEEPERS)
+    monkeypatch.setattr(suspended, "time", Clock())  # no nap is over before others have had their turn
     one, other = db.session(), db.session()
     done: list[object] = []
     thread = threading.Thread(target=lambda: done.append(one.sql(statement)))
     thread.start()
-    while not db.hub.suspended and thread.is_alive():
-        rows(other, "select 1")
-    assert thread.is_alive()
+    until(lambda: rows(other, "select 1") and len(db.hub.suspended))
     assert rows(other, "select * from v") == [(3, 2)]  # nothing of it is there
     assert rows(other, "select count(*) from u") == [(0,)]
+    monkeypatch.undo()
     thread.join()
     assert len(done) == 1
     expected = [(23, 4)] if "f(10)" in statement else [(3, 2)]

@@ -4,7 +4,6 @@ import os
 import signal
 import socket
 import subprocess
-import time
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -15,6 +14,7 @@ import pytest
 import kpg
 from kpg.runtime.errors import OperationalError
 from kpg.runtime.spark import own
+from tests.waiting import until
 
 pytestmark = pytest.mark.java
 
@@ -118,11 +118,8 @@ def test_views_are_those_of_one_worker_and_outlive_an_executor(spark: Any, tmp_p
         db.view("sums").subscribe(hear)
         lost = executor_of(executor.crew.processes[1])
         os.kill(lost, signal.SIGKILL)
-        until = time.monotonic() + 30
         with pytest.raises(OperationalError, match=r"Spark stage of the workers has|has broken"):
-            while time.monotonic() < until:
-                db.sql("insert into beats values (1)")
-                time.sleep(0.05)
+            until(lambda: db.sql("insert into beats values (1)") and False)
         assert contents(db) == contents(one)
         assert executor_of(executor.crew.processes[1]) != lost
         assert [len(executor.tables[name].blocks) for name in ("orders", "items")] == [1, 1]

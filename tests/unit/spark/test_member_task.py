@@ -4,7 +4,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -13,6 +12,7 @@ from kpg.runtime.spark import member_task
 from kpg.runtime.workers.network import version_here
 from tests.markdown import blocks
 from tests.unit.workers.test_processes import gone
+from tests.waiting import until
 
 ROOT = Path(__file__).parents[3]
 CALLING = ("127.0.0.1", 1, b"secret", 2, 4)
@@ -73,10 +73,7 @@ def test_workers_end_with_a_driver_that_is_killed() -> None:
     done = subprocess.run([sys.executable, "-c", KILLED], capture_output=True, text=True, check=False)
     assert done.returncode == -signal.SIGKILL, done.stderr
     (process,) = map(int, done.stdout.split())
-    until = time.monotonic() + 60
-    while not gone(process) and time.monotonic() < until:
-        time.sleep(0.1)
-    assert gone(process)
+    until(lambda: gone(process))
     assert process != os.getpid()
 
 

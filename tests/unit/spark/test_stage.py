@@ -4,7 +4,6 @@ import json
 import os
 import signal
 import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -21,6 +20,7 @@ from kpg.runtime.errors import (
 )
 from kpg.runtime.spark import own, slots, stage
 from tests.unit.workers.test_processes import TEXT, answer_alike, rows
+from tests.waiting import until
 
 pytestmark = pytest.mark.java
 
@@ -35,19 +35,17 @@ def spark() -> Iterator[Any]:
             yield mine.get()
 
 
-def left_running(spark: Any) -> list[int]:
-    """The jobs that run: Spark hears that one has ended a moment after its caller does."""
-    tracker, until = spark.sparkContext.statusTracker(), time.monotonic() + 10
-    while (found := list(tracker.getActiveJobsIds())) and time.monotonic() < until:
-        time.sleep(0.05)
-    return found
+def none_runs(spark: Any) -> None:
+    """Wait until no job runs: Spark hears that one has ended a moment after its caller does."""
+    tracker = spark.sparkContext.statusTracker()
+    until(lambda: not list(tracker.getActiveJobsIds()))
 
 
 def test_answers_changes_and_errors_are_those_of_one(spark: Any) -> None:
     with kpg.connect(spark=spark, workers=2) as db, kpg.connect() as one:
         answer_alike(db, one)
         assert [row[0] for row in db.workers()] == [0, 1]
-    assert not left_running(spark)
+    none_runs(spark)
     assert not slots.taken
 
 
@@ -70,9 +68,10 @@ def test_ctrl_c_ends_a_step_and_no_worker(spark: Any) -> None:
     with kpg.connect(spark=spark, workers=2) as db:
         db.sql("create table n(i int primary key); insert into n select generate_series(1, 3000)")
         before = db._engine.executor.crew.processes
-        threading.Timer(1, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
+        alarm = threading.Timer(1, lambda: os.kill(os.getpid(), signal.SIGINT))
         endless = "with recursive r(i) as (select i from n union select i + 1 from r where i < 100000000)"
         with pytest.raises(KeyboardInterrupt):
+            alarm.start()
             db.sql(f"create materialized view v as {endless} select max(i) as m from r")
         db.sql("create materialized view w as select count(*) as n from n; insert into n values (0)")
         assert rows(db, "select * from w") == [(3001,)]
@@ -92,7 +91,7 @@ def test_what_cannot_be_is_said_and_does_not_hang(spark: Any, monkeypatch: pytes
             OperationalError, match=r"did not start: the executor's Python .* driver has 0\.0"
         ):
             kpg.connect(spark=spark, workers=2)
-    assert not left_running(spark)
+    none_runs(spark)
 
 
 def test_spark_reads_beside_workers_if_it_has_a_slot(spark: Any) -> None:

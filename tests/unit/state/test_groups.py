@@ -109,7 +109,7 @@ finite = st.floats(allow_nan=False, allow_infinity=False)
 diffs = st.integers(-3, 3) | st.sampled_from([2**28 + 1, -(2**30), 2**33, -(2**45) - 1, 2**58 + 7])
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(st.lists(st.tuples(finite, diffs), min_size=1, max_size=12))
 def test_float_sums_are_correctly_rounded(terms: list[tuple[float, int]]) -> None:
     table = GroupTable(0, (Accumulator(SUM_DOUBLE, 0),))
@@ -174,7 +174,7 @@ operations = st.lists(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(operations, st.lists(st.booleans(), min_size=12, max_size=12))
 def test_random_steps_match_a_dictionary(steps: list[list[tuple[int, int, int]]], keep: list[bool]) -> None:
     table = GroupTable(1, COUNT_AND_SUM)

@@ -212,7 +212,7 @@ measured = st.tuples(st.integers(0, 1), st.sampled_from([NULL, 3, -7, 2**62]), d
 @pytest.mark.parametrize("function", [distinct, thresholded])
 @pytest.mark.parametrize("depth", [2, 3, 4])
 def test_multiplicities_match_brute_force(function: Output, depth: int) -> None:
-    @settings(max_examples=200 if depth == 2 else 60, deadline=None)
+    @settings(max_examples=200 if depth == 2 else 60)
     @given(histories(pairs, depth - 1))
     def check(steps: list[tuple[list[Change], bool]]) -> None:
         run = Run(HistoryTable(2, (), depth), function)
@@ -225,7 +225,7 @@ def test_multiplicities_match_brute_force(function: Output, depth: int) -> None:
 @pytest.mark.parametrize("key", [0, 1])
 @pytest.mark.parametrize("depth", [2, 3])
 def test_aggregates_match_brute_force(key: int, depth: int) -> None:
-    @settings(max_examples=120 if depth == 2 else 40, deadline=None)
+    @settings(max_examples=120 if depth == 2 else 40)
     @given(histories(measured, depth - 1), histories(measured, depth - 1))
     def check(first: list[tuple[list[Change], bool]], steps: list[tuple[list[Change], bool]]) -> None:
         run = Run(HistoryTable(key, SPEC, depth), reduced)

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from datetime import date
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import kpg
@@ -180,7 +180,7 @@ def statements(draw: st.DrawFn) -> str:
     return shape + draw(st.sampled_from(["", "", ";", " ", " -- end"]))
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=60)
 @given(st.data())
 def test_streams_of_statements(data: st.DataObject) -> None:
     twins = Twins(*SETUP)
@@ -234,7 +234,7 @@ MARKED = [
 ]
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=60)
 @given(st.data())
 def test_streams_of_parameters(data: st.DataObject) -> None:
     twins = Twins(*SETUP)

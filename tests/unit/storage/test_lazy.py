@@ -5,6 +5,7 @@ import threading
 import pytest
 
 from kpg.runtime.storage.lazy import Lazy
+from tests.waiting import PATIENCE
 
 
 def test_it_is_done_once_however_often_it_was_wanted() -> None:
@@ -19,12 +20,12 @@ def test_it_is_done_once_however_often_it_was_wanted() -> None:
     with lazy.apart:
         for _ in range(3):
             lazy.wanted()
-    assert done.wait(10)
+    assert done.wait(PATIENCE)
     with lazy.apart:
         assert count == [1]
     done.clear()
     lazy.wanted()
-    assert done.wait(10)
+    assert done.wait(PATIENCE)
     lazy.end()
     assert count == [1, 1]
 
@@ -50,7 +51,7 @@ def test_it_is_done_though_once_there_was_no_thread(monkeypatch: pytest.MonkeyPa
         patch.setattr(threading.Timer, "start", no_thread)
         lazy.wanted()
     lazy.wanted()
-    assert done.wait(10)
+    assert done.wait(PATIENCE)
     lazy.end()
 
 

@@ -30,7 +30,7 @@ def pairs(
     return model.contents(lookup(stream, key, Layers(layers), keep_stream, keep_batch, order))
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=400)
 @given(st.data())
 def test_every_pair_comes_once(data: st.DataObject) -> None:
     width, depth = data.draw(st.integers(0, 3)), data.draw(st.integers(1, 3))

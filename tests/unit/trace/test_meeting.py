@@ -36,7 +36,7 @@ def met(
     return Meeting(key, BOTH, BOTH[1:]).of(stream, sought, order, 0, 0, 0)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(st.data())
 def test_every_pair_comes_once(data: st.DataObject) -> None:
     width, depth = data.draw(st.integers(0, 3)), data.draw(st.integers(1, 3))

@@ -10,6 +10,7 @@ import pytest
 from kpg.runtime.workers.door import Card, Door, StrangerError, visit
 from kpg.runtime.workers.wire import GoneError, Line, exchange, packed
 from tests.unit.workers.test_processes import exchange_both_ways
+from tests.waiting import PATIENCE
 
 SECRET = b"s" * 32
 HERE = "127.0.0.1"
@@ -24,7 +25,7 @@ def door() -> Iterator[Door]:
 def both(door: Door) -> tuple[Line, Line]:
     """The two ends of a connection."""
     there = visit((HERE, door.port), SECRET, Card(b"p", 1, 2, 3))
-    come = door.wait(10)
+    come = door.wait(PATIENCE)
     assert come is not None
     return Line(come[1].detach()), Line(there.detach())
 
@@ -32,7 +33,7 @@ def both(door: Door) -> tuple[Line, Line]:
 def test_who_knows_the_secret_comes_in_and_says_who_it_is(door: Door) -> None:
     card = Card(b"c", 7, 65535, 1 << 31)
     with visit((HERE, door.port), SECRET, card):
-        come = door.wait(10)
+        come = door.wait(PATIENCE)
         assert come is not None and come[0] == card
         come[1].close()
 
@@ -89,7 +90,7 @@ def test_what_was_said_once_does_not_open_the_door_again(door: Door) -> None:
         listener.start()
         visit((HERE, between.getsockname()[1]), SECRET, Card(b"c", 0, 0, 0)).close()
         listener.join()
-    come = door.wait(10)
+    come = door.wait(PATIENCE)
     assert come is not None
     come[1].close()
     with socket.create_connection((HERE, door.port)) as again:
@@ -102,7 +103,7 @@ def test_what_was_said_once_does_not_open_the_door_again(door: Door) -> None:
 def test_those_who_say_nothing_keep_nobody_waiting(door: Door) -> None:
     silent = [socket.create_connection((HERE, door.port)) for _ in range(20)]
     with visit((HERE, door.port), SECRET, Card(b"c", 0, 0, 0)):
-        come = door.wait(10)
+        come = door.wait(PATIENCE)
         assert come is not None
         come[1].close()
     for one in silent:

@@ -153,7 +153,7 @@ def test_workers_end_with_their_parent_however_it_ends() -> None:
     assert len(processes) == 2 and all(map(gone, processes))
 
 
-WAIT = "import select, sys; sys.exit(not select.select([int(sys.argv[1])], [], [], 10)[0])"
+WAIT = "import select, sys; sys.exit(not select.select([int(sys.argv[1])], [], [], 300)[0])"
 
 
 def exchange_both_ways(here: Line, there: Line, most: int) -> None:

@@ -39,7 +39,7 @@ def main(dsn: str) -> None:
         done.set()
 
     CompletionRefresher().refresh(execute, special, learned, settings={})
-    done.wait(60)
+    done.wait(300)
     (completer,) = found
     metadata = completer.dbmetadata
     for kind in ("tables", "views", "datatypes"):

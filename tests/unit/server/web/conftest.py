@@ -11,6 +11,7 @@ import pytest
 
 from kpg.server.web.site import Site
 from tests.unit.server.conftest import Running, serving
+from tests.waiting import PATIENCE
 
 
 class Web:
@@ -32,7 +33,7 @@ class Web:
         if body is not None and not isinstance(body, str | bytes):
             body = json.dumps(body)
             given.setdefault("Content-Type", "application/json")
-        with closing(http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)) as connection:
+        with closing(http.client.HTTPConnection("127.0.0.1", self.port, timeout=PATIENCE)) as connection:
             connection.request(method, path, body, given)
             answer = connection.getresponse()
             return answer.status, {name.lower(): value for name, value in answer.getheaders()}, answer.read()

@@ -11,6 +11,7 @@ import pytest
 
 from kpg.runtime.errors import InterfaceError
 from kpg.server.run import Options, users_of
+from tests.waiting import PATIENCE
 
 
 @pytest.mark.parametrize(
@@ -56,8 +57,8 @@ def test_the_command_serves_until_it_is_told_to_stop() -> None:
             line = one.stderr.readline()
             assert line, "it has ended"
             found = re.search(r"http://127\.0\.0\.1:\d+", line)
-        with urllib.request.urlopen(f"{found[0]}/", timeout=30) as answer:
+        with urllib.request.urlopen(f"{found[0]}/", timeout=PATIENCE) as answer:
             assert b"<title>kpg</title>" in answer.read()
         one.send_signal(signal.SIGTERM)
-        one.communicate(timeout=30)
+        one.communicate(timeout=PATIENCE)
         assert one.returncode == 0

@@ -22,6 +22,7 @@ from wsproto.events import (
 
 from kpg.server.web import outbox
 from tests.unit.server.web.conftest import Web, web_of
+from tests.waiting import PATIENCE
 
 
 class Socket:
@@ -65,7 +66,7 @@ class Socket:
 
 @contextmanager
 def connected(web: Web, headers: list[tuple[bytes, bytes]] | None = None) -> Iterator[Socket]:
-    with socket.create_connection(("127.0.0.1", web.port), timeout=10) as one:
+    with socket.create_connection(("127.0.0.1", web.port), timeout=PATIENCE) as one:
         yield Socket(one, headers or [])
 
 
