@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from kpg.compiler.algebra.facts import unique_keys
 from kpg.compiler.algebra.rel import Get, OrderBy, Rel
-from kpg.compiler.constraints import AsWritten, Constraints, Domain, Index, Sequence, Spelling
-from kpg.compiler.keeping import Keeping
+from kpg.compiler.constraints import Constraints, Domain, Index, Sequence
+from kpg.compiler.keeping import Consulted as Consulted
 from kpg.compiler.noted import Noted
+from kpg.compiler.resolved import Resolved, resolve
 from kpg.compiler.rights import FIRST, Rights
 from kpg.compiler.rights import Asker as Asker
 from kpg.compiler.routines import Aggregate, Routine
@@ -27,11 +28,11 @@ KEYS = "kpg_keys."
 """What the names of tables begin with that catalogs do not show: keys of others."""
 PUBLIC = "public"
 TEMPORARY = "pg_temp"
+TAKEN_OVER = ("_entries", "sequences", "schemas", "comments", "indexes", "types", "routines", "others")
+"""What a catalog has by names."""
 SAID_OF_TYPES = ("string", "text", "int", "float")
 """Names of types that are not those of kinds, and that people mistype."""
 T = TypeVar("T")
-K = TypeVar("K")
-V = TypeVar("V")
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +42,9 @@ class TableEntry:
     name: str
     schema: Schema
     constraints: Constraints = NO_CONSTRAINTS
+
+    def __post_init__(self) -> None:
+        resolve(self, "name")
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,33 +72,24 @@ class ViewEntry:
     """The view that it selects from, if it is of one alone."""
     of_system: bool = False  # whether it reads relations of the system: its plan is new each time
     invoker: bool = False  # it is read with the rights of who asks, not those of its owner
+    whole: str = ""
+    """``sql`` with whole names, if it has others."""
+
+    def __post_init__(self) -> None:
+        resolve(self, "name", "below")
 
     @property
     def rel(self) -> Rel | None:
         """The view's plan."""
         return self.definition() if callable(self.definition) else self.definition
 
+    @property
+    def text(self) -> str:
+        """The query to be read again: it means the same on every search path. ``sql`` is what was written."""
+        return self.whole or self.sql
+
 
 Entry = TableEntry | ViewEntry
-
-
-@dataclass(slots=True)
-class Consulted:
-    """How often statements have asked for what may be another at any time: the time, or what there is."""
-
-    times: int = 0
-    spelling: Spelling = field(default_factory=AsWritten)
-    steady: int = 0
-    """How often for what is the same until the catalog is another, or what the session tells."""
-    kept: Keeping = field(default_factory=Keeping)
-    """Rows of the system's relations."""
-    session: Callable[[str], Iterable[tuple[int | str | None, ...]]] = lambda _kind: ()
-
-
-def _refill(known: dict[K, V], other: Mapping[K, V]) -> None:
-    """Have a dictionary that others hold, too, have what another one has."""
-    known.clear()
-    known.update(other)
 
 
 @dataclass(slots=True)
@@ -137,6 +132,8 @@ class Catalog:
     version: int = 0
     """How often relations, or what anybody may do with them, have come, changed or gone."""
     rights: Rights = field(default_factory=Rights)
+    attached: set[str] = field(default_factory=set)
+    """Tables of rows from outside, which nothing hides."""
     told: "Catalog | None" = None
     """The catalog that the system's relations tell of, if this one says of views what plans have to do."""
 
@@ -178,8 +175,10 @@ class Catalog:
         return self._entries
 
     def find(self, name: str) -> Entry | None:
-        """The entry of that name, if there is one."""
+        """The entry of that name, if there is one: a written one is looked up along the path."""
         found = self._entries.get(name.lower())
+        if isinstance(name, Resolved) or (found is not None and found.name in self.attached):
+            return found
         if found is None or "." not in name:
             return self._on_path(self._entries, name.lower(), found)
         return found
@@ -230,6 +229,10 @@ class Catalog:
             self.routines.get(whole.lower(), ()) if schema else ()
         )
 
+    def whole_routines(self, name: str) -> tuple[Routine, ...]:
+        """The functions of a whole name, as the catalog has it."""
+        return self.routines.get(name.lower().removeprefix(f"{PUBLIC}."), ())
+
     def _row_type(self, name: str) -> Type | None:
         """The type of a relation's rows; None if there is no such relation."""
         entry = self.find(name)
@@ -247,7 +250,7 @@ class Catalog:
         schema, _, rest = name.rpartition(".")
         return rest if schema.lower() in self.schemas else name
 
-    def created(self, name: str, *, temporary: bool = False, span: Span | None = None) -> str:
+    def created(self, name: str, *, temporary: bool = False, span: Span | None = None) -> Resolved:
         """The whole name of what is to be created under a name; ProgrammingError without its schema."""
         schema, _, rest = name.rpartition(".")
         if temporary or schema.lower() == TEMPORARY:
@@ -255,24 +258,33 @@ class Catalog:
             if schema and schema.lower() not in (TEMPORARY, own):
                 raise ProgrammingError("a temporary table is in no schema that has a name", span=span)
             self.schemas[own] = own
-            return f"{own}.{rest}"
+            return Resolved(f"{own}.{rest}")
         if not schema:
             schema = next((one for one in self.path if one in self.schemas), PUBLIC)
         if schema.lower() not in self.schemas:
             hint = did_you_mean(schema, self.schemas)
             place = span and span.at(schema)
             raise ProgrammingError(f'schema "{schema}" does not exist', span=place, hint=hint)
-        return rest if schema.lower() == PUBLIC else f"{schema.lower()}.{rest}"
+        return Resolved(rest if schema.lower() == PUBLIC else f"{schema.lower()}.{rest}")
 
     def find_sequence(self, name: str) -> Sequence | None:
         """The sequence of that name, if there is one."""
+        if isinstance(name, Resolved):
+            return self.sequences.get(name.lower())
         return self._on_path(self.sequences, name.lower(), self.sequences.get(name.lower())) or (
             self.sequences.get(name.lower()) if "." in name else None
         )
 
+    def find_index(self, name: str) -> Index | None:
+        """The index of that name, if there is one; of any schema, if it is written without one."""
+        lower = name.lower()
+        found = self._on_path(self.indexes, lower, self.indexes.get(lower)) or self.indexes.get(lower)
+        plain = (one for one in self.indexes.values() if one.name.rpartition(".")[2].lower() == lower)
+        return found or next(plain, None)
+
     def sequence(self, name: str, span: Span | None = None) -> Sequence:
         """The sequence of that name; ProgrammingError if there is none."""
-        found = self.find_sequence(name.replace('"', ""))
+        found = self.find_sequence(name if isinstance(name, Resolved) else name.replace('"', ""))
         if found is None:
             hint = did_you_mean(name, self.sequences)
             place = span and span.at(name)
@@ -343,18 +355,15 @@ class Catalog:
             numbers=self.numbers,
             rights=self.rights.copy(),
             caller=self.caller,
+            attached=self.attached,
         )
 
     def become(self, other: "Catalog") -> None:
         """Take over all that another catalog has."""
-        _refill(self._entries, other._entries)
-        _refill(self.sequences, other.sequences)
-        _refill(self.schemas, other.schemas)
-        _refill(self.comments, other.comments)
-        _refill(self.indexes, other.indexes)
-        _refill(self.types, other.types)
-        _refill(self.routines, other.routines)
-        _refill(self.others, other.others)
+        for name in TAKEN_OVER:  # in place: others hold these dictionaries, too
+            known = getattr(self, name)
+            known.clear()
+            known.update(getattr(other, name))
         self.rights.become(other.rights)
         self.path = other.path
         self.version += 1

@@ -183,7 +183,7 @@ class Spelling(Protocol):
         ...
 
     def query(self, catalog: Any, text: str) -> str:
-        """A query with the schemas of what is not found without."""
+        """A query with the schemas of what is not found without, and no others."""
         ...
 
 

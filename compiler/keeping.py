@@ -5,11 +5,14 @@ programs that look at a database; making them costs far more than finding that n
 """
 
 from collections import OrderedDict
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import field
 from typing import Any, Final
 
+from kpg.compiler.constraints import AsWritten, Spelling
 from kpg.compiler.noted import Noted
+from kpg.runtime.records import dataclass
 
 Catalog = Any
 """What the catalog is: it knows this module, not the other way round."""
@@ -93,3 +96,16 @@ def _parts(catalog: Catalog) -> tuple[object, ...]:
         *(rights.roles, rights.owners, rights.lists, rights.defaults),
     )
     return tuple(one.version if isinstance(one, Noted) else one for one in parts)
+
+
+@dataclass(slots=True)
+class Consulted:
+    """How often statements have asked for what may be another at any time: the time, or what there is."""
+
+    times: int = 0
+    spelling: Spelling = field(default_factory=AsWritten)
+    steady: int = 0
+    """How often for what is the same until the catalog is another, or what the session tells."""
+    kept: Keeping = field(default_factory=Keeping)
+    """Rows of the system's relations."""
+    session: Callable[[str], Iterable[tuple[int | str | None, ...]]] = lambda _kind: ()

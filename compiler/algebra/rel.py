@@ -7,6 +7,7 @@ data; rewriting makes new trees. Column numbering of an operator's output is sta
 from dataclasses import field
 from typing import assert_never
 
+from kpg.compiler.resolved import resolve
 from kpg.runtime.errors import Span
 from kpg.runtime.functions import Direction
 from kpg.runtime.plan.windows import WindowCall
@@ -26,6 +27,9 @@ class Get(HashedOnce):
     keys: tuple[tuple[int, ...], ...] = ()
     """Column sets that are unique: the primary key, the rowid."""
     is_table: bool = True
+
+    def __post_init__(self) -> None:
+        resolve(self, "name")
 
 
 @hash_once

@@ -196,6 +196,8 @@ class CreateFunction(Definition):
     outs: tuple[tuple[str, Type], ...] = ()
     definer: bool = False
     declared: tuple[tuple[str, str], ...] = ()
+    parsed: bool = False
+    """Whether the body is SQL (RETURN, BEGIN ATOMIC) and no text in quotes."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,7 @@ from kpg.compiler.algebra import facts
 from kpg.compiler.algebra.rel import OrderBy, Rel, types
 from kpg.compiler.catalog import Catalog, TableEntry, ViewEntry
 from kpg.compiler.permitted import denied, key_of, may_columns, need_columns, whose
+from kpg.compiler.resolved import written
 from kpg.compiler.sql import statements as ast
 from kpg.compiler.sql.bind.query import bind
 from kpg.compiler.sql.lower.query import lower_resolved
@@ -61,8 +62,7 @@ def lowered(resolved: Resolved, catalog: Catalog) -> Bound:
 
 def lower_relation(name: str, catalog: Catalog) -> Bound:
     """All rows of a table or view."""
-    quoted = '"' + name.replace('"', '""') + '"'
-    return lower_query(parse_query(f"select * from {quoted}"), catalog)
+    return lower_query(parse_query(f"select * from {written(name)}"), catalog)
 
 
 def named_relations(query: ast.Select, catalog: Catalog) -> frozenset[str]:
@@ -160,7 +160,7 @@ def check_view(catalog: Catalog, view: ViewEntry) -> None:
     if view.materialized or not view.sql:
         return
     user = whose(catalog, view)
-    query = parse_query(view.sql)
+    query = parse_query(view.text)
     wholly = True
     for name in sorted(named_relations(query, catalog)):
         entry = catalog.entries.get(name.lower())

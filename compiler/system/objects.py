@@ -22,6 +22,7 @@ from kpg.compiler.system import (
 from kpg.compiler.system.naming import DATABASE, number_of
 from kpg.compiler.system.relations import Row, System, columns
 from kpg.compiler.system.widening import informing, widened
+from kpg.compiler.system.words import query_of
 from kpg.runtime.values.places import BLOCK
 
 
@@ -124,7 +125,7 @@ def of_views(catalog: Catalog) -> Iterator[tuple[int, str]]:
     """The number and the text of each view."""
     for entry in catalog:
         if isinstance(entry, ViewEntry):
-            text = catalog.consulted.spelling.query(catalog, entry.sql)
+            text = query_of(catalog, entry)
             yield number_of("relation", entry.name), f" {text};"
 
 

@@ -15,6 +15,7 @@ from kpg.compiler.system.naming import (
     split,
 )
 from kpg.compiler.system.stored import domain_at
+from kpg.compiler.system.words import query_of
 from kpg.compiler.triggers import Heir, Trigger
 from kpg.compiler.views import written_columns
 from kpg.runtime.records import dataclass
@@ -89,7 +90,7 @@ def _views(catalog: Catalog) -> Iterator[Row]:
     for schema, name, entry in allowed(catalog):
         if isinstance(entry, ViewEntry) and not entry.materialized:
             written, check = yes(written_names(catalog, entry)), "CASCADED" if entry.checked else "NONE"
-            text = catalog.consulted.spelling.query(catalog, entry.sql)
+            text = query_of(catalog, entry)
             yield DATABASE, schema, name, f" {text};", check, written, written, *_through(catalog, entry)
 
 
@@ -258,7 +259,7 @@ def pg_views(catalog: Catalog) -> Iterator[Row]:
     """Rows of pg_views."""
     for schema, name, entry in entries(catalog):
         if isinstance(entry, ViewEntry) and not entry.materialized:
-            text = catalog.consulted.spelling.query(catalog, entry.sql)
+            text = query_of(catalog, entry)
             yield schema, name, _owner(catalog, entry), f" {text};"
 
 
@@ -266,7 +267,7 @@ def pg_matviews(catalog: Catalog) -> Iterator[Row]:
     """Rows of pg_matviews."""
     for schema, name, entry in entries(catalog):
         if isinstance(entry, ViewEntry) and entry.materialized:
-            text = catalog.consulted.spelling.query(catalog, entry.sql)
+            text = query_of(catalog, entry)
             yield schema, name, _owner(catalog, entry), 1, f" {text};"
 
 

@@ -3,7 +3,7 @@
 import re
 from typing import Final
 
-from kpg.compiler.catalog import Catalog
+from kpg.compiler.catalog import PUBLIC, Catalog, ViewEntry
 from kpg.compiler.system.naming import SYSTEM_SCHEMAS, split
 
 PLAIN: Final = re.compile(r"[a-z_][a-z0-9_$]*")
@@ -77,3 +77,10 @@ def _known(catalog: Catalog, name: str, kind: str) -> bool:
 def shown_name(catalog: Catalog, name: str, kind: str) -> str:
     """A name, with its schema where it is needed: ``kind`` is relation, type or function."""
     return quoted(split(catalog, name)[1]) if is_visible(catalog, name, kind) else whole(catalog, name)
+
+
+def query_of(catalog: Catalog, view: ViewEntry) -> str:
+    """The text of a view for who asks."""
+    if path_of(catalog) == (PUBLIC,) and len(catalog.schemas) == 1:
+        return view.sql
+    return catalog.consulted.spelling.query(catalog, view.text)

@@ -241,8 +241,7 @@ class Actions:
         frame = self._frame(event, old, new)
         if trigger.condition and not self.evaluator.truth(frame, trigger.condition):
             return list(kept) if kept is not None else None
-        schema, _, name = trigger.function.rpartition(".")
-        (routine, *_) = self.engine.catalog.find_routines(name, schema)
+        (routine, *_) = self.engine.catalog.whole_routines(trigger.function)
         if trigger.arguments:
             routine = replace(routine, body=counted_from_one(routine.body))
         self._tell(frame, trigger, event)

@@ -9,8 +9,10 @@ from numpy.typing import NDArray
 from kpg.blocks.actions import Actions
 from kpg.blocks.frame import Frame
 from kpg.compiler.catalog import Entry, ViewEntry
+from kpg.compiler.resolved import written
 from kpg.compiler.sql import definitions as ast
 from kpg.compiler.sql import statements
+from kpg.compiler.sql.anchoring import trigger_function
 from kpg.compiler.sql.blocks.tree import Dynamic
 from kpg.compiler.triggers import Trigger
 from kpg.dml.changing import Changes
@@ -37,6 +39,7 @@ def define_trigger(
         kind = "trigger" if isinstance(made, Trigger) else "rule"
         if isinstance(made, Trigger):
             _check(engine, made, entry)
+            made = replace(made, function=trigger_function(made.function, catalog))
         key = (kind, entry.name.lower(), made.name.lower())
         if key in catalog.others and not statement.or_replace:
             message = f'{kind} "{made.name}" for relation "{entry.name}" already exists'
@@ -109,7 +112,7 @@ def through_actions(engine: Engine, statement: statements.Change) -> Changes | N
     columns = tuple(replace(column, nullable=True) for column in entry.schema.columns)
     attached = engine.attach_table(f"{entry.name} (rows)", Schema(columns))
     if event != "INSERT":
-        rows = engine.procedures.evaluator.rows(Frame(""), Dynamic(f"SELECT * FROM {_quoted(entry.name)}"))
+        rows = engine.procedures.evaluator.rows(Frame(""), Dynamic(f"SELECT * FROM {written(entry.name)}"))
         engine.table(attached).insert(np.ascontiguousarray(rows.words))
     if isinstance(statement, statements.Insert) and entry.defaults:
         from kpg.compiler.sql.given import given_width
@@ -121,10 +124,6 @@ def through_actions(engine: Engine, statement: statements.Change) -> Changes | N
         statement = replace(statement, columns=named)
     changes = prepared(engine, replace(statement, table=attached))
     return replace(changes, actions=Instead(actions))
-
-
-def _quoted(name: str) -> str:
-    return ".".join('"' + part.replace('"', '""') + '"' for part in name.split("."))
 
 
 class Instead:

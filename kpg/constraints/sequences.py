@@ -7,6 +7,7 @@ from numpy.typing import NDArray
 
 from kpg.compiler.catalog import Catalog
 from kpg.compiler.constraints import Sequence as Numbers
+from kpg.compiler.resolved import Resolved
 from kpg.runtime.errors import DataError, InterfaceError, ProgrammingError
 
 Words = NDArray[np.int64]
@@ -41,7 +42,7 @@ class Sequences:
     def pass_by(self, other: "Sequences") -> None:
         """Go on behind what another database has given of the same sequences, where it has come further."""
         for name, value in other.next.items():
-            if self._catalog().find_sequence(name) is not None:
+            if self._catalog().find_sequence(Resolved(name)) is not None:
                 numbers = self._numbers(name)
                 here = self.next.get(numbers.name, numbers.start)
                 self.next[numbers.name] = max(here, value) if numbers.increment > 0 else min(here, value)
@@ -74,7 +75,7 @@ class Sequences:
                 known[new] = known.pop(old)
 
     def _numbers(self, name: str) -> Numbers:
-        return self._catalog().sequence(name)
+        return self._catalog().sequence(Resolved(name))
 
     def take(self, name: str, count: int) -> Words:
         """The next numbers of a sequence; DataError if it has no more."""

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kpg.compiler.catalog import ViewEntry
+from kpg.compiler.resolved import beside
 from kpg.compiler.sql import definitions as ast
 from kpg.ddl.altering_columns import ColumnChange
 from kpg.ddl.altering_kin import of_heir
@@ -116,8 +117,7 @@ def _alter_view(engine: Engine, entry: ViewEntry, action: ast.Action, statement:
 
 
 def _rename_view(engine: Engine, entry: ViewEntry, name: str, span: Span) -> str:
-    schema = entry.name.rpartition(".")[0]
-    new = f"{schema}.{name}" if schema else name
+    new = beside(entry.name, name)
     if new in engine.catalog:
         raise ProgrammingError(f'relation "{new}" already exists', span=span)
     if entry.name in engine.dataflows or entry.definition is None or callable(entry.definition):
@@ -147,8 +147,7 @@ class _Altering(ColumnChange):
             case ast.RenameColumn(old=old, new=new):
                 self._rename_column(old, new)
             case ast.RenameTo(name=name):
-                schema = self.entry.name.rpartition(".")[0]
-                return self._rename(f"{schema}.{name}" if schema else name)
+                return self._rename(beside(self.entry.name, name))
             case ast.SetSchema(schema=schema):
                 plain = self.entry.name.rpartition(".")[2]
                 return self._rename(self.engine.catalog.created(f"{schema}.{plain}", span=self.span))

@@ -9,7 +9,9 @@ from numpy.typing import NDArray
 
 from kpg.compiler.catalog import TableEntry, ViewEntry, did_you_mean
 from kpg.compiler.constraints import NO_RULE, ForeignKey, Rule
+from kpg.compiler.resolved import beside
 from kpg.compiler.sql import definitions as ast
+from kpg.compiler.sql.anchoring import sequence_call
 from kpg.ddl.defining import free_name
 from kpg.ddl.indexes import install_if_there
 from kpg.dml.modify import checked
@@ -67,12 +69,12 @@ class TableChange:
     def _numbered(self, action: ast.AddColumn, rule: Rule) -> Rule:
         assert action.sequence is not None
         catalog, column = self.engine.catalog, action.column.name
-        schema, _, plain = self.entry.name.rpartition(".")
+        plain = self.entry.name.rpartition(".")[2]
         name = action.sequence.name or free_name(f"{plain}_{column}_seq", catalog.sequences)
-        name = f"{schema}.{name}" if schema else name
+        name = beside(self.entry.name, name)
         catalog.sequences[name.lower()] = replace(action.sequence, name=name, owner=(self.entry.name, column))
         self.engine.sequences.forget(name)
-        return replace(rule, default=f"nextval('{name}')", sequence=name)
+        return replace(rule, default=sequence_call(name), sequence=name)
 
     def _drop_reference(self, table: str, key: ForeignKey, name: str, *, cascade: bool) -> None:
         if not cascade:

@@ -15,7 +15,9 @@ from kpg.compiler.constraints import (
     Sequence,
     Unique,
 )
+from kpg.compiler.resolved import Resolved
 from kpg.compiler.sql import statements as ast
+from kpg.compiler.sql.anchoring import sequence_call
 from kpg.runtime.errors import NotSupportedError, ProgrammingError, Span
 from kpg.runtime.types import ColumnDef, Schema, same_words
 
@@ -42,7 +44,8 @@ def definition(
         sequences.append(sequence)
         if rules[place].default:
             raise ProgrammingError(f'column "{column}" has two defaults', span=statement.span)
-        rules[place] = replace(rules[place], default=_next(sequence.name), sequence=sequence.name)
+        default = sequence_call(sequence.name)
+        rules[place] = replace(rules[place], default=default, sequence=sequence.name)
     for column_, rule in zip(columns, rules, strict=True):
         if rule.default and rule.generated:
             raise ProgrammingError(
@@ -55,15 +58,10 @@ def definition(
     return entry, tuple(sequences)
 
 
-def _next(sequence: str) -> str:
-    quoted = sequence.replace("'", "''")
-    return f"nextval('{quoted}')"
-
-
 def _owned(numbers: Sequence, table: str, column: str, taken: set[str], span: Span) -> Sequence:
     schema, _, plain = table.rpartition(".")
     name = numbers.name or free_name(f"{plain}_{column}_seq", {one.rpartition(".")[2] for one in taken})
-    name = f"{schema}.{name}" if schema and "." not in name else name
+    name = Resolved(f"{schema}.{name}" if schema and "." not in name else name)
     if name.lower() in taken:
         raise ProgrammingError(f'sequence "{name}" already exists', span=span)
     taken.add(name.lower())

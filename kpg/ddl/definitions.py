@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING, assert_never
 
 from kpg.compiler.catalog import PUBLIC, TableEntry
 from kpg.compiler.constraints import Sequence
+from kpg.compiler.resolved import beside
 from kpg.compiler.sql import definitions as ast
 from kpg.compiler.sql import roles
+from kpg.compiler.sql.anchoring import asks_sequence, sequence_call
 from kpg.compiler.sql.ddl.sequences import created, settled
 from kpg.engine.engine import Engine
 from kpg.engine.transaction import State
@@ -140,8 +142,7 @@ def _alter_sequence(engine: Engine, statement: ast.AlterSequence) -> None:
 def rename_sequence(engine: Engine, old: Sequence, name: str) -> None:
     """Give a sequence another name, and have DEFAULTs follow."""
     catalog = engine.catalog
-    schema = old.name.rpartition(".")[0]
-    new = f"{schema}.{name}" if schema else name
+    new = beside(old.name, name)
     if new.lower() in catalog.sequences or new in catalog:
         raise ProgrammingError(f'relation "{new}" already exists')
     del catalog.sequences[old.name.lower()]
@@ -154,9 +155,7 @@ def rename_sequence(engine: Engine, old: Sequence, name: str) -> None:
             rule.sequence == old.name for rule in entry.constraints.rules
         ):
             rules = tuple(
-                replace(rule, sequence=new, default=f"nextval('{new}')")
-                if rule.sequence == old.name
-                else rule
+                replace(rule, sequence=new, default=sequence_call(new)) if rule.sequence == old.name else rule
                 for rule in entry.constraints.rules
             )
             catalog.replace(replace(entry, constraints=replace(entry.constraints, rules=rules)))
@@ -230,7 +229,7 @@ def _drop_sequence(engine: Engine, statement: ast.DropOther, name: str) -> None:
         if not isinstance(entry, TableEntry):
             continue
         for place, rule in enumerate(entry.constraints.rules):
-            if f"'{found.name.lower()}'" not in rule.default.lower() and rule.sequence != found.name:
+            if not asks_sequence(rule.default, found.name) and rule.sequence != found.name:
                 continue
             if not statement.cascade or rule.identity:
                 raise ProgrammingError(

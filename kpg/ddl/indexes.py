@@ -5,7 +5,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from kpg.compiler.algebra.facts import unique_keys
-from kpg.compiler.catalog import Catalog, Entry, TableEntry, ViewEntry, did_you_mean
+from kpg.compiler.catalog import PUBLIC, Catalog, Entry, TableEntry, ViewEntry, did_you_mean
 from kpg.compiler.constraints import Exclusion, Index, Unique
 from kpg.compiler.sql import definitions as ast
 from kpg.ddl.defining import free_name
@@ -189,19 +189,19 @@ def _drop_exclusion(engine: Engine, index: Index) -> None:
 def drop_index(engine: Engine, statement: ast.DropOther, name: str) -> None:
     """DROP INDEX."""
     catalog = engine.catalog
-    index = catalog.indexes.get(name.lower()) or next(
-        (one for one in catalog.indexes.values() if one.name.rpartition(".")[2].lower() == name.lower()), None
-    )
+    index = catalog.find_index(name)
     if index is not None:
         _drop_exclusion(engine, index)
         del catalog.indexes[index.name.lower()]
         engine.journal.note(done=partial(engine.forget_index, index.name))
         return
+    schema, _, plain = name.rpartition(".")
     for entry in list(catalog):
-        if not isinstance(entry, TableEntry):
+        elsewhere = schema and schema.lower() != (entry.name.rpartition(".")[0].lower() or PUBLIC)
+        if not isinstance(entry, TableEntry) or elsewhere:
             continue
         for key in entry.constraints.uniques:
-            if key.name.lower() != name.lower():
+            if key.name.lower() != plain.lower():
                 continue
             if not key.index:
                 raise ProgrammingError(

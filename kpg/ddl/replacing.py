@@ -91,7 +91,7 @@ def _again(
     plain = isinstance(view, ViewEntry) and not (callable(view.definition) or view.definition is None)
     if not isinstance(view, ViewEntry) or not plain or name in engine.followed or name in engine.dataflows:
         raise refused
-    query = parse_query(view.sql)
+    query = parse_query(view.text)
     bound = lower_query(query, catalog, kept=True)
     if bound.types != view.schema.types:  # its * had fewer columns when it was made
         raise refused

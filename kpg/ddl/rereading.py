@@ -30,7 +30,7 @@ def reread(engine: Engine, parent: TableEntry) -> None:
         entry = engine.catalog.find(name)
         if not isinstance(entry, ViewEntry):
             continue
-        query = parse_query(entry.sql)
+        query = parse_query(entry.text)
         rel = lower_query(query, engine.catalog).rel
         engine.catalog.replace(replace(entry, definition=rel))
         engine._uses[name] = relations_of(rel, query, engine.catalog)

@@ -9,6 +9,7 @@ from kpg.compiler.catalog import Catalog
 from kpg.compiler.routines import POLYMORPHIC, Routine, chosen
 from kpg.compiler.sql import definitions as ast
 from kpg.compiler.sql import statements
+from kpg.compiler.sql.anchoring import whole_body
 from kpg.compiler.sql.bind.inlined import check_body
 from kpg.compiler.sql.bind.query import new_binding
 from kpg.compiler.sql.bodies import body_of, gives_rows, names_called, texts_of
@@ -79,7 +80,7 @@ def _routine(engine: Engine, statement: ast.CreateFunction, name: str) -> Routin
         result,
         columns,
         statement.rows,
-        statement.body,
+        whole_body(statement.body, catalog) if statement.parsed else statement.body,
         statement.strict,
         statement.language,
         statement.kind,

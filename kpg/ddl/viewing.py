@@ -11,6 +11,7 @@ from kpg.compiler.clock import CLOCK
 from kpg.compiler.permitted import need_schema
 from kpg.compiler.rights import FIRST
 from kpg.compiler.sql import statements as ast
+from kpg.compiler.sql.anchoring import whole_query
 from kpg.compiler.sql.parse import parse_query
 from kpg.compiler.sql.query import asks_system, lower_query, lower_view, named_relations
 from kpg.compiler.sql.through import below_of, refuse_unchecked
@@ -35,11 +36,12 @@ def create_view(engine: Engine, statement: ast.CreateView) -> Maintained | None:
     of_system = of_system or anew
     if any(isinstance(node, Get) and node.name == CLOCK for node in walk(planned.rel)):
         engine.clock.keep()
+    whole = whole_query(statement.query, engine.catalog)
     # Hidden columns, which only sort, are not for others to read: then others expand the view.
     entry = ViewEntry(
         name,
         planned.schema,
-        asked_again(engine, statement.query.text) if of_system else planned.rel,
+        asked_again(engine, whole) if of_system else planned.rel,
         statement.query.text,
         statement.materialized and not planned.has_hidden_columns,
         planned.order,
@@ -49,6 +51,7 @@ def create_view(engine: Engine, statement: ast.CreateView) -> Maintained | None:
         below=below_of(statement, engine.catalog),
         of_system=of_system,
         invoker=statement.invoker,
+        whole=whole if whole != statement.query.text else "",
     )
     refuse_unchecked(statement, entry)
     uses = relations_of(planned.rel, statement.query, engine.catalog)

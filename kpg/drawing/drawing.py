@@ -5,13 +5,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kpg.compiler.catalog import TableEntry
+from kpg.compiler.resolved import written
 from kpg.drawing.dataflow import of_view, whole
 from kpg.drawing.graph import Graph
 from kpg.drawing.plans import of_plan
 from kpg.drawing.svg import svg
 from kpg.result import Result
 from kpg.runtime.errors import ProgrammingError
-from kpg.runtime.functions.strings import quoted_name as quoted
 from kpg.statements.scripts import outcomes
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ def draw(engine: "Engine", what: str | None) -> Drawing:
         raise ProgrammingError(f'"{entry.name}" is a table', hint="a view is drawn, a query, or all: draw()")
     if entry is not None and entry.name in engine.views:
         return Drawing(of_view(engine.executor.operators(), entry.name))
-    query = what if entry is None else f"SELECT * FROM {quoted(entry.name)}"
+    query = what if entry is None else f"SELECT * FROM {written(entry.name)}"
     (outcome,) = outcomes(engine, f"EXPLAIN (FORMAT JSON) {query}", None)
     assert isinstance(outcome, Result)
     return Drawing(of_plan(json.loads(outcome.fetchall()[0][0])[0]["Plan"]))

@@ -5,8 +5,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from kpg.compiler.catalog import PUBLIC
+from kpg.compiler.catalog import PUBLIC, TableEntry
 from kpg.compiler.clock import CLOCK, CLOCK_SCHEMA
+from kpg.compiler.resolved import resolve
 from kpg.durable.state import Key, State
 from kpg.runtime.errors import Error, OperationalError
 from kpg.runtime.functions.named import Named
@@ -58,11 +59,11 @@ class Restoring:
                 case "type":
                     catalog.types[key[1]] = value
                 case "sequence":
-                    catalog.sequences[key[1]] = value
+                    catalog.sequences[key[1]] = resolve(value, "name")
                 case "routine":
                     catalog.routines[key[1]] = value
                 case "other":
-                    catalog.others[key[1:]] = value
+                    catalog.others[key[1:]] = resolve(value, "table", "parent", "child", "kept")
                 case "comment":
                     catalog.comments[key[1:]] = value
                 case "role":
@@ -75,7 +76,7 @@ class Restoring:
                     catalog.rights.defaults[key[1], key[2], key[3]] = value
                 case "table":
                     self._table(value[0], value[1].name, value[1].schema)
-                    catalog.add(value[1])
+                    catalog.add(_resolved(value[1]))
         catalog.schemas.setdefault(PUBLIC, PUBLIC)
         for key, value in state.items():
             if key[0] == "number":
@@ -120,7 +121,7 @@ class Restoring:
         self._relations(self._relations_left(), all_of_them=True)
         for key, value in state.items():
             if key[0] == "index":
-                engine.catalog.indexes[key[1]] = value
+                engine.catalog.indexes[key[1]] = resolve(value, "name", "table")
                 self._index(value)
         self._goals_again()
         made = state.get(("made",), (0, 0, 0))
@@ -246,7 +247,7 @@ class Restoring:
         if entry.of_system:
             from kpg.ddl.viewing import asked_again
 
-            entry = replace(entry, definition=asked_again(self._engine, entry.sql))
+            entry = replace(entry, definition=asked_again(self._engine, entry.text))
         self._engine.restore_view(entry, frozenset(uses), kept, followed=followed)
 
     def _program(self, label: str, value: Any) -> None:
@@ -264,6 +265,12 @@ class Restoring:
                 hint=f"kpg.connect(folder, functions={{{name!r}: ...}})",
             )
         return _imported(name, place)
+
+
+def _resolved(entry: TableEntry) -> TableEntry:
+    for one in entry.constraints.foreign_keys:
+        resolve(one, "target")
+    return entry
 
 
 def _calls(value: Any, name: str) -> bool:

@@ -104,7 +104,7 @@ class Engine(Kept):
         self.catalog.consulted = Consulted(0, InPostgresWords(), session=partial(session_rows, self))
         self.remembered = Remembered()
         self.keeping, self.followed, self.notices, self.at_commit, self.watching = set(), set(), [], {}, []
-        self.attached: set[str] = set()
+        self.attached = self.catalog.attached = set[str]()
         """Tables of rows from outside."""
         self.extras: dict[str, object] = {}
         """What else is to be there when it is opened again, by name; values are replaced as a whole."""

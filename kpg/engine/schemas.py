@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from kpg.compiler.catalog import NO_CONSTRAINTS, Catalog, TableEntry, ViewEntry
 from kpg.compiler.constraints import Constraints
 from kpg.compiler.constraints import Sequence as Numbers
+from kpg.compiler.resolved import Resolved
 from kpg.compiler.rights import FIRST
 from kpg.engine.journal import Journal
 from kpg.engine.table import Table, Watch
@@ -216,7 +217,7 @@ class Schemas:
 
     def attach_table(self, name: str, schema: Schema) -> str:
         """Add a table for rows from outside, until :meth:`release_attached`; the name that it gets."""
-        taken = (f"{name} ({number})" if number else name for number in count())
+        taken = (Resolved(f"{name} ({number})" if number else name) for number in count())
         name = next(free for free in taken if free not in self.catalog)
         with self._interrupt:
             self.attached.add(name)
@@ -331,7 +332,7 @@ class Schemas:
             users = [view for view, used in self._uses.items() if one in used and view not in found]
             found.update(users)
             pending += users
-        return [view for view in self._uses if view in found]
+        return [Resolved(view) for view in self._uses if view in found]
 
     def users(self, name: str) -> list[str]:
         """As :meth:`dependents`, without goals of earlier lives that nobody prepared: they are given up."""

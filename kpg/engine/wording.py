@@ -42,7 +42,7 @@ class InPostgresWords:
         return type_of(catalog, entry, text)
 
     def query(self, catalog: "Catalog", text: str) -> str:
-        """A query with the schemas of what is not found without."""
+        """A query with the schemas of what is not found without, and no others."""
         from kpg.compiler.sql.placing import placed
 
         return placed(catalog, text)

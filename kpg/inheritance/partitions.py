@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 
 from kpg.compiler.catalog import TableEntry
 from kpg.compiler.constraints import NO_RULE, Check, Constraints
+from kpg.compiler.resolved import written
 from kpg.compiler.sql import definitions as ddl
 from kpg.compiler.sql import statements as ast
 from kpg.compiler.triggers import Bound, Heir, Partitioned, heirs
@@ -287,8 +288,7 @@ def _type_of(engine: Engine, parent: TableEntry, key: str) -> str:
     from kpg.compiler.sql.parse import parse_query
     from kpg.queries.planning import plan
 
-    quoted = ".".join('"' + part + '"' for part in parent.name.split("."))
-    query = parse_query(f"SELECT {key} FROM ONLY {quoted}")
+    query = parse_query(f"SELECT {key} FROM ONLY {written(parent.name)}")
     return str(plan(query, engine.catalog, engine.statistics).schema.types[0])
 
 

@@ -105,7 +105,7 @@ def _run(engine: Engine, statement: ast.Statement) -> Outcome:
             engine.remembered.forget()
             changing = engine.transactions.statement(changes=True)
             with changing, engine.journal.writing(), owning(engine, statement):
-                return _define(engine, with_known_types(statement, engine.catalog))
+                return _define(engine, _anchored(engine, with_known_types(statement, engine.catalog)))
         case ast.Explain() | ast.ExplainView():
             from kpg.statements.explaining import run_explain
 
@@ -118,6 +118,17 @@ def _run(engine: Engine, statement: ast.Statement) -> Outcome:
             with engine.transactions.statement(changes=False):
                 return _other(engine, statement)
     return None
+
+
+def _anchored(engine: Engine, statement: Defining) -> Defining:
+    """A definition whose texts mean the same on every search path."""
+    if isinstance(statement, ast.CreateTable):
+        constraints = statement.constraints
+        if not (constraints.rules or constraints.checks or statement.exclusions or statement.partitioned):
+            return statement  # it has none
+    from kpg.compiler.sql.anchoring import anchored
+
+    return anchored(statement, engine.catalog)
 
 
 def _define(engine: Engine, statement: Defining) -> Outcome:

@@ -9,6 +9,7 @@ from typing import Any, Final
 import numpy as np
 
 from kpg.compiler.catalog import Entry, ViewEntry, did_you_mean
+from kpg.compiler.resolved import written
 from kpg.compiler.sql import statements as ast
 from kpg.compiler.sql.bind.query import bind
 from kpg.compiler.sql.ddl.explaining import meant_rows, meant_values
@@ -69,7 +70,7 @@ def _absence(
     if not isinstance(entry, ViewEntry):
         return Absence(text, entry.name, values, (), tuple(instead)[:FEW])
     walk = world.walk(entry)
-    failures = tuple(Missing(walk, entry.sql).query(walk.asking.resolved.query, known))
+    failures = tuple(Missing(walk, entry.text).query(walk.asking.resolved.query, known))
     return Absence(text, entry.name, values, failures, tuple(instead)[:FEW])
 
 
@@ -175,7 +176,7 @@ def meant(engine: Engine, entry: Entry, row: Any) -> tuple[list[int], list[int],
 
 def scan_of(engine: Engine, entry: Entry) -> tuple[Asking, list[int]]:
     """The relation as a query."""
-    text = f"select * from {'.'.join(map(_quoted, entry.name.split('.')))}"
+    text = f"select * from {written(entry.name)}"
     asking = Asking(engine, bind(parse_query(text).query, text, engine.reading_catalog))
     return asking, [column.index for column in asking.resolved.query.columns]
 

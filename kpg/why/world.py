@@ -92,9 +92,9 @@ class World:
                 raise NotSupportedError(
                     f"{entry.name} reads relations of the system: its rows come from no tables"
                 )
-            statement = parse_query(entry.sql)
+            statement = parse_query(entry.text)
             catalog = self.engine.reading_catalog
-            self._of_views[entry.name] = self._walk(bind(statement.query, entry.sql, catalog, kept=True))
+            self._of_views[entry.name] = self._walk(bind(statement.query, entry.text, catalog, kept=True))
         return self._of_views[entry.name]
 
     def _walk(self, resolved: Resolved) -> Walk:

@@ -140,6 +140,8 @@ class _Writer:
             self._items(Tag.SET if kind is set else Tag.FROZENSET, sorted(value, key=repr))
         elif isinstance(value, np.ndarray) and value.dtype.kind in KINDS:
             self._array(value)
+        elif isinstance(value, str):
+            self._text(value)
         else:
             raise TypeError(f"a {kind.__module__}.{kind.__qualname__} has no form in bytes")
 

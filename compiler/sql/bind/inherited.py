@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 from kpg.compiler.catalog import Entry, TableEntry
+from kpg.compiler.resolved import written
 from kpg.compiler.sql.bind.output import settled_query
 from kpg.compiler.sql.bind.scope import Binding, Scope
 from kpg.compiler.sql.bind.secured import visible
@@ -20,7 +21,7 @@ def with_heirs(binding: Binding, entry: Entry) -> Query | None:
         return None
     columns = ", ".join(map(_quoted, entry.schema.names))
     columns = ", ".join((columns, *asked(binding)))
-    parts = (f"SELECT {columns} FROM ONLY {_whole(name)}" for name in (entry.name, *found))
+    parts = (f"SELECT {columns} FROM ONLY {written(name)}" for name in (entry.name, *found))
     text = " UNION ALL ".join(parts)
     tree = tree_of(tokenize(text), text)
     for node in tree.walk():
@@ -40,7 +41,3 @@ def with_heirs(binding: Binding, entry: Entry) -> Query | None:
 
 def _quoted(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
-
-
-def _whole(name: str) -> str:
-    return ".".join(map(_quoted, name.split(".")))

@@ -47,7 +47,7 @@ def secured_rows(
 
 
 def _of_view(binding: Binding, entry: ViewEntry) -> Query:
-    tree = _query(entry.sql).copy()
+    tree = _query(entry.text).copy()
     before = binding.owner, binding.reads
     binding.owner, binding.reads = whose(binding.catalog, entry), None
     try:

@@ -46,6 +46,7 @@ class _Parts:
         self.rows = False
         self.language = ""
         self.body = ""
+        self.parsed = False
         self.strict = False
         self.declared: dict[str, str] = {}
         self.definer: bool | None = None
@@ -132,6 +133,7 @@ def _built(reader: Reader, name: str, parts: _Parts, how: tuple[bool, str]) -> a
         tuple(parts.outs),
         bool(parts.definer),
         tuple(sorted(parts.declared.items())),
+        parts.parsed,
     )
 
 
@@ -223,9 +225,9 @@ def _option(reader: Reader, parts: _Parts) -> None:
     elif reader.take("AS"):
         parts.body = text_of(reader)
     elif reader.take("RETURN"):
-        parts.body = f"SELECT {reader.condition()}"
+        parts.body, parts.parsed = f"SELECT {reader.condition()}", True
     elif reader.take("BEGIN", "ATOMIC"):
-        parts.body = _atomic(reader)
+        parts.body, parts.parsed = _atomic(reader), True
     elif reader.take("STRICT") or reader.take("RETURNS", "NULL", "ON", "NULL", "INPUT"):
         parts.strict = True
     elif reader.take("CALLED", "ON", "NULL", "INPUT"):

@@ -230,6 +230,6 @@ def _texts(engine: "Engine", entry: ViewEntry, stage: str) -> dict[str, str]:
         }
     if not entry.sql:
         return {"explain": "a collection of a program: it has no text"}
-    (statement,) = parse(f"create view v as {entry.sql}")
+    (statement,) = parse(f"create view v as {entry.text}")
     explain = partial(explain_statement, stage="physical" if stage == "rules" else stage)
     return {"sql": entry.sql, "explain": reading(engine, statement, explain)}

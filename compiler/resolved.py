@@ -1,0 +1,45 @@
+"""Names of relations as the catalog has them, apart from names as somebody has written them.
+
+``t`` written in a text is looked up along the ``search_path``, behind temporary tables. ``t`` of an entry
+of the catalog, of a plan or of a constraint is the ``t`` of ``public``, whatever is ahead of it for who
+asks. Both are texts, and most code handles names without caring which: so the second are a type of their
+own, which :meth:`~kpg.compiler.catalog.Catalog.find` looks up as they are. Postgres has numbers for that.
+"""
+
+from typing import TypeVar
+
+T = TypeVar("T")
+
+
+class Resolved(str):
+    """A relation's whole name: of one in ``public`` without a schema, of any other with it and a dot."""
+
+    __slots__ = ()
+
+    def lower(self) -> "Resolved":
+        """In lower case, as the catalog's keys are."""
+        return Resolved(str.lower(self))
+
+
+def resolve(record: T, *fields: str) -> T:
+    """Have names that a frozen record was given, in those of the fields that it has, be known as resolved.
+
+    For its ``__post_init__``, or for a record of the catalog that was read from a file.
+    """
+    for field in fields:
+        name = getattr(record, field, None)
+        if type(name) is str:
+            object.__setattr__(record, field, Resolved(name))
+    return record
+
+
+def beside(name: str, plain: str) -> Resolved:
+    """A name in the schema of another one."""
+    schema = name.rpartition(".")[0]
+    return Resolved(f"{schema}.{plain}" if schema else plain)
+
+
+def written(name: str) -> str:
+    """How a text of SQL names a relation of the catalog, whatever the search path is."""
+    schema, _, plain = name.rpartition(".")
+    return ".".join('"' + part.replace('"', '""') + '"' for part in (schema or "public", plain))

@@ -1,0 +1,211 @@
+"""Definitions whose texts go on meaning what they mean now, whatever the search path is when they are used.
+
+A DEFAULT, a CHECK or a rule is kept as the text that was written. Where a sequence of the same name is ahead
+of it on the path of who inserts, ``nextval('s')`` would be another one: so a definition is kept with whole
+names, ``nextval('public.s')``. Postgres keeps trees with the numbers of what they name, to the same effect.
+The text of a function in quotes is no such text: its names are looked up when it is called, there as here.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import fields, replace
+from typing import Any, Final, TypeVar
+
+from sqlglot import exp
+
+from kpg.compiler.catalog import PUBLIC, Catalog
+from kpg.compiler.resolved import Resolved, written
+from kpg.compiler.sql import statements as ast
+from kpg.compiler.sql.ddl.reader import tree_of
+from kpg.compiler.sql.tokens import tokenize
+from kpg.runtime.errors import Error
+
+T = TypeVar("T")
+Changes = dict[int, tuple[int, str]]
+"""By where a part of a text begins: where it ends, and what comes there."""
+
+TEXTS: Final[Mapping[str, tuple[str, ...]]] = {
+    "Rule": ("default", "generated"),
+    "Check": ("text",),
+    "Exclusion": ("elements", "where"),
+    "Domain": ("default", "checks"),
+    "Trigger": ("condition",),
+    "Deed": ("condition", "statements"),
+    "Partitioned": ("keys",),
+    "Constraints": ("rules", "checks"),
+    "CreateTable": ("constraints", "partitioned", "exclusions"),
+    "Alter": ("actions",),
+    "AddColumn": ("rule", "constraints"),
+    "SetRule": ("text",),
+    "AddConstraint": ("constraint",),
+    "AlterDomain": ("action",),
+    "CreateDomain": ("domain",),
+    "CreateIndex": ("elements", "where", "what"),
+    "CreateTrigger": ("made",),
+    "CreateFunction": ("parameters",),
+    "Parameter": ("default",),
+    "DefinePolicy": ("using", "check"),
+}
+"""Where definitions, and what they are made of, have texts of SQL, or parts that have some."""
+SEQUENCES: Final = frozenset(("nextval", "currval", "setval"))
+
+
+def anchored(statement: T, catalog: Catalog) -> T:
+    """A definition with the whole names of the relations, sequences and functions that its texts name."""
+    wanted = TEXTS.get(type(statement).__name__)
+    if wanted is None:
+        return statement
+    return _part(statement, wanted, catalog)
+
+
+def _part(part: Any, wanted: tuple[str, ...], catalog: Catalog) -> Any:
+    names = {one.name for one in fields(part)}
+    changes = {}
+    for name in wanted:
+        old = getattr(part, name) if name in names else None
+        new = _value(old, catalog)
+        if new is not old:
+            changes[name] = new
+    return replace(part, **changes) if changes else part
+
+
+def _value(value: Any, catalog: Catalog) -> Any:
+    if isinstance(value, str):
+        return whole_names(value, catalog)
+    if isinstance(value, tuple):
+        found = tuple(_value(one, catalog) for one in value)
+        return found if any(new is not old for new, old in zip(found, value, strict=True)) else value
+    wanted = TEXTS.get(type(value).__name__)
+    return value if wanted is None else _part(value, wanted, catalog)
+
+
+def whole_names(text: str, catalog: Catalog) -> str:
+    """An expression, a query or a change with the whole names of what it means now.
+
+    A text without anything of users in it is returned as it is; so is one that cannot be read, for whoever
+    reads it next to say what is wrong.
+    """
+    if "(" not in text and "::" not in text and " " not in text:
+        return text
+    for before in ("", "SELECT "):
+        try:
+            tree = tree_of(tokenize(before + text), before + text)
+        except Error:
+            continue
+        naming = _Naming(catalog, text, len(before), _spelled)
+        for node in tree.walk():
+            naming.note(node)
+        return changed(text, naming.changes)
+    return text
+
+
+def _spelled(name: str) -> str:
+    """A whole name as people write it: users see these texts in errors."""
+    from kpg.compiler.system.words import quoted
+
+    schema, _, plain = name.rpartition(".")
+    return f"{quoted(schema or PUBLIC)}.{quoted(plain)}"
+
+
+def whole_body(text: str, catalog: Catalog) -> str:
+    """The statements of a function that is written in SQL, with whole names."""
+    from kpg.compiler.sql.bodies import texts_of
+
+    return "; ".join(whole_names(one, catalog) for one in texts_of(text))
+
+
+def changed(text: str, changes: Changes) -> str:
+    """A text with others in the place of some of its parts."""
+    for start in sorted(changes, reverse=True):
+        end, shown = changes[start]
+        text = text[:start] + shown + text[end:]
+    return text
+
+
+def is_local(node: exp.Table) -> bool:
+    """Whether a name is that of a WITH around it."""
+    above: exp.Expr | None = node
+    while above is not None:
+        with_ = above.args.get("with_") or above.args.get("with")
+        if with_ is not None and any(one.alias.lower() == node.name.lower() for one in with_.expressions):
+            return True
+        above = above.parent
+    return False
+
+
+def whole_query(query: ast.Select, catalog: Catalog) -> str:
+    """The text of a query that was just parsed, with whole names."""
+    naming = _Naming(catalog, query.text, query.span.start, written)
+    for node in query.query.walk():
+        naming.note(node)
+    return changed(query.text, naming.changes)
+
+
+class _Naming:
+    """Finds what of a text is to be replaced; its nodes say places from ``offset`` on."""
+
+    def __init__(self, catalog: Catalog, text: str, offset: int, spell: Callable[[str], str]) -> None:
+        self._catalog = catalog
+        self._spell = spell
+        self._text = text
+        self._offset = offset
+        self.changes: Changes = {}
+
+    def note(self, node: exp.Expr) -> None:
+        """Note what a node names."""
+        catalog = self._catalog
+        match node:
+            case exp.Table(this=exp.Identifier() as name) if not node.args.get("db") and not is_local(node):
+                entry = catalog.find(name.name)
+                if entry is not None:
+                    self._put(name, name.name, self._spell(entry.name))
+            case exp.Anonymous():
+                called = str(node.this).lower()
+                if called in SEQUENCES and node.expressions:
+                    self._sequence(node.expressions[0])
+                elif not isinstance(node.parent, exp.Dot):
+                    known = catalog.find_routines(called)
+                    if known:
+                        self._put(node, called, _spelled(known[0].name))
+            case exp.Cast() if node.to.sql("postgres").lower() == "regclass":
+                self._sequence(node.this)
+
+    def _put(self, node: exp.Expr, given: str, shown: str) -> None:
+        place = node.meta
+        if "start" in place and "end" in place:
+            start, end = place["start"] - self._offset, place["end"] + 1 - self._offset
+            if self._text[start:end].strip('"').lower() == given.replace('"', '""').lower():
+                self.changes[start] = (end, shown)
+
+    def _sequence(self, node: exp.Expr) -> None:
+        """The name in quotes of a sequence, or of a relation."""
+        while isinstance(node, exp.Cast):
+            node = node.this
+        if not isinstance(node, exp.Literal) or not node.is_string or "." in node.name:
+            return
+        name = node.name.replace('"', "")
+        found = self._catalog.find_sequence(name) or self._catalog.find(name)
+        shown = "'" + node.name.replace("'", "''") + "'"
+        at = self._text.find(shown)
+        while found is not None and at >= 0:
+            end = at + len(shown)
+            self.changes[at] = (end, "'" + self._spell(found.name).replace("'", "''") + "'")
+            at = self._text.find(shown, end)
+
+
+def sequence_call(name: str) -> str:
+    """The DEFAULT that gives the next number of a sequence of the catalog."""
+    called = _spelled(name).replace("'", "''")
+    return f"nextval('{called}')"
+
+
+def asks_sequence(text: str, name: str) -> bool:
+    """Whether a DEFAULT names a sequence of the catalog, with its schema or, as of old, without."""
+    called = sequence_call(name).removeprefix("nextval(").removesuffix(")")
+    return any(one.lower() in text.lower() for one in (f"'{name}'", called))
+
+
+def trigger_function(name: str, catalog: Catalog) -> str:
+    """The whole name of the function that a trigger names, as the catalog has it."""
+    schema, _, plain = name.rpartition(".")
+    known = catalog.find_routines(plain, schema)
+    return Resolved(known[0].name) if known else name

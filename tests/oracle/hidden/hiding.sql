@@ -1,0 +1,25 @@
+-- The same names with another meaning; `far.` is where, or a temporary schema.
+create table far.p (id text, x text);
+create table far.c (id text, p text);
+create table far.d (id text, c text);
+create table far.s (id text, x text);
+create table far.k (a text, b text);
+create table far.log (t int, i text, more int);
+create table far.l (id text primary key, x text);
+create table far.e (id text, x text);
+create table far.u (id text, x text);
+create table far.pp (a text, b text);
+create table far.pp1 (a text, b text);
+create table far.pp2 (a text, b text);
+create table far.anc (a text);
+create table far.heir (a text);
+create table far.ru (id text, x text);
+create view far.pv as select 'far' as id;
+create table far.wv (id text, x text);
+create table far.mv (n text);
+create table far.mk (n text);
+create sequence far.seq start 500;
+create sequence far.s_id_seq start 600;
+create sequence far.s_i_seq start 700;
+insert into far.p values ('77', '77');
+insert into far.l values ('77', '77');
