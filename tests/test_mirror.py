@@ -599,6 +599,7 @@ ELSEWHERE: dict[str, str] = {
     "kpg/ddl/viewing.py": "unit/statements/test_statements.py",
     "kpg/security/roles.py": ROLES,
     "kpg/security/granting.py": ROLES,
+    "kpg/security/memberships.py": ROLES,
     "kpg/security/permitted.py": ROLES,
     "kpg/security/owning.py": ROLES,
     "kpg/ddl/temporary.py": "unit/sessions/test_temporary.py",

@@ -130,10 +130,10 @@ def _change(engine: Engine, key: Key, statement: ast.Grant, roles: list[str]) ->
             )
             what = "table" if key[0] == "RELATION" else key[0].lower()
             raise ProgrammingError(f"invalid privilege type {word} for {what}", span=statement.span)
+        rights, user = engine.catalog.rights, engine.catalog.asker.user
+        given = rights.owns(user, key) or set(rights.given(user, key)) & set(ALL["COLUMN"])
         _apply(engine, key, letters, statement, roles)
-        if not statement.grants and key[0] == "RELATION":
-            rights = engine.catalog.rights
-            given = set(rights.given(engine.catalog.asker.user, key)) & set(ALL["COLUMN"])
+        if not statement.grants and key[0] in ("RELATION", "SEQUENCE"):
             if set(letters) & set(ALL["COLUMN"]) and not given:
                 # What is revoked of all columns is revoked of each, those of the system among them.
                 message = (
@@ -277,6 +277,8 @@ def give(engine: Engine, key: Key, owner: str, span: Span | None) -> None:
     """Let a role own something, and the sequences of its columns."""
     catalog = engine.catalog
     rights, asker = catalog.rights, catalog.asker
+    if key[0] not in ("RELATION", "SEQUENCE") and owner == rights.owner(key):
+        return  # as in Postgres: what is so already is said by anybody
     need_owner(catalog, key, span)
     if catalog.is_limited and owner != rights.owner(key):
         if owner not in rights.acts_as(asker.user, by="sets"):

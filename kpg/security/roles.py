@@ -7,12 +7,13 @@ from typing import Final, assert_never
 
 from kpg.compiler.catalog import Asker, did_you_mean
 from kpg.compiler.permitted import described
-from kpg.compiler.rights import DATABASE, FIRST, PREDEFINED, Attributes, Items, Key, Membership, Role
+from kpg.compiler.rights import DATABASE, FIRST, PREDEFINED, Attributes, Items, Key, Role
 from kpg.compiler.sql import roles as ast
 from kpg.compiler.sql.session import SetRole
 from kpg.engine.engine import Engine
 from kpg.listeners.notices import Notice, say
 from kpg.runtime.errors import InterfaceError, PrivilegeError, ProgrammingError, Span
+from kpg.security.memberships import add, giver, join, leave
 from kpg.settings.settings import settle
 
 SCRAM: Final = re.compile(r"SCRAM-SHA-256\$\d+:[A-Za-z0-9+/=]+\$[A-Za-z0-9+/=]+:[A-Za-z0-9+/=]+")
@@ -39,7 +40,7 @@ def run_roles(engine: Engine, statement: ast.AnyRole) -> None:
         case ast.GrantRole():
             for role in statement.roles:
                 for member in statement.members:
-                    _join(engine, known(engine, role), known(engine, member), statement)
+                    join(engine, known(engine, role), known(engine, member), statement)
         case ast.Grant() | ast.AlterDefaults() | ast.AlterOwner() | ast.Reassign():
             from kpg.security.granting import run_granting
 
@@ -97,14 +98,14 @@ def _create(engine: Engine, statement: ast.CreateRole) -> None:
         raise ProgrammingError(f'role "{name}" already exists', span=statement.span)
     rights.roles[name] = attributes.of(Role(name))
     for role in statement.into:
-        _add(engine, known(engine, role, statement.span), name)
+        add(engine, known(engine, role, statement.span), name, giver(engine, role))
     for member, admin in [(one, False) for one in statement.members] + [
         (one, True) for one in statement.admins
     ]:
-        _add(engine, name, known(engine, member, statement.span), admin=admin)
+        add(engine, name, known(engine, member, statement.span), giver(engine, name), admin=admin)
     if engine.catalog.is_limited:
         # As in Postgres, who makes a role may administer it, but has not its privileges.
-        _add(engine, name, asker.user, admin=True, inherits=False, sets=False)
+        add(engine, name, asker.user, FIRST, admin=True, inherits=False, sets=False)
 
 
 def _check_name(name: str, span: Span) -> None:
@@ -120,33 +121,6 @@ def _check_attributes(own: Role, attributes: Attributes, verb: str) -> None:
                 f"permission denied to {verb} role",
                 detail=f"Only roles with the {word} attribute may {verb} roles with the {word} attribute.",
             )
-
-
-def _add(
-    engine: Engine,
-    role: str,
-    member: str,
-    *,
-    admin: bool | None = None,
-    inherits: bool | None = None,
-    sets: bool | None = None,
-) -> None:
-    """Have a role be a member of another; options that are None stay, or are what they are by themselves."""
-    rights = engine.catalog.rights
-    if member in rights.acts_as(role, by="any"):
-        raise ProgrammingError(f'role "{role}" is a member of role "{member}"')
-    own = rights.find(member)
-    assert own is not None
-    old = next((one for one in own.member_of if one.role == role), None)
-    base = old or Membership(role, engine.catalog.asker.user, False, own.inherits, True)
-    new = replace(
-        base,
-        admin=base.admin if admin is None else admin,
-        inherits=base.inherits if inherits is None else inherits,
-        sets=base.sets if sets is None else sets,
-    )
-    others = tuple(one for one in own.member_of if one.role != role)
-    rights.roles[member] = replace(own, member_of=(*others, new))
 
 
 def _alter(engine: Engine, statement: ast.AlterRole) -> None:
@@ -179,9 +153,9 @@ def _alter(engine: Engine, statement: ast.AlterRole) -> None:
     if name == FIRST and attributes.superuser is False:
         raise ProgrammingError(f'role "{FIRST}" has to be a superuser', span=span)
     for member in statement.joins:
-        _add(engine, name, known(engine, member, span))
+        add(engine, name, known(engine, member, span), giver(engine, name))
     for member in statement.leaves:
-        _leave(engine, name, known(engine, member, span))
+        leave(engine, name, known(engine, member, span), giver(engine, name), cascade=False)
     if statement.rename:
         _rename(engine, role, statement.rename, span)
     elif statement.setting:
@@ -278,62 +252,6 @@ def _uses(engine: Engine, name: str) -> list[str]:
 
 def _what(engine: Engine, key: Key) -> str:
     return f"database {DATABASE}" if key[0] == "DATABASE" else described(engine.catalog, key)
-
-
-def _join(engine: Engine, role: str, member: str, statement: ast.GrantRole) -> None:
-    rights, asker = engine.catalog.rights, engine.catalog.asker
-    if not rights.administers(asker.user, role) or (
-        rights.is_superuser(role) and not rights.is_superuser(asker.user)
-    ):
-        verb = "grant" if statement.grants else "revoke"
-        raise PrivilegeError(
-            f'permission denied to {verb} role "{role}"',
-            span=statement.span,
-            detail=f'Only roles with the ADMIN option on role "{role}" may {verb} this role.',
-        )
-    options = dict(statement.options)
-    if statement.grants and options.get("ADMIN") and not rights.is_superuser(asker.user):
-        _refuse_circle(engine, role, member, statement.span)
-    if statement.grants and not options and _is_in(engine, role, member):
-        text = f'role "{member}" has already been granted membership in role "{role}" by role "{asker.user}"'
-        say(engine, Notice("NOTICE", text))
-    if not statement.grants and not (options and _is_in(engine, role, member)):
-        _leave(engine, role, member)
-        return
-    admin, inherits, sets = options.get("ADMIN"), options.get("INHERIT"), options.get("SET")
-    _add(engine, role, member, admin=admin, inherits=inherits, sets=sets)
-
-
-def _refuse_circle(engine: Engine, role: str, member: str, span: Span) -> None:
-    """ProgrammingError if who asks may administer a role because the member has let that be."""
-    rights, one = engine.catalog.rights, engine.catalog.asker.user
-    seen: set[str] = set()
-    while one not in seen:
-        seen.add(one)
-        own = rights.find(one)
-        grantors = [each.grantor for each in own.member_of if each.role == role and each.admin] if own else []
-        if member in grantors:
-            message = "ADMIN option cannot be granted back to your own grantor"
-            raise ProgrammingError(message, span=span)
-        one = grantors[0] if grantors else one
-
-
-def _is_in(engine: Engine, role: str, member: str) -> bool:
-    own = engine.catalog.rights.find(member)
-    return own is not None and any(one.role == role for one in own.member_of)
-
-
-def _leave(engine: Engine, role: str, member: str) -> None:
-    rights = engine.catalog.rights
-    own = rights.find(member)
-    assert own is not None
-    left = tuple(one for one in own.member_of if one.role != role)
-    if len(left) == len(own.member_of):
-        user = engine.catalog.asker.user
-        text = f'role "{member}" has not been granted membership in role "{role}" by role "{user}"'
-        say(engine, Notice("WARNING", text, "01000"))
-        return
-    rights.roles[member] = replace(own, member_of=left)
 
 
 def _becoming(engine: Engine, statement: SetRole) -> str:

@@ -125,7 +125,8 @@ class Asking:
         if not columns:
             there = self.fresh(BOOLEAN)
             node, columns = Map(node, (there,), (Literal(1, BOOLEAN),)), (self.column(there),)
-        return self._run(Query(node, columns, tuple(f"c{number}" for number in range(len(columns)))))
+        data, diff = self._run(Query(node, columns, tuple(f"c{number}" for number in range(len(columns)))))
+        return (data, diff) if want else (data[:0], diff)
 
     def _run(self, query: Query) -> tuple[Words, Words]:
         asked = replace(self.resolved, query=query, next_id=next(self._ids) + 1)

@@ -179,7 +179,7 @@ class Walk:
         if node.name in self.asking.resolved.loops:
             known = place.below.ranks.get(node.name) is not None
             below = 0 if known or place.below.round == NEVER else place.below.round
-            return (Key(self.number, node.name, row, below),)
+            return (Key(self.number, node.name, row, below, every=place.every),)
         query = self.asking.resolved.shared[node.name]
         found = self.query(query, row, replace(place, outer={}))
         return None if found is None else (self.row_step(node.name, query, row, found),)
@@ -276,7 +276,9 @@ class Walk:
             for query in (node.left, node.right)
         ]
         place = replace(place, every=place.every and node.all)
-        left = self.of(node.left.node, sides[0], place)
+        # The second query may have some of the rows that the first has: which are left over is not known.
+        left_over = node.kind == "except" and node.all and self.world.sample is None
+        left = self.of(node.left.node, sides[0], replace(place, every=place.every or left_over))
         word = node.kind.upper() + (" ALL" if node.all else "")
         if node.kind == "union":
             if left is not None and not place.every:

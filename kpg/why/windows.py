@@ -23,7 +23,7 @@ def window(walk: "Walk", node: Window, known: Values, place: "Place") -> "Childr
     want = pieces.wanted(node, frozenset(known))
     data, _ = walk.asking.rows(node, want, known, place.outer)
     if not data.shape[1]:
-        return walk.of(node.input, {id_: known[id_] for id_ in known if id_ not in node.ids}, place)
+        return None
     whole = dict(zip(want, data[:, 0].tolist(), strict=True))
     row = {id_: word for id_, word in whole.items() if id_ not in node.ids}
     own = walk.of(node.input, row, place)
@@ -39,10 +39,20 @@ def window(walk: "Walk", node: Window, known: Values, place: "Place") -> "Childr
     for id_, call in zip(node.ids, node.calls, strict=True):
         if id_ in known:
             places = looked_at(call, partition, position)
+            if walk.world.sample is None:
+                places = _between(places, position)
             few = _few(walk, node, ids, rows, places, place)
             text = f"{call.text or call.function} = {walk.shown(id_, known[id_])}"
             found.append(Step(Kind.GROUP, text, few, count=len(places)))
     return tuple(found)
+
+
+def _between(places: Sequence[int], position: int) -> Sequence[int]:
+    """With those between them and the row: by how many there are, some frames know how far away a row is."""
+    if not places:
+        return places
+    every = range(min(position, *places), max(position, *places) + 1)
+    return [place for place in every if place != position or place in places]
 
 
 def _sorted(walk: "Walk", node: Window, ids: Sequence[int], row: Values, place: "Place") -> Words:

@@ -118,7 +118,7 @@ class World:
         round_ = key.below or NEVER
         if own is not None:
             round_ = int(own.of(np.array(key.row, np.int64).reshape(-1, 1))[0])
-        place = Place({}, Below(frozenset(loop.names), round_, ranks))
+        place = Place({}, Below(frozenset(loop.names), round_, ranks), every=key.every)
         found = walk.query(query, key.row, place)
         return walk.row_step(key.name, query, key.row, found or ())
 

@@ -12,7 +12,10 @@ from kpg.listeners.states import state_of
 from kpg.result import Affected, Rows
 from tests.oracle.postgres import serving
 
-SCRIPTS = ("roles.sql", "row_security.sql", "row_security_parts.sql", "definers.sql", "privileges.sql")
+SCRIPTS = (
+    *("roles.sql", "memberships.sql", "row_security.sql", "row_security_parts.sql", "definers.sql"),
+    "privileges.sql",
+)
 
 
 @pytest.fixture

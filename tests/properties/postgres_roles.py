@@ -8,6 +8,7 @@ and prints what differs; ``--trace`` prints the statements of the first seed.
 """
 
 import argparse
+import re
 import tempfile
 import time
 import traceback
@@ -68,18 +69,40 @@ def answer_of_kpg(db: kpg.Database, statement: str) -> Answer:
     return found.fetchall() if asked and not statement.startswith("create") else []
 
 
+class Parted(Exception):
+    """From here on the two are not the same, for a reason that ``docs/sql.md`` tells."""
+
+
+def _check_known(statement: str, expected: Answer, found: Answer) -> None:
+    """Raise Parted where the difference is one of those that are known."""
+    told = isinstance(found, str) and found
+    target = re.match(r"(insert into|update|merge into) (u|p|s\.t)\b", statement)
+    if isinstance(expected, str) and expected.startswith("XX000"):
+        raise Parted("an error of Postgres' own")
+    if told and "twice, to different values" in told:
+        raise Parted("a row that several rows change")
+    if told and "row-level security policy" in told and target and target[1] == "merge into":
+        raise Parted("MERGE of Postgres passes policies of a table that others inherit")
+    if told and told.startswith("42501") and expected == [] and statement.startswith("select"):
+        raise Parted("Postgres does not ask for rights on what a policy makes empty")
+    if target and target[2] == "u" and isinstance(expected, str) and expected.endswith("denied for table t"):
+        raise Parted("an owner without rights of his own, whose table is referred to")
+
+
 def _same(expected: Answer, found: Answer) -> bool:
     """Whether both give the same rows, or refuse for the same reason."""
     if isinstance(expected, str) and isinstance(found, str):
         states = {expected[:5], found[:5]}
-        return len(states) == 1 or bool(states & EARLIER)
+        return len(states) == 1 or bool(states & EARLIER) or states == PARTITION
     if isinstance(expected, str) or isinstance(found, str):
         return False
     return sorted(map(repr, expected)) == sorted(map(repr, found))
 
 
-EARLIER: Final = {"42809", "42P10", "42703", "42704", "42P01", "42710"}
+EARLIER: Final = {"42809", "42P10", "42703", "42704", "42P01", "42710", "42P17", "0LP01"}
 """Both refuse: what one of them tells before it asks for privileges, and the other after it."""
+PARTITION: Final = {"42501", "23514"}
+"""Both refuse: kpg looks at the partition first, Postgres at policies."""
 
 
 def live(seed: int, postgres: Postgres, steps: int, tell: Callable[[str], object] | None = None) -> int:
@@ -94,7 +117,9 @@ def live(seed: int, postgres: Postgres, steps: int, tell: Callable[[str], object
             if tell is not None:
                 tell(f"{statement}\n    {expected}")
             said = f"{statement}\n  Postgres: {expected}\n  kpg: {found}"
-            assert _same(expected, found), said
+            if not _same(expected, found):
+                _check_known(statement, expected, found)
+                raise AssertionError(said)
             done += not isinstance(expected, str)
     return done
 
@@ -114,6 +139,8 @@ def main() -> None:
         while time.monotonic() < end:
             try:
                 done += live(seed, postgres, options.steps, print if options.trace and not told else None)
+            except Parted as known:
+                told[f"parted: {known}"] += 1
             except Exception as error:
                 told["failed"] += 1
                 text = str(error) if isinstance(error, AssertionError) else traceback.format_exc(limit=-3)

@@ -17,6 +17,7 @@ import kpg
 from kpg.runtime.errors import ProgrammingError
 from tests.properties.sql_twins import Row, oracle, plain
 from tests.properties.test_random_sql import World, world
+from tests.properties.why_histories import live
 
 Named = dict[str, Counter[Row]]
 ROWS = 2
@@ -138,3 +139,11 @@ def over(named: Named, view: str) -> list[Row]:
         for name, query in VIEWS.items():
             duck.execute(f"create view {name} as {query}")
         return duck.execute(f"select * from {view}").fetchall()
+
+
+@pytest.mark.parametrize("seed", [35, 1008, 1013])
+def test_over_all_of_the_sql(seed: int) -> None:
+    """More by ``python -m tests.properties.why_histories``."""
+    lived = live(seed, views=4, steps=1)
+    assert not lived.failures, lived.failures[0]
+    assert lived.counts["explained"]

@@ -216,7 +216,7 @@ def test_what_a_row_lacks_is_said(
     [
         ("row_number() OVER (PARTITION BY customer ORDER BY id DESC)", [7, 6, 5]),
         ("sum(total) OVER (ORDER BY id ROWS BETWEEN 1 PRECEDING AND 1 FOLLOWING)", [4, 5, 6]),
-        ("lag(total, 2) OVER (ORDER BY id)", [3]),
+        ("lag(total, 2) OVER (ORDER BY id)", [3, 4]),
         ("last_value(total) OVER (ORDER BY total RANGE BETWEEN 2 PRECEDING AND 1 FOLLOWING)", [6]),
         ("min(total) OVER (ORDER BY total GROUPS 1 PRECEDING EXCLUDE CURRENT ROW)", [4]),
         ("dense_rank() OVER (ORDER BY total)", [7, 3, 4]),
@@ -292,3 +292,45 @@ def test_functions_in_from_and_queries_that_refer_to_each_other(db: kpg.Database
         "p(x = 2)",
     ]
     assert [node.row for node in proof.nodes() if node.kind.value == "source"] == [(2, "Ben", "EU")]
+
+
+def test_a_window_without_such_a_row_is_not_the_reason(db: kpg.Database) -> None:
+    """The first query of the UNION has rows of that id, but with other numbers."""
+    db.sql(
+        "CREATE MATERIALIZED VIEW v AS (SELECT id, row_number() OVER (ORDER BY id) AS n FROM sale)"
+        " UNION (SELECT id, -1 FROM customer)"
+    )
+    proof = db.explain_row("v", (3, -1))
+    assert [node.row for node in proof.nodes() if node.kind.value == "source"] == [(3, "Cyd", "US")]
+
+
+def test_a_limit_of_which_no_column_is_read_is_explained(db: kpg.Database) -> None:
+    db.sql("CREATE VIEW v AS SELECT c.id FROM customer c, (SELECT 1 AS one FROM sale LIMIT 2) AS few")
+    proof = db.explain_row("v", (4,))
+    assert {node.relation for node in proof.nodes() if node.kind.value == "source"} == {"customer", "sale"}
+
+
+def test_all_of_equal_rows_of_a_recursion_are_explained_where_they_are_counted(db: kpg.Database) -> None:
+    db.sql(
+        "CREATE MATERIALIZED VIEW v AS WITH RECURSIVE r(n) AS"
+        " (SELECT 1 FROM sale WHERE customer = 3 UNION ALL SELECT n + 1 FROM r WHERE n < 2)"
+        " SELECT n, count(*) AS times FROM r GROUP BY n"
+    )
+    proof = db.explain_row("v", (2, 4), sample=None)
+    assert sorted(node.row or () for node in proof.nodes() if node.kind.value == "source") == [
+        (4, 3, 7),
+        (5, 3, 8),
+        (6, 3, 9),
+        (7, 3, 1),
+    ]
+
+
+def test_of_except_all_every_row_of_the_first_query_is_told(db: kpg.Database) -> None:
+    """The second query has the row, too, of a row of a table that is the first way to get it in the first."""
+    db.sql(
+        "CREATE VIEW v AS SELECT customer FROM sale WHERE customer = 3"
+        " EXCEPT ALL SELECT customer FROM sale WHERE id < 7"
+    )
+    proof = db.explain_row("v", (3,), sample=None)
+    sources = sorted(node.row or () for node in proof.nodes() if node.kind.value == "source")
+    assert sources == [(4, 3, 7), (5, 3, 8), (6, 3, 9), (7, 3, 1)]
