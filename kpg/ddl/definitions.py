@@ -5,7 +5,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, assert_never
 
-from kpg.compiler.catalog import PUBLIC, TableEntry
+from kpg.compiler.catalog import TableEntry
 from kpg.compiler.constraints import Sequence
 from kpg.compiler.resolved import beside
 from kpg.compiler.sql import definitions as ast
@@ -201,7 +201,7 @@ def _create_elements(engine: Engine, statement: ast.CreateSchema, name: str) -> 
 def _drop(engine: Engine, statement: ast.DropOther, name: str) -> None:
     match statement.kind:
         case "SEQUENCE":
-            _drop_sequence(engine, statement, name)
+            drop_sequence(engine, statement, name)
         case "TYPE":
             from kpg.ddl.user_types import drop_type
 
@@ -211,14 +211,17 @@ def _drop(engine: Engine, statement: ast.DropOther, name: str) -> None:
 
             drop_domain(engine, statement, name)
         case "SCHEMA":
-            _drop_schema(engine, statement, name.lower())
+            from kpg.ddl.dropping import drop_schema
+
+            drop_schema(engine, statement, name.lower())
         case _:
             from kpg.ddl.indexes import drop_index
 
             drop_index(engine, statement, name)
 
 
-def _drop_sequence(engine: Engine, statement: ast.DropOther, name: str) -> None:
+def drop_sequence(engine: Engine, statement: ast.DropOther, name: str) -> None:
+    """DROP SEQUENCE; with CASCADE, DEFAULTs that take its numbers go with it."""
     catalog = engine.catalog
     found = catalog.find_sequence(name)
     if found is None:
@@ -244,48 +247,6 @@ def _drop_sequence(engine: Engine, statement: ast.DropOther, name: str) -> None:
             catalog.replace(entry)
     del catalog.sequences[found.name.lower()]
     engine.journal.note(done=partial(engine.sequences.forget, found.name))
-
-
-def _drop_schema(engine: Engine, statement: ast.DropOther, name: str) -> None:
-    catalog = engine.catalog
-    if name not in catalog.schemas:
-        if statement.if_exists:
-            return
-        raise ProgrammingError(f'schema "{name}" does not exist', span=statement.span)
-    inside = [
-        entry.name
-        for entry in catalog
-        if _schema_of(entry.name) == name and not _is_datalog(engine, entry.name)
-    ]
-    numbers = [
-        one.name for one in catalog.sequences.values() if _schema_of(one.name) == name and one.owner is None
-    ]
-    if (inside or numbers) and not statement.cascade:
-        raise ProgrammingError(
-            f'schema "{name}" cannot be dropped: it has {(inside + numbers)[0]}',
-            span=statement.span,
-            hint="use CASCADE",
-        )
-    from kpg.compiler.sql.statements import Drop
-    from kpg.statements.statements import drop_relations
-
-    for one in inside:
-        if one in catalog:
-            kind = "TABLE" if isinstance(catalog.get(one), TableEntry) else "VIEW"
-            drop_relations(engine, Drop(kind, (one,), True, True, statement.span))
-    for one in numbers:
-        _drop_sequence(engine, replace(statement, kind="SEQUENCE"), one)
-    if name != PUBLIC:
-        del catalog.schemas[name]
-
-
-def _schema_of(name: str) -> str:
-    return name.rpartition(".")[0].lower() or PUBLIC
-
-
-def _is_datalog(engine: Engine, name: str) -> bool:
-    schema = name.rpartition(".")[0].lower()
-    return bool(schema) and schema not in engine.catalog.schemas
 
 
 def _truncate(engine: Engine, statement: ast.Truncate) -> int:

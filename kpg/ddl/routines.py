@@ -180,32 +180,22 @@ def _drop(engine: Engine, statement: ast.DropFunction, name: str, types: Sequenc
         if statement.if_exists:
             return
         raise ProgrammingError(f'function "{name}" does not exist', span=statement.span)
-    if statement.cascade:
+    drop_routine(engine, routine, statement.span, cascade=statement.cascade)
+
+
+def drop_routine(engine: Engine, routine: Routine, span: Span, *, cascade: bool) -> None:
+    """Take a function away, and with ``cascade`` what calls it; ProgrammingError if something does."""
+    if cascade:
         from kpg.statements.statements import drop_relations
 
         for user in reversed(engine.dependents(routine.key)):
             if user in engine.catalog:
-                drop_relations(engine, statements.Drop("VIEW", (user,), True, True, statement.span))
-    _refuse_used(engine, routine, "dropped", statement.span)
-    if routine.result.name == "trigger":
-        _drop_triggers(engine, routine, statement)
+                drop_relations(engine, statements.Drop("VIEW", (user,), True, True, span))
+    _refuse_used(engine, routine, "dropped", span)
+    from kpg.ddl.callers import leave
+
+    leave(engine, routine, span, cascade=cascade)
     _remove(engine.catalog, routine)
-
-
-def _drop_triggers(engine: Engine, routine: Routine, statement: ast.DropFunction) -> None:
-    """The triggers of a function go with it, with CASCADE."""
-    others = engine.catalog.others
-    name = routine.name.lower()
-    for key, one in list(others.items()):
-        if key[0] != "trigger" or one.function.lower().removeprefix("public.") != name:
-            continue
-        if not statement.cascade:
-            raise ProgrammingError(
-                f'function "{routine.name}" cannot be dropped: trigger "{one.name}" of {one.table} calls it',
-                span=statement.span,
-                hint="drop the trigger first, or use CASCADE",
-            )
-        del others[key]
 
 
 def _alter(engine: Engine, statement: ast.AlterFunction) -> None:
@@ -215,6 +205,10 @@ def _alter(engine: Engine, statement: ast.AlterFunction) -> None:
     declared = tuple(sorted((dict(routine.declared) | dict(statement.declared)).items()))
     if statement.rename or statement.strict is not None or statement.definer is not None:
         _refuse_used(engine, routine, "altered", statement.span)
+    if statement.rename:
+        from kpg.ddl.callers import refuse_callers
+
+        refuse_callers(engine, routine, "renaming", statement.span)
     _remove(engine.catalog, routine)
     schema = routine.name.rpartition(".")[0]
     name = statement.rename.lower() or routine.name

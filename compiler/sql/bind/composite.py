@@ -47,6 +47,8 @@ def bind_composite(binding: Binding, scope: Scope, node: exp.Expr) -> Scalar | N
             if node.meta.get(TYPE) is None:
                 binding.wrong(f'column "{node.name}" does not exist', node)
             return Literal(None, node.meta[TYPE])
+        case exp.Dot(this=exp.Identifier() as schema, expression=exp.Anonymous() as called):
+            binding.wrong(f"unknown function {schema.name}.{called.this}", node)
         case exp.Dot():
             return bind_field(binding, scope, node)
         case exp.AtTimeZone():

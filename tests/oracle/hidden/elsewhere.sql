@@ -66,3 +66,7 @@ refresh materialized view far.m;
 select * from far.m order by x;
 drop owned by reader;
 drop role reader;
+drop schema far cascade;
+insert into q values (default, default);
+select * from q;
+

@@ -1,0 +1,184 @@
+"""What calls a function in its definition: without it the function cannot go, and CASCADE takes it along.
+
+A view's plan knows the functions that it calls. The rest is kept as text, in which functions have their whole
+names: see :mod:`kpg.compiler.sql.anchoring`.
+"""
+
+import re
+from collections.abc import Callable, Iterator
+from functools import partial
+
+from kpg.compiler.catalog import PUBLIC, TableEntry
+from kpg.compiler.constraints import Domain, Exclusion
+from kpg.compiler.routines import Aggregate, Routine
+from kpg.compiler.security import Policy
+from kpg.compiler.sql import definitions as ast
+from kpg.compiler.sql import statements
+from kpg.compiler.sql.rules import check_rules
+from kpg.compiler.triggers import Deed, Partitioned, Trigger
+from kpg.engine.engine import Engine
+from kpg.runtime.errors import Error, NotSupportedError, ProgrammingError, Span
+from kpg.runtime.records import dataclass
+
+Calls = Callable[[str], bool]
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """A definition that calls a function: how errors name it, and what takes it away."""
+
+    what: str
+    drop: Callable[[], object]
+
+
+def leave(engine: Engine, routine: Routine, span: Span, *, cascade: bool) -> None:
+    """Have nothing but views call a function; ProgrammingError if something does, without ``cascade``."""
+    for caller in list(callers(engine, routine, span)):
+        if not cascade:
+            raise ProgrammingError(
+                f'function "{routine.name}" cannot be dropped: {caller.what} calls it',
+                span=span,
+                hint="drop that first, or use CASCADE",
+            )
+        caller.drop()
+
+
+def refuse_callers(engine: Engine, routine: Routine, what: str, span: Span) -> None:
+    """NotSupportedError if something but views calls a function that is to have another name."""
+    caller = next(callers(engine, routine, span), None)
+    if caller is not None:
+        message = f"{what} function {routine.name} is not supported while {caller.what} calls it"
+        raise NotSupportedError(message, span=span, hint="drop that first, and make it again afterwards")
+
+
+def callers(engine: Engine, routine: Routine, span: Span) -> Iterator[Caller]:
+    """All definitions but views that call a function."""
+    catalog = engine.catalog
+    calls = _calls(routine.name)
+    alone = len(catalog.routines.get(routine.name, ())) == 1
+    for entry in list(catalog):
+        if isinstance(entry, TableEntry) and (alone or not _can_do_without(engine, entry, routine)):
+            yield from _of_table(engine, entry, calls, span)
+    for key, one in list(catalog.others.items()):
+        if any(map(calls, _texts(one))):
+            yield Caller(f'{key[0]} "{key[2] or key[1]}" of {key[1]}', _without(engine, key, one, span))
+        elif isinstance(one, Trigger) and _whole(one.function) == _whole(routine.name):
+            yield Caller(f'trigger "{one.name}" of {one.table}', partial(catalog.others.pop, key, None))
+    for name, type_ in list(catalog.types.items()):
+        if isinstance(type_, Domain):
+            yield from _of_domain(engine, name, type_, calls, span)
+
+
+def _whole(name: str) -> str:
+    return name.lower().removeprefix(f"{PUBLIC}.")
+
+
+def _calls(name: str) -> Calls:
+    """Whether a text calls a function of that name."""
+    schema, _, plain = name.rpartition(".")
+    before = rf'"?{re.escape(schema or PUBLIC)}"?\s*\.\s*'
+    # A text of before names were whole has none of the schema public.
+    before = before if schema else rf"(?:{before}|(?<![\w.\"]))"
+    form = re.compile(rf'{before}"?{re.escape(plain)}"?\s*\(', re.IGNORECASE)
+    return lambda text: form.search(text) is not None
+
+
+def _can_do_without(engine: Engine, entry: TableEntry, routine: Routine) -> bool:
+    """Whether the rules of a table mean something by the other functions of that name."""
+    catalog = engine.catalog.copy()
+    others = tuple(one for one in catalog.routines[routine.name] if one is not routine)
+    catalog.routines[routine.name] = others
+    try:
+        check_rules(entry, catalog)
+    except Error:
+        return False
+    return True
+
+
+def _of_table(
+    engine: Engine, entry: TableEntry, calls: Callable[[str], bool], span: Span
+) -> Iterator[Caller]:
+    def altered(action: ast.Action) -> Callable[[], object]:
+        from kpg.ddl.altering import alter
+
+        return partial(alter, engine, ast.Alter("TABLE", entry.name, False, (action,), span))
+
+    for column, rule in zip(entry.schema.names, entry.constraints.rules, strict=False):
+        if calls(rule.generated):
+            yield Caller(
+                f"column {column} of table {entry.name}", altered(ast.DropColumn(column, True, True))
+            )
+        elif calls(rule.default):
+            what = f"the DEFAULT of column {column} of table {entry.name}"
+            yield Caller(what, altered(ast.SetRule(column, "default", "")))
+    for check in entry.constraints.checks:
+        if calls(check.text):
+            what = f"constraint {check.name} of table {entry.name}"
+            yield Caller(what, altered(ast.DropConstraint(check.name, True, True)))
+
+
+def _of_domain(engine: Engine, name: str, domain: Domain, calls: Calls, span: Span) -> Iterator[Caller]:
+    def altered(action: ast.Action) -> Callable[[], object]:
+        from kpg.ddl.domains import alter_domain
+
+        return partial(alter_domain, engine, ast.AlterDomain(name, action, span))
+
+    if calls(domain.default):
+        yield Caller(f"the DEFAULT of domain {name}", altered(ast.SetRule("", "default", "")))
+    for check in domain.checks:
+        if calls(check.text):
+            what = f"constraint {check.name} of domain {name}"
+            yield Caller(what, altered(ast.DropConstraint(check.name, True, True)))
+
+
+def _texts(one: object) -> tuple[str, ...]:
+    """The texts of a policy, rule or the like that may call functions."""
+    match one:
+        case Trigger():
+            return (one.condition,)
+        case Deed():
+            return (one.condition, *one.statements)
+        case Policy():
+            return (one.using, one.check)
+        case Exclusion():
+            return (*one.elements, one.where)
+        case Partitioned():
+            return one.keys
+        case tuple():
+            folds = (each for each in one if isinstance(each, Aggregate))
+            names = (name for each in folds for name in (each.step, each.final) if name)
+            return tuple(f"{name if '.' in name else f'{PUBLIC}.{name}'}(" for name in names)
+        case _:
+            return ()
+
+
+def _without(engine: Engine, key: tuple[str, ...], one: object, span: Span) -> Callable[[], object]:
+    """What takes away a definition that is kept by its kind, relation and name."""
+    match one:
+        case Exclusion(index=True):
+            from kpg.ddl.indexes import drop_index
+
+            found = engine.catalog.find_index(key[2])
+            name = key[2] if found is None else found.name
+            return partial(drop_index, engine, ast.DropOther("INDEX", (name,), True, True, span), name)
+        case Exclusion():
+            from kpg.ddl.altering import alter
+
+            action = ast.DropConstraint(one.name, True, True)
+            return partial(alter, engine, ast.Alter("TABLE", one.table, False, (action,), span))
+        case Partitioned():
+            from kpg.statements.statements import drop_relations
+
+            return partial(drop_relations, engine, statements.Drop("TABLE", (one.table,), True, True, span))
+        case tuple():
+            from kpg.ddl.aggregates import define_aggregate
+
+            names = tuple((key[1], each.types) for each in one)
+            return partial(define_aggregate, engine, ast.DropAggregate(names, True, True, span))
+        case _:
+            return partial(_forget, engine, key)
+
+
+def _forget(engine: Engine, key: tuple[str, ...]) -> None:
+    engine.catalog.others.pop(key, None)
+    engine.catalog.version += 1

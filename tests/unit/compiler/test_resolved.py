@@ -1,0 +1,42 @@
+"""Names of the catalog are told from names that somebody has written."""
+
+from kpg.compiler.catalog import Catalog, TableEntry, ViewEntry
+from kpg.compiler.constraints import ForeignKey
+from kpg.compiler.resolved import Resolved, beside, resolve, written
+from kpg.runtime.types import INTEGER, ColumnDef, Schema
+
+SCHEMA = Schema((ColumnDef("a", INTEGER),))
+
+
+def test_a_resolved_name_is_looked_up_as_it_is() -> None:
+    catalog = Catalog(schemas={"public": "public", "far": "far"}, path=("far", "public"))
+    for name in ("t", "far.t", "u"):
+        catalog.add(TableEntry(name, SCHEMA))
+    found = [catalog.get(name).name for name in ("t", "u", "public.t", Resolved("t"), Resolved("T"))]
+    assert found == ["far.t", "u", "t", "t", "t"]
+    assert catalog.get(catalog.get("public.t").name.lower()).name == "t"
+    catalog.path = ("far",)
+    assert catalog.find("u") is None and catalog.find(Resolved("u")) is not None
+
+
+def test_entries_have_resolved_names() -> None:
+    view = ViewEntry("v", SCHEMA, None, below="t")
+    assert [type(one) for one in (TableEntry("t", SCHEMA).name, view.name, view.below)] == [Resolved] * 3
+
+
+def test_records_of_a_file_are_resolved_in_place() -> None:
+    key = ForeignKey("k", ("a",), "t", ("a",))
+    assert type(resolve(key, "target", "kept").target) is Resolved and type(key.name) is str
+
+
+def test_a_name_in_the_schema_of_another() -> None:
+    assert beside("far.t", "u") == "far.u" and beside("t", "u") == "u"
+    assert type(beside("t", "u")) is Resolved
+
+
+def test_a_name_in_a_text() -> None:
+    assert [written(name) for name in ("t", "far.T", 'a"b')] == [
+        '"public"."t"',
+        '"far"."T"',
+        '"public"."a""b"',
+    ]

@@ -1,0 +1,90 @@
+"""A function does not go while a definition calls it; with CASCADE that goes, and the rest works on."""
+
+import pytest
+
+import kpg
+from kpg.database import Database
+
+FUNCTIONS = """
+    create function ok(int) returns boolean language sql immutable as 'select $1 < 50';
+    create function b(int) returns int language sql immutable as 'select $1 + 1';
+"""
+
+
+@pytest.fixture
+def db() -> Database:
+    made = kpg.connect()
+    made.sql(FUNCTIONS)
+    return made
+
+
+@pytest.mark.parametrize(
+    ("definition", "message"),
+    [
+        ("create table t (a int check (ok(a)))", "constraint t_a_check of table t"),
+        ("create table t (a int, c int default b(3))", "the DEFAULT of column c of table t"),
+        ("create table t (a int, c int generated always as (b(a)) stored)", "column c of table t"),
+        ("create table t (a int); create unique index i on t (b(a))", 'exclusion "i" of t'),
+        ("create table t (a int, exclude (b(a) with =))", 'exclusion "t_expr_excl" of t'),
+        ("create table t (a int); create policy p on t using (ok(a))", 'policy "p" of t'),
+        ("create table t (a int); create table l (x int); create rule r as on insert to t "
+         "do also insert into l values (b(new.a))", 'rule "r" of t'),
+        ("create table t (a int) partition by range (b(a))", 'partitioned "t" of t'),
+        ("create domain d as int check (ok(value)); create table t (a d)", "constraint t_a_check of table t"),
+        ("create domain d as int default b(1)", "the DEFAULT of domain d"),
+        ("create table t (a int); create function tf() returns trigger language plpgsql as "
+         "$$ begin return new; end $$; create trigger g before insert on t for each row "
+         "when (ok(new.a)) execute function tf()", 'trigger "g" of t'),
+    ],
+)  # fmt: skip
+def test_what_calls_a_function_keeps_it(db: Database, definition: str, message: str) -> None:
+    db.sql(definition)
+    name = "b" if "b(" in definition else "ok"
+    with pytest.raises(kpg.Error) as caught:
+        db.sql(f"drop function {name}(int)")
+    assert f'function "{name}" cannot be dropped: {message} calls it' in str(caught.value)
+    with pytest.raises(kpg.Error, match=f"renaming function {name} is not supported while"):
+        db.sql(f"alter function {name}(int) rename to other")
+    db.sql(f"drop function {name}(int) cascade")
+    with pytest.raises(kpg.Error, match="unknown function"):
+        db.sql(f"select {name}(1)")
+    if "partition" in definition:
+        assert not db.query("select relname from pg_class where relname = 't'").fetchall()
+    elif "create table t" in definition:
+        db.sql("insert into t (a) values (200), (200)")
+        assert db.query("select a from t").fetchall() == [(200,), (200,)]
+
+
+def test_a_default_and_a_generated_column_go(db: Database) -> None:
+    db.sql(
+        "create table k (a int check (ok(a)), c int default b(3), d int generated always as (b(a)) stored)"
+    )
+    db.sql("insert into k values (1); drop function b(int) cascade; insert into k values (2)")
+    assert db.query("select * from k order by a").fetchall() == [(1, 4), (2, None)]
+    with pytest.raises(kpg.IntegrityError, match="k_a_check"):
+        db.sql("insert into k values (70)")
+
+
+def test_other_functions_of_the_name_are_no_reason(db: Database) -> None:
+    """Those of other arguments, and those of other schemas."""
+    db.sql("create function b(text) returns int language sql immutable as 'select 1'")
+    db.sql("create schema far; create function far.b(int) returns int language sql immutable as 'select 2'")
+    db.sql("create table t (a int, c int default b(3), d int default far.b(1))")
+    db.sql("drop function b(text)")
+    with pytest.raises(kpg.Error, match="the DEFAULT of column c"):
+        db.sql("drop function b(int)")
+    db.sql("alter table t alter column c drop default; drop function b(int)")
+    with pytest.raises(kpg.Error, match="the DEFAULT of column d"):
+        db.sql("drop function far.b(int)")
+
+
+def test_an_aggregate_keeps_the_function_of_its_steps(db: Database) -> None:
+    db.sql("create function plus(int, int) returns int language sql immutable as 'select $1 + $2'")
+    db.sql("create aggregate total (int) (sfunc = plus, stype = int, initcond = '0')")
+    db.sql("create table t (a int); insert into t values (1), (2)")
+    with pytest.raises(kpg.Error, match='aggregate "total"'):
+        db.sql("drop function plus(int, int)")
+    assert db.query("select total(a) from t").fetchall() == [(3,)]
+    db.sql("drop function plus(int, int) cascade")
+    with pytest.raises(kpg.Error, match="unknown function"):
+        db.sql("select total(a) from t")
