@@ -245,6 +245,11 @@ class Catalog:
         """Whether a name means what is in ``public``."""
         return self.path == (PUBLIC,) and self.temporary not in self.schemas
 
+    def on_path(self, path: tuple[str, ...]) -> "Catalog":
+        """A copy that looks up names in other schemas."""
+        (made := self.copy()).path = path
+        return made
+
     def plain(self, name: str) -> str:
         """A whole name without its schema."""
         schema, _, rest = name.rpartition(".")

@@ -43,3 +43,9 @@ def written(name: str) -> str:
     """How a text of SQL names a relation of the catalog, whatever the search path is."""
     schema, _, plain = name.rpartition(".")
     return ".".join('"' + part.replace('"', '""') + '"' for part in (schema or "public", plain))
+
+
+def path_of(setting: str) -> tuple[str, ...]:
+    """The schemas of a setting ``search_path``; without any, as in dumps, ``public`` is looked into."""
+    names = [value.strip().strip('"').lower() for value in setting.split(",")]
+    return tuple(name for name in names if name and name not in ("$user", "pg_catalog")) or ("public",)

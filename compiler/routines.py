@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
+from kpg.compiler.resolved import path_of
 from kpg.runtime.errors import ProgrammingError
 from kpg.runtime.functions.rules import common_type, converts
 from kpg.runtime.records import dataclass
@@ -54,6 +55,12 @@ class Routine:
     """Whether its body has the rights of its owner: SECURITY DEFINER."""
     declared: tuple[tuple[str, str], ...] = ()
     """What else it was said to be, by kinds in their order: ``("volatility", "STABLE")``."""
+
+    @property
+    def path(self) -> tuple[str, ...] | None:
+        """The schemas in which its body looks up names; None for those of who calls it."""
+        said = dict(self.declared).get("search_path")
+        return None if said is None else path_of(said)
 
     @property
     def key(self) -> str:

@@ -45,7 +45,7 @@ def _functions(catalog: Catalog) -> Iterator[Row]:
     ):
         for name in sorted(names):
             head = (number_of("function", name), name, 11, 10, kind, 0, 0, "", 12, 0, 0, 0)
-            yield *head, "i", "s", 0, 1, 0, None, "", 0, None, None, None, None
+            yield *head, "i", "s", 0, 1, 0, None, "", 0, None, None, None, None, None
 
 
 def every_routine(catalog: Catalog) -> Iterator[tuple[int, str]]:
@@ -146,7 +146,7 @@ POSTGRES: Final = {
             "oid:o proname pronamespace:o proowner:o prokind prorettype:o pronargs:i prosrc prolang:o "
             "proisstrict:b proretset:b prosecdef:b provolatile proparallel proleakproof:b procost:i "
             "prorows:i proacl proargtypes:n pronargdefaults:i proallargtypes:n proargmodes "
-            "proargnames proargdefaults"
+            "proargnames proargdefaults proconfig"
         ),
         _functions,
     ),

@@ -72,7 +72,9 @@ def function_rows(catalog: Catalog) -> Iterator[Row]:
         facts = (gives, len(_types(one)), body)
         language_number = LANGUAGES.get(language.lower(), 14)
         head = (number, name, schema_number(schema), owner, kind, *facts, language_number, strict, rows)
-        yield *head, definer, *_declared(catalog, one), *_argument_facts(one)
+        path = dict(one.declared).get("search_path") if isinstance(one, Routine) else None
+        config = None if path is None else '{"search_path=' + path.replace('"', '\\"') + '"}'
+        yield *head, definer, *_declared(catalog, one), *_argument_facts(one), config
 
 
 def _declared(catalog: Catalog, one: Routine | Aggregate) -> Row:
@@ -182,8 +184,15 @@ def definition(catalog: Catalog, one: Routine | Aggregate) -> str | None:
     words.append(said.get("leaks", "").replace("NOT LEAKPROOF", ""))
     words += [said.get("cost", "").replace("COST 100", ""), said.get("rows", "").replace("ROWS 1000", "")]
     lines += [f" {' '.join(word for word in words if word)}"] if any(words) else []
+    if one.path is not None:
+        lines.append(f" SET search_path TO {', '.join(map(_in_quotes, said['search_path'].split(',')))}")
     mark = "$function$" if one.kind == "function" else "$procedure$"
     return "\n".join(lines) + f"\nAS {mark}{one.body}{mark}\n"
+
+
+def _in_quotes(schema: str) -> str:
+    name = schema.strip().strip('"').replace("'", "''")
+    return f"'{name}'"
 
 
 def type_rows(catalog: Catalog) -> Iterator[Row]:

@@ -231,7 +231,7 @@ class Procedures:
             raise _endless()
         before = self._depth
         try:
-            with self._rights_of(routine):
+            with self._as_declared(routine):
                 if routine.language == "plpgsql":
                     Running(self.evaluator, frame, returned).run(block_of(routine.body))
                 else:
@@ -245,16 +245,19 @@ class Procedures:
             self._depth = before - 1
 
     @contextmanager
-    def _rights_of(self, routine: Routine) -> Iterator[None]:
-        """Within the block who asks is the owner of a function that has the owner's rights."""
+    def _as_declared(self, routine: Routine) -> Iterator[None]:
+        """Within the block who asks is the owner of a function that has the owner's rights, and the search
+        path is the one that the function has.
+        """
         catalog = self.engine.catalog
-        before = catalog.asker
+        before, path = catalog.asker, catalog.path
         if routine.definer:
             catalog.asker = definer_of(catalog, routine)
+        catalog.path = path if routine.path is None else routine.path
         try:
             yield
         finally:
-            catalog.asker = before
+            catalog.asker, catalog.path = before, path
 
     def _run_sql(self, routine: Routine, frame: Frame, returned: Returned) -> None:
         given = None

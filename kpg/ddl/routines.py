@@ -13,6 +13,7 @@ from kpg.compiler.sql.anchoring import whole_body
 from kpg.compiler.sql.bind.inlined import check_body
 from kpg.compiler.sql.bind.query import new_binding
 from kpg.compiler.sql.bodies import body_of, gives_rows, names_called, texts_of
+from kpg.compiler.sql.ddl.functions import CURRENT
 from kpg.compiler.sql.volatile import has_calls, is_chance
 from kpg.engine.engine import Engine
 from kpg.runtime.errors import NotSupportedError, ProgrammingError, Span
@@ -86,7 +87,7 @@ def _routine(engine: Engine, statement: ast.CreateFunction, name: str) -> Routin
         statement.kind,
         outs,
         definer=statement.definer,
-        declared=statement.declared,
+        declared=_declared(statement.declared, catalog),
     )
     if statement.kind == "procedure" or statement.language == "plpgsql" or _is_run(statement.body, name):
         from kpg.blocks.procedures import settled
@@ -97,6 +98,12 @@ def _routine(engine: Engine, statement: ast.CreateFunction, name: str) -> Routin
     if any(_is_polymorphic(one.type) for one in parameters):
         return made
     return _checked(catalog, made, span)
+
+
+def _declared(said: tuple[tuple[str, str], ...], catalog: Catalog) -> tuple[tuple[str, str], ...]:
+    """What a function is said to be, where the search path of now is one that has names."""
+    path = catalog.settings.get("search_path", ", ".join(catalog.path))
+    return tuple((name, path if value == CURRENT else value) for name, value in said)
 
 
 def _check_last(made: Routine, span: Span) -> None:
@@ -202,7 +209,9 @@ def _alter(engine: Engine, statement: ast.AlterFunction) -> None:
     routine = _found(engine, statement.name, statement.types, statement.span)
     if routine is None:
         raise ProgrammingError(f'function "{statement.name}" does not exist', span=statement.span)
-    declared = tuple(sorted((dict(routine.declared) | dict(statement.declared)).items()))
+    declared = tuple(
+        sorted((dict(routine.declared) | dict(_declared(statement.declared, engine.catalog))).items())
+    )
     if statement.rename or statement.strict is not None or statement.definer is not None:
         _refuse_used(engine, routine, "altered", statement.span)
     if statement.rename:

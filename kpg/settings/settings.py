@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, assert_never
 
 from kpg.compiler.catalog import PUBLIC, Asker, did_you_mean
+from kpg.compiler.resolved import path_of
 from kpg.compiler.rights import Rights
 from kpg.compiler.sql import session as ast
 from kpg.compiler.sql.parse import parse
@@ -338,9 +339,7 @@ def settle(engine: Engine, undo: Callable[[], object], local: str) -> None:
 
 def _set_path(engine: Engine, statement: ast.Set) -> None:
     """As in Postgres, schemas that do not exist are passed over; no schema at all, as in dumps, is public."""
-    names = [value.strip().strip('"').lower() for given in statement.values for value in given.split(",")]
-    path = tuple(name for name in names if name and name not in ("$user", "pg_catalog"))
-    engine.catalog.path = path or (PUBLIC,)
+    engine.catalog.path = path_of(", ".join(statement.values))
 
 
 def _set_constraints(engine: Engine, statement: ast.SetConstraints) -> None:

@@ -239,6 +239,8 @@ def _guarded(binding: Binding, routine: Routine, bind: Callable[[], T]) -> T:
     binding.inlining += 1
     if binding.inlining > DEEPEST:
         raise NotSupportedError(f"function {routine.name}, which calls itself, is not supported")
+    before = binding.catalog
+    binding.catalog = before if routine.path is None else before.on_path(routine.path)
     try:
         return _as_definer(binding, routine, bind) if routine.definer else bind()
     except PrivilegeError:
@@ -249,6 +251,7 @@ def _guarded(binding: Binding, routine: Routine, bind: Callable[[], T]) -> T:
         raise ProgrammingError(f"{error.message} (in function {routine.name})", hint=error.hint) from None
     finally:
         binding.inlining -= 1
+        binding.catalog = before
 
 
 def _as_definer(binding: Binding, routine: Routine, bind: Callable[[], T]) -> T:

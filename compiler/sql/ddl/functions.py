@@ -9,6 +9,7 @@ from sqlglot.tokenizer_core import TokenType
 from kpg.compiler.routines import Parameter
 from kpg.compiler.sql import definitions as ast
 from kpg.compiler.sql.ddl.reader import Reader
+from kpg.compiler.sql.ddl.session import setting_value
 from kpg.compiler.sql.escapes import escaped
 from kpg.runtime.errors import Error
 from kpg.runtime.types import TEXT, Kind, Type
@@ -33,6 +34,8 @@ SECURITY: Final = {
     "SECURITY INVOKER": False,
     "EXTERNAL SECURITY INVOKER": False,
 }
+CURRENT: Final = "FROM CURRENT"
+"""What a setting is that stays as it is now."""
 MODES: Final = ("IN OUT", "INOUT", "IN", "OUT", "VARIADIC")
 
 
@@ -239,7 +242,7 @@ def _option(reader: Reader, parts: _Parts) -> None:
     elif reader.take("SUPPORT"):
         reader.skip(1)
     elif reader.take("SET"):
-        _setting(reader)
+        _setting(reader, parts)
     elif security := next((words for words in SECURITY if reader.take(*words.split())), ""):
         parts.definer = SECURITY[security]
     elif words := next((words for words in DECLARED if reader.take(*words.split())), ""):
@@ -248,18 +251,21 @@ def _option(reader: Reader, parts: _Parts) -> None:
         reader.unexpected("LANGUAGE, AS or RETURN")
 
 
-def _setting(reader: Reader) -> None:
-    """A setting that holds within the function, of which none changes what bodies mean here."""
-    reader.name()
+def _setting(reader: Reader, parts: _Parts) -> None:
+    """A setting that holds within the function: of these only the search path says what bodies mean here."""
+    name = reader.name().lower()
     while reader.take("."):
         reader.name()
+    values = []
     if reader.take("FROM", "CURRENT"):
-        return
-    if not reader.take("TO"):
-        reader.need("=")
-    reader.skip(1)
-    while reader.take(","):
-        reader.skip(1)
+        values = [CURRENT]
+    else:
+        if not reader.take("TO"):
+            reader.need("=")
+        while not values or reader.take(","):
+            values.append(setting_value(reader))
+    if name == "search_path":
+        parts.declared[name] = ", ".join(values)
 
 
 def text_of(reader: Reader) -> str:

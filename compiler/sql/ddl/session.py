@@ -186,7 +186,7 @@ def _set(reader: Reader, span: Span, *, local: bool) -> ast.Set:
         reader.need("TO")
     values = []
     while not reader.done:
-        values.append(_value(reader))
+        values.append(setting_value(reader))
         if not reader.take(","):
             break
     reader.end()
@@ -234,7 +234,8 @@ def _setting_name(reader: Reader) -> str:
     return ".".join(parts).lower()
 
 
-def _value(reader: Reader) -> str:
+def setting_value(reader: Reader) -> str:
+    """One value of a setting."""
     if reader.take("DEFAULT"):
         return "DEFAULT"
     sign = "-" if reader.take("-") else ""
