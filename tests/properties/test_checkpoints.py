@@ -85,7 +85,7 @@ def history(
             worker, keeper = other, its
 
 
-@pytest.mark.parametrize(("seed", "most", "group_bits"), [(0, 12, 16), (1, 600, 6), (2, 3000, 16)])
+@pytest.mark.parametrize(("seed", "most", "group_bits"), [(0, 12, 16), (1, 600, 6), (2, 1500, 16)])
 def test_dataflows(
     seed: int, most: int, group_bits: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

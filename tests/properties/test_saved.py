@@ -140,7 +140,7 @@ def history(seed: int, plans: dict[str, Plan], schemas: dict[str, Schema], nodes
 DATA_PLANS = {name: plan for name, (plan, _) in DATAFLOWS.items() if name != "single and constant"}
 
 
-@pytest.mark.parametrize(("seed", "most", "group_bits"), [(0, 12, 16), (1, 12, 2), (2, 600, 6)])
+@pytest.mark.parametrize(("seed", "most", "group_bits"), [(0, 12, 16), (1, 12, 2), (2, 300, 6)])
 def test_dataflows_go_on(seed: int, most: int, group_bits: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("kpg.runtime.data.rowgroups.GROUP_BYTES", 16 << group_bits)
     rng = random.Random(seed)

@@ -17,8 +17,6 @@ from kpg.runtime.errors import DataError, OperationalError
 from kpg.runtime.spark import direct
 from kpg.runtime.spark.handing import Place
 from kpg.runtime.spark.load import Source, load_tables
-from kpg.runtime.spark.own import Work
-from kpg.runtime.spark.session import opened
 from kpg.runtime.types import BIGINT, ColumnDef, Schema
 
 pytestmark = pytest.mark.java
@@ -26,12 +24,6 @@ pytestmark = pytest.mark.java
 PAIR = Schema((ColumnDef("k", BIGINT), ColumnDef("v", BIGINT)), (0,))
 FILE = pa.schema([("k", pa.int64()), ("v", pa.int64())])
 ROWS = 2000
-
-
-@pytest.fixture(scope="module")
-def spark():
-    with opened(None, Work.READING) as session:
-        yield session
 
 
 @pytest.fixture

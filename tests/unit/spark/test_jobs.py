@@ -10,8 +10,6 @@ import kpg
 from kpg.runtime.errors import DataError, IntegrityError
 from kpg.runtime.spark.jobs import Jobs
 from kpg.runtime.spark.load import Source, load_tables
-from kpg.runtime.spark.own import Work
-from kpg.runtime.spark.session import opened
 from kpg.runtime.types import BIGINT, ColumnDef, Schema
 
 pytestmark = pytest.mark.java
@@ -36,12 +34,6 @@ def contents(db):
 
 
 EMPTY = {"a": [], "b": [], "c": []}
-
-
-@pytest.fixture(scope="module")
-def spark():
-    with opened(None, Work.BRIEF) as session:
-        yield session
 
 
 @pytest.fixture

@@ -12,9 +12,8 @@ import pytest
 from kpg.runtime.convert.arrow import encode
 from kpg.runtime.dictionary import Dictionary
 from kpg.runtime.errors import DataError, NotSupportedError, OperationalError, ProgrammingError
-from kpg.runtime.spark.load import Progress, Source, load, load_tables
+from kpg.runtime.spark.load import Source, load, load_tables
 from kpg.runtime.spark.own import LOAD_SETTINGS
-from kpg.runtime.spark.session import opened
 from kpg.runtime.types import (
     BIGINT,
     BOOLEAN,
@@ -77,13 +76,6 @@ def item_file(path, ids):
     pq.write_table(pa.table(columns), path)
 
 
-@pytest.fixture(scope="module")
-def spark():
-    with opened(None) as session:
-        yield session
-    assert session.sparkContext._jsc is None
-
-
 @pytest.fixture
 def temporary(tmp_path, monkeypatch):
     """The folder for temporary files, which must be empty afterwards."""
@@ -92,24 +84,6 @@ def temporary(tmp_path, monkeypatch):
     monkeypatch.setattr("tempfile.tempdir", str(folder))
     yield folder
     assert list(folder.iterdir()) == []
-
-
-def test_a_session_of_our_own_is_quiet_and_stopped(tmp_path, temporary, capfd):
-    from pyspark import SparkContext
-    from pyspark.sql import SparkSession
-
-    item_file(tmp_path / "b.parquet", [30, 10])
-    item_file(tmp_path / "a.parquet", [20, 40])
-    told = []
-    tables = loaded(Source("item", f"{tmp_path}/*.parquet", ITEM), None, told.append)
-    assert [row[0] for row in rows(tables)] == [10, 30, 20, 40]
-    assert told[0] == Progress("item", "writing", 0, 0)
-    assert told[-1] == Progress("item", "reading", 4, 4)
-    assert SparkSession.getActiveSession() is None
-    assert SparkContext._active_spark_context is None
-    assert SparkContext._gateway is None
-    captured = capfd.readouterr()
-    assert (captured.out, captured.err) == ("", "")
 
 
 def test_several_tables_with_one_session_without_collecting(spark, tmp_path, temporary, monkeypatch):

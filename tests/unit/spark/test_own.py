@@ -10,12 +10,24 @@ import pytest
 import kpg
 from kpg.runtime.errors import OperationalError
 from kpg.runtime.spark import own
+from kpg.runtime.spark.load import Progress, Source, load_tables
 from kpg.runtime.spark.session import starting
+from kpg.runtime.types import BIGINT, ColumnDef, Schema
+
+NUMBERS = Schema((ColumnDef("k", BIGINT, False),), (0,))
 
 
 @pytest.mark.java
-def test_an_early_start_serves_the_loads_that_follow(tmp_path, monkeypatch):
-    started = []
+def test_an_early_start_serves_the_loads_that_follow(tmp_path, monkeypatch, capfd):
+    """Several loads have one session, which is quiet, and afterwards nothing is left."""
+    from pyspark import SparkContext
+    from pyspark.sql import SparkSession
+
+    (tmp_path / "tmp").mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "tmp"))
+    for name, numbers in (("late", [30, 10]), ("early", [20, 40])):
+        pq.write_table(pa.table({"K": pa.array(numbers, pa.int32())}), tmp_path / f"number {name}.parquet")
+    started, told = [], []
 
     class Counted(own.OwnSession):
         def __init__(self, work):
@@ -32,8 +44,18 @@ def test_an_early_start_serves_the_loads_that_follow(tmp_path, monkeypatch):
         assert db.load("a", tmp_path / "a.parquet", mode="spark") == 1
         others = {name: tmp_path / f"{name}.parquet" for name in ("b", "c")}
         assert db.load_all(others, mode="spark") == {"b": 2, "c": 3}
+        source = Source("number", f"{tmp_path}/number*.parquet", NUMBERS)
+        chunks = list(load_tables([source], None, told.append))
         assert own.is_running()
+    assert [row for chunk in chunks for row in chunk.rows.column(0).to_pylist()] == [10, 30, 20, 40]
+    assert told[0] == Progress("number", "writing", 0, 0)
+    assert told[-1] == Progress("number", "reading", 4, 4)
     assert len(started) == 1
+    assert SparkSession.getActiveSession() is None
+    assert SparkContext._active_spark_context is SparkContext._gateway is None
+    assert list((tmp_path / "tmp").iterdir()) == []
+    captured = capfd.readouterr()
+    assert (captured.out, captured.err) == ("", "")
     assert not own.is_running()
     assert started[0]._gateway.proc.poll() is not None
     assert signal.getsignal(signal.SIGINT) is handler

@@ -4,7 +4,6 @@ import json
 import os
 import signal
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,21 +17,11 @@ from kpg.runtime.errors import (
     NotSupportedError,
     OperationalError,
 )
-from kpg.runtime.spark import own, slots, stage
+from kpg.runtime.spark import slots, stage
 from tests.unit.workers.test_processes import TEXT, answer_alike, rows
 from tests.waiting import until
 
 pytestmark = pytest.mark.java
-
-
-@pytest.fixture(scope="module")
-def spark() -> Iterator[Any]:
-    """A session of three slots."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setitem(own.SETTINGS, "spark.master", "local[3]")
-        patch.setitem(own.SETTINGS, "spark.driver.memory", "1g")
-        with own.own_session(own.Work.BRIEF) as mine:
-            yield mine.get()
 
 
 def none_runs(spark: Any) -> None:

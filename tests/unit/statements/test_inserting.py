@@ -176,7 +176,7 @@ def twins() -> Iterator[Twins]:
     both.close()
 
 
-@settings(max_examples=300)
+@settings(max_examples=200)
 @given(st.data())
 def test_any_cells_give_the_same_rows_or_the_same_error(twins: Twins, data: st.DataObject) -> None:
     twins.tell("delete from t")
@@ -212,7 +212,7 @@ VALUES = st.one_of(
 )
 
 
-@settings(max_examples=200)
+@settings(max_examples=120)
 @given(st.data())
 def test_any_parameters_give_the_same_rows_or_the_same_error(twins: Twins, data: st.DataObject) -> None:
     twins.tell("delete from t")

@@ -180,7 +180,7 @@ def statements(draw: st.DrawFn) -> str:
     return shape + draw(st.sampled_from(["", "", ";", " ", " -- end"]))
 
 
-@settings(max_examples=60)
+@settings(max_examples=40)
 @given(st.data())
 def test_streams_of_statements(data: st.DataObject) -> None:
     twins = Twins(*SETUP)
@@ -234,7 +234,7 @@ MARKED = [
 ]
 
 
-@settings(max_examples=60)
+@settings(max_examples=40)
 @given(st.data())
 def test_streams_of_parameters(data: st.DataObject) -> None:
     twins = Twins(*SETUP)
