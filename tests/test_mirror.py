@@ -242,7 +242,6 @@ ELSEWHERE: dict[str, str] = {
         for name in (
             "client",
             "connection",
-            "extended",
             "inference",
             "limits",
             "listen",

@@ -120,7 +120,7 @@ def _constant(value: Any) -> Literal | None:
             positive = number(str(abs(value)))
             return negated(positive) if value < 0 and positive is not None else positive
         case Decimal() if value.is_finite():
-            positive = number(f"{abs(value):f}")
+            positive = number(f"{value.copy_abs():f}")
             return negated(positive) if value.is_signed() and positive is not None else positive
         case float() if math.isfinite(value):
             return from_text(repr(value), DOUBLE)

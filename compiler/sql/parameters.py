@@ -164,7 +164,7 @@ def to_literal(value: Any) -> exp.Expr:
         case int():
             return _signed(str(abs(value)), value < 0)
         case Decimal() if value.is_finite():
-            return _signed(f"{abs(value):f}", value.is_signed())
+            return _signed(f"{value.copy_abs():f}", value.is_signed())
         case float() if math.isfinite(value):
             return _cast(exp.Literal.string(repr(value)), "DOUBLE")
         case float():

@@ -21,23 +21,37 @@ class Coming(dict[str, int]):
         self.fresh: set[str] = set()
 
 
+class Given:
+    """The numbers that a session was given last, by sequence, and of which sequence the very last was."""
+
+    def __init__(self) -> None:
+        self.last = ""
+        self.numbers: dict[str, int] = {}
+
+    def copy(self) -> "Given":
+        """The same, which goes on by itself."""
+        made = Given()
+        made.last, made.numbers = self.last, dict(self.numbers)
+        return made
+
+
 class Sequences:
-    """The next numbers of sequences, by name, and which numbers this session was given last."""
+    """The next numbers of sequences, by name, and which numbers each session was given last."""
 
     def __init__(self, catalog: Callable[[], Catalog]) -> None:
         self._catalog = catalog
         self.next = Coming()
         catalog().numbers = lambda: self.next
-        self._given: dict[str, int] = {}
+        self._given: dict[int, Given] = {}
+        """By the numbers of sessions."""
         self._drawn: list[tuple[int, str, int]] = []
-        self._last = ""
 
     def follow(self, other: "Sequences") -> None:
         """Go on as those of another database do that has the same sequences."""
         self.next.clear()
         self.next.update(other.next)
         self.next.fresh = set(other.next.fresh)
-        self._given, self._last = dict(other._given), other._last
+        self._given = {number: one.copy() for number, one in other._given.items()}
 
     def pass_by(self, other: "Sequences") -> None:
         """Go on behind what another database has given of the same sequences, where it has come further."""
@@ -50,7 +64,8 @@ class Sequences:
     def forget(self, name: str) -> None:
         """A sequence is gone, or starts anew."""
         self.next.pop(name, None)
-        self._given.pop(name, None)
+        for one in self._given.values():
+            one.numbers.pop(name, None)
 
     def restart(self, name: str, value: int | None = None) -> None:
         """Have a sequence go on with a value, its first one without."""
@@ -65,14 +80,22 @@ class Sequences:
 
     def unask(self) -> None:
         """Forget which numbers this session was given."""
-        self._given.clear()
-        self._last = ""
+        self.over(self._catalog().asker.number)
+
+    def over(self, number: int) -> None:
+        """Forget which numbers a session was given."""
+        self._given.pop(number, None)
 
     def rename(self, old: str, new: str) -> None:
         """A sequence has another name."""
-        for known in (self.next, self._given):
+        for known in (self.next, *(one.numbers for one in self._given.values())):
             if old in known:
                 known[new] = known.pop(old)
+        for one in self._given.values():
+            one.last = new if one.last == old else one.last
+
+    def _mine(self) -> Given:
+        return self._given.setdefault(self._catalog().asker.number, Given())
 
     def _numbers(self, name: str) -> Numbers:
         return self._catalog().sequence(Resolved(name))
@@ -86,7 +109,7 @@ class Sequences:
             return self._around(numbers, first, count)
         if count:
             self._went(numbers, last)
-            self._last = numbers.name
+            self._mine().last = numbers.name
         return first + numbers.increment * np.arange(count, dtype=np.int64)
 
     def _around(self, numbers: Numbers, value: int, count: int) -> Words:
@@ -107,14 +130,14 @@ class Sequences:
             found.append(value)
             value += numbers.increment
         self._went(numbers, found[-1])
-        self._last = numbers.name
+        self._mine().last = numbers.name
         return np.array(found, np.int64)
 
     def _went(self, numbers: Numbers, last: int) -> None:
         """A number was given, and none behind it."""
         self.next[numbers.name] = last + numbers.increment
         self.next.fresh.discard(numbers.name)
-        self._given[numbers.name] = last
+        self._mine().numbers[numbers.name] = last
 
     def begin(self, name: str, each: int) -> tuple[int, int, Numbers]:
         """A statement takes so many numbers for each row of a query: who counts, the first, the sequence."""
@@ -142,20 +165,23 @@ class Sequences:
                 return int(self.take(args[0], 1)[0])
             case "currval", 1:
                 name = self._numbers(args[0]).name
-                if name not in self._given:
+                given = self._mine().numbers.get(name)
+                if given is None:
                     plain = name.rpartition(".")[2]
                     error = InterfaceError(
                         f'currval of sequence "{plain}" is not yet defined in this session'
                     )
                     error.sqlstate = "55000"
                     raise error
-                return self._given[name]
+                return given
             case "lastval", 0:
-                if not self._last or self._last not in self._given:
+                mine = self._mine()
+                given = mine.numbers.get(mine.last)
+                if given is None or mine.last.lower() not in self._catalog().sequences:
                     error = InterfaceError("lastval is not yet defined in this session")
                     error.sqlstate = "55000"
                     raise error
-                return self._given[self._last]
+                return given
             case "setval", 2 | 3:
                 return self._set(args)
             case _:

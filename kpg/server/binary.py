@@ -13,6 +13,7 @@ from typing import Any, Final
 from kpg.compiler.system.naming import element_number, type_facts
 from kpg.runtime.types import OID, SPELLED_KINDS, Kind, Type
 from kpg.runtime.values import codec_of
+from kpg.runtime.values.calendars import EARLIEST, LATEST
 from kpg.runtime.values.intervals import Interval, of_microseconds
 from kpg.runtime.values.numeric import EXACT
 
@@ -22,6 +23,9 @@ EPOCH: Final = EPOCH_DAYS * 86_400_000_000
 """The same in microseconds."""
 NEGATIVE, NAN, INFINITE, LESS = 0x4000, 0xC000, 0xD000, 0xF000
 """What a NUMERIC's sign may be beside 0."""
+INFINITE_SCALE: Final = 0x20
+"""The scale that Postgres writes for a NUMERIC that is infinite."""
+ENDS_OF_FORMS: Final = {"i": (-(2**31), 2**31 - 1), "q": (-(2**63), 2**63 - 1)}
 Writer = Callable[[Any], bytes]
 
 
@@ -33,9 +37,9 @@ def writer_of(type_: Type) -> Writer:
         case Kind.BOOLEAN | Kind.SMALLINT | Kind.INTEGER | Kind.BIGINT | Kind.REAL | Kind.DOUBLE:
             return struct.Struct(PLAIN[type_.kind]).pack
         case Kind.DATE:
-            return lambda value: struct.pack("!i", value - EPOCH_DAYS)
+            return _moment("i", EPOCH_DAYS)
         case Kind.TIMESTAMP | Kind.TIMESTAMPTZ:
-            return lambda value: struct.pack("!q", value - EPOCH)
+            return _moment("q", EPOCH)
         case Kind.TID:
             return lambda value: struct.pack("!IH", value >> 16, value & 0xFFFF)
         case Kind.TIME:
@@ -80,6 +84,14 @@ PLAIN: Final = {
 }
 
 
+def _moment(form: str, epoch: int) -> Writer:
+    """Of days or microseconds since 2000; the infinities are the ends of what the form holds."""
+    layout = struct.Struct("!" + form)
+    least, most = ENDS_OF_FORMS[form]
+    ends = {EARLIEST: layout.pack(least), LATEST: layout.pack(most)}
+    return lambda value: ends.get(value) or layout.pack(value - epoch)
+
+
 def _interval(value: Interval) -> bytes:
     return struct.pack("!qii", value.microseconds, value.days, value.months)
 
@@ -87,7 +99,7 @@ def _interval(value: Interval) -> bytes:
 def _numeric(value: Decimal, scale: int | None) -> bytes:
     if not value.is_finite():
         sign = NAN if value.is_nan() else LESS if value < 0 else INFINITE
-        return struct.pack("!hhHh", 0, 0, sign, 0)
+        return struct.pack("!hhHh", 0, 0, sign, 0 if sign == NAN else INFINITE_SCALE)
     sign, digits, exponent = value.as_tuple()
     assert isinstance(exponent, int)
     shown = max(0, -exponent) if scale is None else scale
@@ -161,9 +173,21 @@ def _number(form: str) -> Callable[[bytes], str]:
     return lambda data: str(layout.unpack(data)[0])
 
 
-def _shown(type_: Type, form: str, offset: int = 0) -> Callable[[bytes], str]:
+def _shown(type_: Type, form: str) -> Callable[[bytes], str]:
     layout = struct.Struct(form)
-    return lambda data: codec_of(type_).show(layout.unpack(data)[0] + offset)
+    return lambda data: codec_of(type_).show(layout.unpack(data)[0])
+
+
+def _moment_text(type_: Type, form: str, epoch: int) -> Callable[[bytes], str]:
+    layout = struct.Struct("!" + form)
+    least, most = ENDS_OF_FORMS[form]
+    ends = {least: EARLIEST, most: LATEST}
+
+    def read(data: bytes) -> str:
+        (number,) = layout.unpack(data)
+        return codec_of(type_).show(ends.get(number, number + epoch))
+
+    return read
 
 
 def _interval_text(data: bytes) -> str:
@@ -213,10 +237,10 @@ READERS: Final[dict[int, Callable[[bytes], str]]] = {
     27: lambda data: "({},{})".format(*struct.unpack("!IH", data)),
     700: _number("!f"),
     701: _number("!d"),
-    1082: _shown(Type(Kind.DATE), "!i", EPOCH_DAYS),
+    1082: _moment_text(Type(Kind.DATE), "i", EPOCH_DAYS),
     1083: _shown(Type(Kind.TIME), "!q"),
-    1114: _shown(Type(Kind.TIMESTAMP), "!q", EPOCH),
-    1184: _shown(Type(Kind.TIMESTAMPTZ), "!q", EPOCH),
+    1114: _moment_text(Type(Kind.TIMESTAMP), "q", EPOCH),
+    1184: _moment_text(Type(Kind.TIMESTAMPTZ), "q", EPOCH),
     1186: _interval_text,
     1700: _numeric_text,
     2950: lambda data: str(uuid.UUID(bytes=data)),

@@ -233,8 +233,6 @@ class Client(Connection):
                     await self.part()
                 except Error as error:
                     self.send(replies.failure(error))
-                if self.session.transactions.state is not State.OPEN:
-                    self._extended.end_portals()
                 self._ready()
             case wire.FunctionCall():
                 raise NotSupportedError("a function call message is not supported", hint="use SELECT")
@@ -247,6 +245,8 @@ class Client(Connection):
     def _ready(self) -> None:
         assert self.session is not None
         state = self.session.transactions.state
+        if state is State.NONE:
+            self._extended.end_portals()
         self.rest()
         self.telling.tell()
         self._idle = state is State.NONE
@@ -288,6 +288,10 @@ class Client(Connection):
     def prepared(self, name: str) -> Prepared | None:
         """The prepared statement of a name."""
         return self._extended.prepared(name)
+
+    def goes_on_as(self, name: str, prepared: Prepared | None) -> bool:
+        """Whether the prepared statement of a name is that one, with the columns that its client knows."""
+        return prepared is self.prepared(name) and (prepared is None or self._extended.is_as_told(prepared))
 
     def asked(self, request: Request) -> tuple[str, list[Any] | None] | None:
         """The text and the values of a request, if it may be run from these."""
@@ -353,9 +357,7 @@ class Client(Connection):
         if portal.ran or statement is None:
             return
         assert not isinstance(statement, Subscribe)
-        moved = await self._extended.moved(statement)
-        if moved is not None:
-            portal.ran, portal.outcome = True, moved
+        if await self._extended.answers(portal):
             return
         if isinstance(statement, ast.CopyFrom) and not statement.path:
             statement = await streams.copy_in(self, statement)
@@ -369,6 +371,7 @@ class Client(Connection):
         portal.outcome = await self.engine(
             lambda engine: session.perform(engine, asked, joins=joins), **flags
         )
+        self._extended.performed(statement)
         if failed and isinstance(statement, ast.Commit):
             portal.tag = "ROLLBACK"
         elif prepared is not None:

@@ -1,7 +1,9 @@
 """The extended protocol: Parse, Bind, Describe, Execute, Close."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
+from weakref import ref
 
 from pygwire import messages as wire
 
@@ -9,8 +11,9 @@ from kpg.compiler.sql import session
 from kpg.compiler.sql import statements as ast
 from kpg.compiler.sql.parameters import highest_place
 from kpg.compiler.sql.parse import parse
+from kpg.engine.transaction import State
 from kpg.result import Affected, Result
-from kpg.runtime.errors import InterfaceError
+from kpg.runtime.errors import InterfaceError, NotSupportedError
 from kpg.server import quick, replies, streams, subscribing
 from kpg.server.inference import numbers_of
 from kpg.server.portal import Portal, Prepared, Shape, gives_rows, shape_of, shape_of_result, spread
@@ -48,7 +51,7 @@ class Extended:
             case wire.Parse():
                 self._parse(message)
             case wire.Bind():
-                self._bind(message)
+                await self._bind(message)
             case wire.Describe():
                 await self._describe(message)
             case wire.Execute():
@@ -57,7 +60,15 @@ class Extended:
                 (self._prepared if kind == "S" else self._portals).pop(name, None)
                 self._client.send(replies.CLOSED)
 
-    async def moved(self, statement: "ast.Statement | Subscribe | None") -> Result | None:
+    async def answers(self, portal: Portal) -> bool:
+        """Do what a portal's statement says if it is about a portal or a statement of this protocol."""
+        if self._deallocates(portal.statement):
+            portal.ran = True
+        elif (moved := await self._moved(portal.statement)) is not None:
+            portal.ran, portal.outcome = True, moved
+        return portal.ran
+
+    async def _moved(self, statement: "ast.Statement | Subscribe | None") -> Result | None:
         """What MOVE and FETCH FORWARD give of a portal of that name; None if it is about something else."""
         if not isinstance(statement, session.Fetch) or statement.direction != "FORWARD":
             return None
@@ -78,9 +89,33 @@ class Extended:
         """Forget all portals."""
         self._portals.clear()
 
+    def _deallocates(self, statement: "ast.Statement | Subscribe | None") -> bool:
+        """Forget the prepared statement that a DEALLOCATE names, if there is one of this protocol."""
+        one = self._client.session
+        if (
+            one is None
+            or not isinstance(statement, session.Deallocate)
+            or statement.name not in self._prepared
+        ):
+            return False
+        one.transactions.check()
+        del self._prepared[statement.name]
+        return True
+
+    def performed(self, statement: ast.Statement) -> None:
+        """Forget what a statement has ended, beside what the engine knows."""
+        if isinstance(statement, ast.Commit | ast.Rollback):
+            self._portals.pop("", None)
+        elif isinstance(statement, session.Deallocate | session.Accepted):
+            tag = tag_of(statement, None)
+            if tag in ("DEALLOCATE ALL", "DISCARD ALL"):
+                self._prepared.clear()
+            if tag == "DISCARD ALL":
+                self._portals.clear()
+
     def _parse(self, message: wire.Parse) -> None:
         if message.statement and message.statement in self._prepared:
-            raise InterfaceError(f'prepared statement "{message.statement}" already exists')
+            raise _refusal(f'prepared statement "{message.statement}" already exists', "42P05")
         known = quick.parsed(message.query)
         if known is not None:
             statement, count = known
@@ -89,7 +124,7 @@ class Extended:
         subscription = subscribing.read(message.query)
         parsed = parse(message.query) if subscription is None else [subscription]
         if len(parsed) > 1:
-            raise InterfaceError("cannot insert multiple commands into a prepared statement")
+            raise _refusal("cannot insert multiple commands into a prepared statement", "42601")
         first = parsed[0] if parsed else None
         self._prepare(message, first, highest_place(first))
 
@@ -99,16 +134,54 @@ class Extended:
         self._prepared[message.statement] = Prepared(message.query, statement, numbers)
         self._client.send(replies.PARSED)
 
-    def _bind(self, message: wire.Bind) -> None:
-        prepared = self._named(message.statement)
+    async def _bind(self, message: wire.Bind) -> None:
+        if message.portal and message.portal in self._portals:
+            raise _refusal(f'cursor "{message.portal}" already exists', "42P03")
+        prepared = await self._as_told(self._named(message.statement), message.statement)
+        forms = spread(message.param_formats, len(message.param_values))
+        if any(form and not number for form, number in zip(forms, prepared.parameters, strict=False)):
+            prepared = await self._typed(prepared, message.statement)
         if self._client.session is not None:
             self._client.session.asked = prepared.text
         again = self._quick(prepared, message)
         statement = prepared.statement
         if again is None or "returning" in prepared.text.lower():
             statement = prepared.bind(message.param_values, message.param_formats)
-        self._portals[message.portal] = Portal(statement, tuple(message.result_formats), again)
+        portal = self._portals[message.portal] = Portal(statement, tuple(message.result_formats), again)
+        if message.portal:
+            self._tie(message.portal, portal)
         self._client.send(replies.BOUND)
+
+    def _tie(self, name: str, portal: Portal) -> None:
+        """Have a portal end with what of an open transaction it was made in."""
+        session = self._client.session
+        if session is None or session.transactions.state is not State.OPEN:
+            return
+        known = ref(portal)  # what is closed is not to be kept until the end
+
+        def end() -> None:
+            if name in self._portals and self._portals[name] is known():
+                del self._portals[name]
+
+        session.transactions.settled.note(session.transactions.depth, end)
+        session.transactions.settled.until_end(end)
+
+    async def _as_told(self, prepared: Prepared, name: str) -> Prepared:
+        """The statement, if it still has the columns that the client was told of."""
+        told, version = prepared.told, self._version
+        if told is None or prepared.version == version:
+            return prepared
+        nothing = prepared.bind([None] * len(prepared.parameters), ())
+        shape = await self._shape(Portal(nothing, ()))
+        if shape is None or (shape.names, shape.types) != (told.names, told.types):
+            raise NotSupportedError("cached plan must not change result type")
+        found = self._prepared[name] = replace(prepared, version=version)
+        return found
+
+    @property
+    def _version(self) -> int:
+        """Of the definitions, as far as they are there: who needs them waits for those on their way."""
+        return self._client.server.hub.engine.catalog.version
 
     def _quick(self, prepared: Prepared, message: wire.Bind) -> tuple[str, list[Any] | None] | None:
         forms = spread(message.param_formats, len(message.param_values))
@@ -117,9 +190,17 @@ class Extended:
     def asked(self, request: Request) -> tuple[str, list[Any] | None] | None:
         """The text and the values of a request, if it may be run from these."""
         prepared = self._prepared.get(request.name or "")
-        if prepared is None or (len(request.formats) > 1 and len(request.formats) != len(request.values)):
+        if (
+            prepared is None
+            or not self.is_as_told(prepared)
+            or (len(request.formats) > 1 and len(request.formats) != len(request.values))
+        ):
             return None
         return prepared.asked(request.values, spread(request.formats, len(request.values)))
+
+    def is_as_told(self, prepared: Prepared) -> bool:
+        """Whether nothing can have changed the columns that a client was told of."""
+        return prepared.told is None or prepared.version == self._version
 
     def prepared(self, name: str) -> Prepared | None:
         """The prepared statement of a name."""
@@ -128,7 +209,7 @@ class Extended:
     def _named(self, name: str) -> Prepared:
         found = self._prepared.get(name)
         if found is None:
-            raise InterfaceError(f'prepared statement "{name}" does not exist')
+            raise _refusal(f'prepared statement "{name}" does not exist', "26000")
         return found
 
     async def _describe(self, message: wire.Describe) -> None:
@@ -137,8 +218,11 @@ class Extended:
             prepared = await self._typed(prepared, message.name)
             numbers = prepared.parameters
             self._client.send(wire.ParameterDescription(type_oids=list(numbers)).to_wire())
-            nothing = prepared.bind([None] * len(numbers), ())
-            self._send_shape(await self._shape(Portal(nothing, ())), ())
+            nothing, version = prepared.bind([None] * len(numbers), ()), self._version
+            shape = await self._shape(Portal(nothing, ()))
+            if shape is not None and message.name:
+                self._prepared[message.name] = replace(prepared, told=shape, version=version)
+            self._send_shape(shape, ())
             return
         if message.name and message.name not in self._portals:
             declared = await self._client.engine(lambda engine: cursors.shape_of(engine, message.name))
@@ -186,7 +270,7 @@ class Extended:
     def _portal(self, name: str) -> Portal:
         found = self._portals.get(name)
         if found is None:
-            raise InterfaceError(f'portal "{name}" does not exist')
+            raise _refusal(f'portal "{name}" does not exist', "34000")
         return found
 
     async def _execute(self, message: wire.Execute) -> None:
@@ -199,6 +283,7 @@ class Extended:
             form = portal.formats[0] if portal.formats else 0
             await streams.subscribe(self._client, statement, form, describe=False)
             return
+        portal.check(message.portal, self._client.session)
         await self._client.perform(portal, joins=self._goes_on(statement))
         if await streams.copied_out(self._client, portal):
             return
@@ -207,4 +292,12 @@ class Extended:
             self._client.send(replies.SUSPENDED)
             return
         tag = portal.tag or tag_of(statement, portal.outcome)
+        portal.ended = True
         self._client.send(replies.complete(f"SELECT {sent}" if tag.startswith("SELECT") else tag))
+
+
+def _refusal(message: str, state: str) -> InterfaceError:
+    """An error that clients know by its SQLSTATE."""
+    error = InterfaceError(message)
+    error.sqlstate = state
+    return error

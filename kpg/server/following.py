@@ -29,6 +29,7 @@ from kpg.server.formats import text_writer
 from kpg.server.portal import spread
 from kpg.server.subscribing import NAME, Subscribe
 from kpg.sessions.cancel import DURATION, CanceledError, seconds_of
+from kpg.view import Maintained
 
 if TYPE_CHECKING:
     from kpg.server.client import Client
@@ -67,8 +68,10 @@ class Held:
         self._statement = statement
         self._loop = loop
         self._subscription: Subscription | None = None
+        self._view: Maintained | None = None
         self.rows: deque[tuple[Any, ...]] = deque()
         self.came = asyncio.Event()
+        self.checked = loop.time()
         self.says_how_far = statement.progress
         self.over = False
         """Whether too much has waited."""
@@ -82,10 +85,15 @@ class Held:
         shape = subscribing.shape_of(engine, self._statement)
         assert shape is not None
         self.names, self.types = shape
+        self._view = view
         subscribing.tell_before(view, self._statement, self._tell)
         if self._statement.progress:
             self.progress(engine)
         self._subscription = view.feed.subscribe(self._tell)
+
+    def check(self, engine: Engine) -> None:
+        """Look whether the view is still there, and may be read, on the engine's thread, as the client."""
+        subscribing.check_followed(engine, self._view, self._statement.view)
 
     def progress(self, engine: Engine) -> None:
         """Say that everything up to now has been told, on the engine's thread."""
@@ -236,6 +244,7 @@ class Following:
         loop, canceled = asyncio.get_running_loop(), self._client.canceled
         end = None if timeout is None else loop.time() + timeout
         canceled.clear()
+        await self._check(held)
         while not held.over and len(held.rows) < (1 if end is None else most):
             left = LOOK if end is None else min(LOOK, end - loop.time())
             if left <= 0:
@@ -251,12 +260,20 @@ class Following:
             if canceled.is_set():
                 raise CanceledError("canceling statement due to user request")
             self._client.check_there()
+            await self._check(held)
             if held.says_how_far and not held.rows:
                 await self._client.engine(held.progress)
         if held.over:
             message = f"the cursor is cut off: {MOST_ROWS} changes wait for the client"
             raise OperationalError(message, hint="SUBSCRIBE again, AS OF the last epoch that came")
         return [held.rows.popleft() for _ in range(min(most, len(held.rows)))]
+
+    async def _check(self, held: Held) -> None:
+        """Once a second look whether the view is still there."""
+        now, session = asyncio.get_running_loop().time(), self._client.session
+        if session is not None and now - held.checked >= LOOK:
+            held.checked = now
+            await self._client.server.look_as(session, held.check)
 
     def end(self) -> None:
         """The transaction, or the client, is over, and its cursors with it."""

@@ -5,21 +5,34 @@ the binder makes of it: the column it is compared with makes it one of the colum
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from types import MappingProxyType
 from typing import Any, Final
+from uuid import UUID
 
 from kpg.compiler.sql import statements as ast
 from kpg.compiler.sql.marking import marked_statement
 from kpg.compiler.sql.normal import Asked, asked
-from kpg.compiler.sql.parameters import rows_of_places
+from kpg.compiler.sql.parameters import rows_of_places, written
 from kpg.compiler.sql.place_types import Assignments, Types, places_assigned, types_of_places
 from kpg.compiler.sql.slots import slots_in
 from kpg.compiler.system.naming import type_facts
 from kpg.engine.engine import Engine
 from kpg.queries.planning import plan
+from kpg.runtime.types import Kind
 
 TEXT: Final = 25
 BIGINT: Final = 20
+SAMPLES: Final[dict[Kind, tuple[str, str]]] = {
+    Kind.BOOLEAN: ("true", "false"),
+    **dict.fromkeys((Kind.SMALLINT, Kind.INTEGER, Kind.BIGINT), ("1", "1")),
+    **dict.fromkeys((Kind.REAL, Kind.DOUBLE, Kind.DECIMAL, Kind.NUMERIC), ("1", "1")),
+    **dict.fromkeys((Kind.VARCHAR, Kind.CHAR), ("a", "a")),
+    **dict.fromkeys((Kind.DATE, Kind.TIMESTAMP, Kind.TIMESTAMPTZ), ("2000-01-01", "2000-01-01")),
+    Kind.UUID: (str(UUID(int=1)), str(UUID(int=1))),
+}
+"""Two values of types, as texts."""
 COUNT: Final = re.compile(r"\b(?:limit|offset|first|next)\s+\$(\d+)", re.IGNORECASE)
 
 
@@ -27,15 +40,15 @@ def numbers_of(engine: Engine, text: str, statement: ast.Statement | None, given
     """The numbers of the types of all parameters; those of text where nothing tells more."""
     if all(given):
         return list(given)
+    known = engine.catalog.known_type
+    cast, met = types_of_places(statement, lambda type_: known(type_, None)) if statement else ({}, {})
     if isinstance(statement, ast.Insert):
         found = _of_insert(engine, statement, len(given))
     else:
-        found = _of_others(engine, text, len(given))
+        found = _of_others(engine, text, len(given), cast)
     if isinstance(statement, ast.Update):
         found |= _of_assignments(engine, statement.table, statement.assignments)
-    if statement is not None:
-        cast, met = types_of_places(statement, lambda type_: engine.catalog.known_type(type_, None))
-        found = _numbers(met) | found | _numbers(cast)
+    found = _numbers(met) | found | _numbers(cast)
     for place in COUNT.finditer(text):
         found[int(place[1]) - 1] = BIGINT
     return [number or found.get(place, TEXT) for place, number in enumerate(given)]
@@ -72,24 +85,39 @@ def _of_assignments(engine: Engine, table: str, assignments: Assignments) -> dic
     }
 
 
-def _of_others(engine: Engine, text: str, count: int) -> dict[int, int]:
-    """By the plan with slots for all, or, where that has none, for one after the other."""
+def _of_others(engine: Engine, text: str, count: int, cast: Types) -> dict[int, int]:
+    """By the plan with slots for all; where that has none, with values for those that are cast to a type.
+
+    Where that has none either, it is done with a slot for one after the other, beside NULLs.
+    """
     found = _slotted(engine, text, [""] * count)
-    if found is None:
-        found = {}
-        for place in range(count):
-            values: list[Any] = [None] * count
-            values[place] = ""
-            found |= _slotted(engine, text, values) or {}
+    if found is not None:
+        return found
+    found = {}
+    for way in (0, 1):  # true and false, of which one may leave nothing of what it stands beside
+        samples = {
+            place: written(SAMPLES[type_.kind][way], type_facts(type_)[0])
+            for place, type_ in cast.items()
+            if type_.kind in SAMPLES
+        }
+        if samples:
+            found |= _slotted(engine, text, [""] * count, samples) or {}
+    for place in range(count):
+        values: list[Any] = [None] * count
+        values[place] = ""
+        found = (_slotted(engine, text, values) or {}) | found
     return found
 
 
-def _slotted(engine: Engine, text: str, values: list[Any]) -> dict[int, int] | None:
+def _slotted(
+    engine: Engine, text: str, values: list[Any], samples: Mapping[int, Any] = MappingProxyType({})
+) -> dict[int, int] | None:
     question = asked(text, values)
     if question is None:
         return None
+    given = ((name, samples.get(place, one)) for place, (name, one) in enumerate(question.given))
     try:
-        return _converted(engine, question)
+        return _converted(engine, replace(question, given=tuple(given)))
     except Exception:
         # A slot is unlike any constant: whatever looks at it raises what it likes.
         return None

@@ -113,7 +113,7 @@ class Lane(asyncio.StreamReader):
         """The request that begins at ``start``, if it is as one before, but for its values."""
         name = name_at(data, start)
         usual = None if name is None else self._usual.get(name)
-        if usual is None or client.prepared(usual.name) is not usual.prepared:
+        if usual is None or not client.goes_on_as(usual.name, usual.prepared):
             return None
         found = again(data, start, usual.known)
         if found is None:

@@ -160,6 +160,22 @@ class Server:
         self.turns.wake()
         return await asyncio.wrap_future(future)
 
+    async def look_as(self, session: Session, work: Callable[[Engine], object]) -> None:
+        """As :meth:`look`, with a session's rights; nothing while others' definitions are not committed."""
+
+        def looked(engine: Engine) -> None:
+            if self.hub.keeps_out(session):
+                return
+            catalog = engine.catalog
+            before = catalog.path, catalog.asker, catalog.settings
+            catalog.path, catalog.asker, catalog.settings = session.path, session.asker, session.settings
+            try:
+                work(engine)
+            finally:
+                catalog.path, catalog.asker, catalog.settings = before
+
+        await self.look(looked)
+
     def refused(self, user: str) -> str:
         """Why a user cannot come in for the number of those who are there; nothing if he can."""
         free = self.limits.connections - len(self.clients)

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from kpg.compiler.sql import session as session_statements
 from kpg.compiler.sql import statements as ast
@@ -25,6 +25,9 @@ from kpg.server.subscribing import Subscribe
 from kpg.sessions.texts import word_of
 from kpg.statements import calls, cursors
 from kpg.statements.explaining import type_of
+
+if TYPE_CHECKING:
+    from kpg.sessions.session import Session
 
 Row = tuple[bytes | None, ...]
 
@@ -78,6 +81,9 @@ class Prepared:
     text: str
     statement: ast.Statement | Subscribe | None
     parameters: tuple[int, ...]
+    told: Shape | None = None
+    """The columns that its client was told of, as of that ``version`` of definitions."""
+    version: int = -1
 
     def bind(
         self, values: Sequence[bytes | None], formats: Sequence[int]
@@ -121,9 +127,27 @@ def _text(value: bytes | None, format_: int, number: int) -> str | None:
     if value is None:
         return None
     try:
-        return binary.text_of(value, number) if format_ else value.decode()
+        text = binary.text_of(value, number) if format_ else value.decode()
+    except UnicodeDecodeError:
+        raise _malformed(value) from None
     except ValueError as error:
         raise DataError(f"a parameter cannot be read: {error}") from None
+    if "\0" in text:
+        raise _malformed(b"\0")
+    return text
+
+
+def _malformed(value: bytes) -> DataError:
+    """What is said of bytes that are no text."""
+    wrong = value
+    try:
+        value.decode()
+    except UnicodeDecodeError as error:
+        wrong = value[error.start : error.end]
+    shown = " ".join(f"0x{byte:02x}" for byte in wrong)
+    refused = DataError(f'invalid byte sequence for encoding "UTF8": {shown}')
+    refused.sqlstate = "22021"
+    return refused
 
 
 def shape_of(engine: Engine, statement: ast.Statement | None) -> Shape | None:
@@ -176,6 +200,17 @@ class Portal:
         self.position = 0
         self.tag = ""
         """What its end is announced with, if its words do not tell."""
+        self.ended = False
+        """Whether its end has been announced."""
+
+    def check(self, name: str, session: "Session | None") -> None:
+        """InterfaceError if there is nothing more to be done by it."""
+        if self.ran and session is not None:
+            session.transactions.check()
+        if self.ended and self.shape is None and self.statement is not None:
+            error = InterfaceError(f'portal "{name}" cannot be run')
+            error.sqlstate = "55000"
+            raise error
 
     @property
     def shape(self) -> Shape | None:

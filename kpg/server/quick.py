@@ -68,17 +68,27 @@ def takers_of(formats: Sequence[int], numbers: Sequence[int]) -> "list[Taker] | 
     found: list[Taker] = []
     for form, number in zip(formats, numbers, strict=True):
         take = TAKERS.get(number)
-        if take is None:
+        if take is None or (form and not number):  # only its type tells what it is in binary
             return None
         if form:
             found.append(partial(_binary, take, number))
         else:
-            found.append(bytes.decode if take is str else partial(_textual, take))
+            found.append(_decoded if take is str else partial(_textual, take))
     return found
 
 
 def _binary(take: Callable[[str], Any], number: int, value: bytes) -> Any:
-    return take(binary.text_of(value, number))
+    text = binary.text_of(value, number)
+    if "\0" in text:
+        raise ValueError
+    return take(text)
+
+
+def _decoded(value: bytes) -> str:
+    """A text; ValueError if it has a zero byte, which is no character of a text."""
+    if b"\0" in value:
+        raise ValueError
+    return value.decode()
 
 
 def _textual(take: Callable[[str], Any], value: bytes) -> Any:

@@ -131,6 +131,9 @@ async def _forward(client: "Client", stream: Stream, statement: Subscribe) -> No
     client.busy = False
     waiting = asyncio.ensure_future(client.canceled.wait())
     coming = asyncio.ensure_future(stream.next())
+    loop, session = asyncio.get_running_loop(), client.session
+    assert session is not None
+    beaten = loop.time()
     try:
         while not waiting.done():
             await asyncio.wait((waiting, coming), timeout=HEARTBEAT, return_when=asyncio.FIRST_COMPLETED)
@@ -140,10 +143,10 @@ async def _forward(client: "Client", stream: Stream, statement: Subscribe) -> No
                 lines = b"".join(replies.copy_data(line_of(row)) for row in rows)
                 client.send(lines if statement.copies else replies.data(rows))
                 await client.flush()
-            elif not waiting.done():
+            if not waiting.done() and loop.time() - beaten >= HEARTBEAT:
+                beaten = loop.time()
                 client.check_there()
-                if statement.progress:
-                    await client.engine(stream.progress)
+                await client.server.look_as(session, stream.beat)
     finally:
         waiting.cancel()
         coming.cancel()

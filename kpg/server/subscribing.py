@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from kpg.compiler.sql.query import check_relation
 from kpg.engine.engine import Engine
-from kpg.listeners.feed import Change, Feed, Subscription
+from kpg.listeners.feed import Change, Subscription
 from kpg.runtime.errors import OperationalError, ProgrammingError, Span
 from kpg.runtime.records import dataclass
 from kpg.runtime.types import BIGINT, BOOLEAN, Type
@@ -115,6 +115,15 @@ def shape_of(engine: Engine, statement: Subscribe) -> tuple[tuple[str, ...], tup
     return (*head, *view.reader.names), (*head.values(), *view.reader.visible_types)
 
 
+def check_followed(engine: Engine, view: Maintained | None, name: str) -> None:
+    """ProgrammingError if a view is not the one any more that is followed, or may not be read any more."""
+    if view is None or not view.live:
+        error = ProgrammingError(f"view {name} was dropped or replaced", hint="subscribe again")
+        error.sqlstate = "55000"
+        raise error
+    check_relation(engine.catalog, name)
+
+
 class Stream:
     """The changes of one view on their way to one client: told on the engine's thread, sent on the loop's."""
 
@@ -126,7 +135,7 @@ class Stream:
         self._contents: Spool | None = None
         self._waiting = 0
         self._subscription: Subscription | None = None
-        self._feed: Feed | None = None
+        self._view: Maintained | None = None
         self._writers: list[tuple[Any, Writer]] = []
         self.names: tuple[str, ...] = ()
         self.types: tuple[Type, ...] = ()
@@ -140,7 +149,7 @@ class Stream:
         self.names, self.types = shape
         make = writer_of if self._format else text_writer
         self._writers = [(codec_of(type_).from_python, make(type_)) for type_ in self.types]
-        self._feed = view.feed
+        self._view = view
         if self._statement.epoch is None:
             tell_before(view, self._statement, self._begin)
         else:
@@ -153,6 +162,12 @@ class Stream:
         """Listen no more, on the engine's thread."""
         if self._subscription is not None:
             self._subscription.close()
+
+    def beat(self, engine: Engine) -> None:
+        """Look whether the view is still there, and say how far it is if that is wanted: as its client."""
+        check_followed(engine, self._view, self._statement.view)
+        if self._statement.progress:
+            self.progress(engine)
 
     def progress(self, engine: Engine) -> None:
         """Say that everything up to now has been told, on the engine's thread."""

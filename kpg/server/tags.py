@@ -18,8 +18,9 @@ SHORT: Final = {
     "END": "COMMIT",
     "ABORT": "ROLLBACK",
     "ROLLBACK": "ROLLBACK",
+    "DECLARE": "DECLARE CURSOR",
+    "TRUNCATE": "TRUNCATE TABLE",
 }
-
 
 COUNTED: Final[dict[type, str]] = {
     ast.Select: "SELECT",
@@ -32,6 +33,13 @@ COUNTED: Final[dict[type, str]] = {
     ast.CreateTableAs: "SELECT",
 }
 """Statements whose tags tell a number of rows."""
+NAMED: Final[dict[type, str]] = {
+    session.LockTable: "LOCK TABLE",
+    session.Close: "CLOSE CURSOR",
+    session.SetConstraints: "SET CONSTRAINTS",
+    session.Show: "SHOW",
+}
+"""Statements whose tags are others than their first words."""
 
 
 def tag_of(statement: ast.Statement, outcome: Result | None) -> str:
@@ -41,11 +49,13 @@ def tag_of(statement: ast.Statement, outcome: Result | None) -> str:
         return f"{word} {0 if outcome is None else outcome.rowcount}"
     if isinstance(statement, session.Savepoint) and statement.kind == "RETURN":
         return "ROLLBACK"
-    if isinstance(statement, session.LockTable):
-        return "LOCK TABLE"
+    if isinstance(statement, session.Close | session.Deallocate) and not statement.name:
+        return "CLOSE CURSOR ALL" if isinstance(statement, session.Close) else "DEALLOCATE ALL"
+    if type(statement) in NAMED:
+        return NAMED[type(statement)]
     if isinstance(statement, session.Fetch):
         return f"{'MOVE' if statement.moves else 'FETCH'} {0 if outcome is None else outcome.rowcount}"
-    return "SHOW" if isinstance(statement, session.Show) else _by_words(statement, outcome)
+    return _by_words(statement, outcome)
 
 
 def _by_words(statement: ast.Statement, outcome: Result | None) -> str:
@@ -57,7 +67,7 @@ def _by_words(statement: ast.Statement, outcome: Result | None) -> str:
     if first == "WITH" or (outcome is not None and first not in ("CREATE", "EXECUTE", "EXPLAIN")):
         return f"SELECT {0 if outcome is None else outcome.rowcount}"
     if first not in ("CREATE", "DROP", "ALTER"):
-        return first
+        return f"{first} {words[1].rstrip(';')}" if first == "DISCARD" else first
     rest = [word for word in words[1:4] if word not in NOISE]
     two = rest[:2] if rest[:1] == ["MATERIALIZED"] else rest[:1]
     return " ".join([first, *two])

@@ -304,6 +304,8 @@ class Hub:
             from kpg.statements.cursors import forget
 
             forget(self.engine, session.number)
+        if "sequences" in vars(self.engine):
+            self.engine.sequences.over(session.number)
         session.mailbox.close()
         self.engine.locks.forget(session.number)
         self.sessions.pop(session.number, None)

@@ -132,10 +132,6 @@ def run_session(engine: Engine, statement: ast.AnySession, execute: Run) -> "Res
                 engine.transactions.savepoint(name)
         case ast.Savepoint(kind="RETURN", name=name):
             engine.transactions.rollback_to(name)
-            if engine.cursors:
-                from kpg.statements.cursors import returned_to
-
-                returned_to(engine)
         case ast.Savepoint(name=name):
             with engine.transactions.undoing():
                 engine.transactions.release(name)

@@ -1,6 +1,7 @@
 """Cursors: the rows of a query as they were when it was declared, and a place among them."""
 
-from dataclasses import replace
+from dataclasses import field, replace
+from itertools import count
 from typing import TYPE_CHECKING, assert_never
 
 import numpy as np
@@ -35,10 +36,10 @@ class Cursor:
     whole: Words | None = None
     """The rows of the one table that it selects from, by columns."""
     table: str = ""
-    depth: int = 0
-    """How many savepoints there were."""
     text: str = ""
     moment: int = 0
+    number: int = field(default_factory=count().__next__)
+    """None has the number of another."""
 
 
 class Picked:
@@ -108,15 +109,14 @@ def _declare(engine: Engine, statement: ast.Declare) -> None:
         error.sqlstate = "42P03"
         raise error
     assert isinstance(statement.query, Select)
-    cursor = opened(engine, statement.name, statement.query)
-    cursor.transaction = None if statement.holds else engine.transactions.begun
+    cursor = opened(engine, statement.name, statement.query, holds=statement.holds)
     cursor.scrolls = statement.scrolls
     place = statement.span
     cursor.text = place.source[place.start : place.end]
 
 
-def opened(engine: Engine, name: str, query: Select) -> Cursor:
-    """A cursor of the present transaction."""
+def opened(engine: Engine, name: str, query: Select, *, holds: bool = False) -> Cursor:
+    """A cursor of the present transaction, or one that ``holds`` once that is committed."""
     found = _with_rows(engine, query)
     if found is None:
         from kpg.statements.statements import select
@@ -130,10 +130,29 @@ def opened(engine: Engine, name: str, query: Select) -> Cursor:
         contents = Decoded(names, types, np.ascontiguousarray(words[:width]), engine.executor.dictionary)
         cursor = Cursor(name.lower(), Result(names, types, contents), None, True)
         cursor.whole, cursor.table = words[width:].copy(), entry.name
-    cursor.transaction, cursor.depth = engine.transactions.begun, engine.transactions.depth
+    cursor.transaction = None if holds else engine.transactions.begun
     cursor.moment = engine.catalog.moment
     engine.cursors[key_of(engine, name)] = cursor
+    _tie(engine, key_of(engine, name), cursor)
     return cursor
+
+
+def _tie(engine: Engine, key: tuple[int, str], cursor: Cursor) -> None:
+    """Have the cursor end with what of its transaction it was declared in; if it holds, unless that stays."""
+    transactions = engine.transactions
+    if transactions.state is State.NONE:
+        return
+
+    number = cursor.number  # and not the cursor: what is closed is not to be kept until the end
+
+    def end() -> None:
+        found = engine.cursors.get(key)
+        if found is not None and found.number == number:
+            del engine.cursors[key]
+
+    transactions.settled.note(transactions.depth, end)
+    if cursor.transaction is not None:
+        transactions.settled.until_end(end)
 
 
 def _with_rows(engine: Engine, query: Select) -> tuple[Result, TableEntry] | None:
@@ -148,14 +167,6 @@ def _with_rows(engine: Engine, query: Select) -> tuple[Result, TableEntry] | Non
         return select(engine, replace(query, query=made[0])), made[1]
     except Error:
         return None
-
-
-def returned_to(engine: Engine) -> None:
-    """Close the cursors that were declared behind the savepoint that is the last again."""
-    depth = engine.transactions.depth
-    for key, cursor in list(engine.cursors.items()):
-        if key[0] == engine.catalog.asker.number and cursor.transaction is not None and cursor.depth >= depth:
-            del engine.cursors[key]
 
 
 def listed(engine: Engine) -> list[tuple[int | str | None, ...]]:

@@ -11,8 +11,9 @@ from kpg.compiler.sql import statements as ast
 from kpg.compiler.sql.positioned import at_row
 from kpg.dml.changing import Changes, prepared
 from kpg.engine.engine import Engine
+from kpg.engine.transaction import State
 from kpg.runtime.errors import ProgrammingError, Span
-from kpg.statements.cursors import Cursor, is_open, key_of
+from kpg.statements.cursors import Cursor, Words, is_open, key_of
 
 
 def positioned(engine: Engine, statement: ast.Update | ast.Delete) -> Changes:
@@ -32,7 +33,7 @@ def positioned(engine: Engine, statement: ast.Update | ast.Delete) -> Changes:
         Value(type_, word).literal(dictionary) for type_, word in zip(entry.schema.types, words, strict=True)
     ]
     found = prepared(engine, at_row(statement, entry, row))
-    return _first(found, cursor, entry) if isinstance(found, Changes) else found
+    return _first(engine, found, cursor, entry) if isinstance(found, Changes) else found
 
 
 def _refuse(message: str, state: str, span: Span) -> NoReturn:
@@ -41,7 +42,7 @@ def _refuse(message: str, state: str, span: Span) -> NoReturn:
     raise error
 
 
-def _first(changes: Changes, cursor: Cursor, entry: TableEntry) -> Changes:
+def _first(engine: Engine, changes: Changes, cursor: Cursor, entry: TableEntry) -> Changes:
     """One of rows that are equal; the cursor goes on to know it as what it becomes."""
     assert cursor.whole is not None
     if changes.deleted is not None and changes.deleted.size > 1:
@@ -50,8 +51,18 @@ def _first(changes: Changes, cursor: Cursor, entry: TableEntry) -> Changes:
         rowids, words = changes.updated
         changes = replace(changes, updated=(rowids[:1], np.ascontiguousarray(words[:, :1])))
         if words.shape[0] == len(entry.schema.columns):
-            cursor.whole[:, cursor.place - 1] = words[:, 0]
+            _becomes(engine, cursor, words[:, 0])
     if changes.returned is not None and changes.returned.words.shape[1] > 1:
         returned = replace(changes.returned, words=np.ascontiguousarray(changes.returned.words[:, :1]))
         changes = replace(changes, returned=returned)
     return changes
+
+
+def _becomes(engine: Engine, cursor: Cursor, row: Words) -> None:
+    """The row at which the cursor stands is another one, unless that is taken back."""
+    whole, place, transactions = cursor.whole, cursor.place - 1, engine.transactions
+    assert whole is not None
+    before = whole[:, place].copy()
+    whole[:, place] = row
+    if transactions.state is not State.NONE:
+        transactions.settled.note(transactions.depth, lambda: whole.__setitem__((slice(None), place), before))

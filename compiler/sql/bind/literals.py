@@ -45,6 +45,8 @@ RANGES: Final = {Kind.SMALLINT: 2**15, Kind.INTEGER: 2**31, Kind.BIGINT: 2**63}
 INTERVALS: Final = (INTERVAL, INTERVAL_DAY, INTERVAL_MONTH)
 COMPARISONS: Final = frozenset({"eq", "ne", "lt", "le", "gt", "ge", "is_distinct", "is_not_distinct"})
 QUOTED_NUMBER: Final = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?", re.ASCII)
+MOST_DIGITS: Final = 100
+"""A number with more digits is a NUMERIC: Python reads integers of some thousand digits at most."""
 RANGE_HINT: Final = f"a NUMERIC has {numeric.MOST_WHOLE} digits before the point at most"
 """What to say of a number that :func:`number` or :func:`negated` has no value for."""
 
@@ -54,9 +56,9 @@ def number(text: str) -> Literal | None:
     if isinstance(text, Marker):
         return opened(text)
     if text.isdigit():
+        if len(text) > MOST_DIGITS or int(text) > MAX_WORD:
+            return _numeric(Decimal(text))
         whole = int(text)
-        if whole > MAX_WORD:
-            return _numeric(Decimal(whole))
         return Literal(whole, INTEGER if whole < RANGES[Kind.INTEGER] else BIGINT)
     value = Decimal(text)
     scale = numeric.shown_scale(value)
@@ -146,7 +148,7 @@ def _scaled(value: Decimal, type_: Type) -> int | None:
     """The word of a decimal, rounded half away from zero; None if it has too many digits."""
     if not value.is_finite() or value.adjusted() > MAX_DECIMAL_PRECISION:
         return None
-    word = _whole(value.scaleb(type_.scale))
+    word = _whole(value.scaleb(type_.scale, numeric.EXACT))
     return word if abs(word) < 10**type_.precision else None
 
 

@@ -17,6 +17,7 @@ from kpg.server.web.watching import Told, Wanted, Watch, wanted_of
 
 if TYPE_CHECKING:
     from kpg.server.listen import Server
+    from kpg.sessions.session import Session
 
 HEARTBEAT: Final = 1.0
 """Seconds after which a subscription says how far it is, and looks whether its view is still there."""
@@ -87,7 +88,7 @@ async def subscribe(server: "Server", connection: Connection, request: Request, 
             return
         await connection.begin(200, "text/event-stream; charset=utf-8")
         await connection.write(b"retry: 1000\n\n")
-        await until_gone(connection, _forward(server, connection, outbox, watch))
+        await until_gone(connection, _forward(server, connection, outbox, watch, session))
     finally:
         await server.look(watch.close)
         await server.close_session(session)
@@ -107,16 +108,21 @@ async def until_gone(connection: Connection, work: Coroutine[Any, Any, None]) ->
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
-async def _forward(server: "Server", connection: Connection, outbox: Outbox, watch: Watch) -> None:
+async def _forward(
+    server: "Server", connection: Connection, outbox: Outbox, watch: Watch, session: "Session"
+) -> None:
     failure: Error | None = None
+    loop = asyncio.get_running_loop()
+    beaten = loop.time()
     while failure is None:
         try:
             messages = await outbox.take(HEARTBEAT)
             if messages:
                 await connection.write(b"".join(messages))
-            else:
+            if loop.time() - beaten >= HEARTBEAT:
+                beaten = loop.time()
                 await connection.write(b":\n\n")
-                await server.look(watch.beat)
+                await server.look_as(session, watch.beat)
             await connection.push()
         except Overflow:
             failure = cut_off()

@@ -221,7 +221,7 @@ class Talk:
             raise Gone
         for id_, watch in list(self._watches.items()):
             try:
-                await self._server.look(watch.beat)
+                await self._server.look_as(self._session, watch.beat)
             except Error as error:
                 self._watches.pop(id_, None)
                 self._send(id_, b'"error":' + json.dumps(error_of(error)).encode())

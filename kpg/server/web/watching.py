@@ -19,6 +19,7 @@ from kpg.runtime.records import dataclass
 from kpg.runtime.types import Type
 from kpg.runtime.values import codec_of
 from kpg.server.formats import text_writer
+from kpg.server.subscribing import check_followed
 from kpg.server.web.answers import columns_of, spelled
 
 if TYPE_CHECKING:
@@ -115,7 +116,7 @@ class Watch:
         self._spellings = spellings
         self._sending = sending
         self._close: list[Callable[[], object]] = []
-        self._there: Callable[[], bool] = lambda: True
+        self._check: Callable[[Engine], object] = lambda engine: None
         self.closed = False
 
     def open(self, engine: "Engine") -> None:
@@ -139,12 +140,15 @@ class Watch:
             self._close.pop()()
 
     def beat(self, engine: "Engine") -> None:
-        """Say how far it is, if that is wanted; ProgrammingError if what is followed is gone."""
-        if not self._there():
+        """Say how far it is, if that is wanted; ProgrammingError if what is followed is gone.
+
+        As who subscribed: whoever may not read it any more is told so, and nothing else.
+        """
+        try:
+            self._check(engine)
+        except BaseException:
             self.close()
-            raise ProgrammingError(
-                f"view {self._wanted.view} was dropped or replaced", hint="subscribe again"
-            )
+            raise
         if self._wanted.progress:
             epoch = engine.executor.epoch
             self._sending.send(("progress", epoch, f'"progress":{epoch}'.encode()))
@@ -172,7 +176,7 @@ class Watch:
         elif wanted.snapshot:
             self._snapshot(engine, spelling, feed.snapshot())
         self._close.append(feed.subscribe(lambda changes: self._tell(spelling, changes)).close)
-        self._there = lambda: view.live
+        self._check = lambda engine: check_followed(engine, view, wanted.view)
         self.beat(engine)
 
     def _open_goal(self, engine: "Engine") -> None:
@@ -187,6 +191,7 @@ class Watch:
         types = goal.types
         spelling = Spelling(types)
         self._columns(goal.columns, types)
+        self._check = lambda engine: check_text(engine.catalog, wanted.goal)
         answers = goal.subscribe(lambda changes: self._tell(spelling, changes), **(wanted.parameters or {}))
         self._close.append(answers.close)
         first = list(answers.changes())

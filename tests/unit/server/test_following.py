@@ -1,6 +1,7 @@
 """Cursors over subscriptions: DECLARE ... CURSOR FOR SUBSCRIBE, FETCH with a timeout, CLOSE."""
 
 import asyncio
+import contextlib
 from collections.abc import Iterator
 from typing import Any
 
@@ -8,6 +9,7 @@ import asyncpg
 import psycopg
 import pytest
 
+from kpg.server import following, streams
 from tests.unit.server.conftest import Running
 
 
@@ -90,4 +92,78 @@ def test_what_cannot_be_is_said(writer: Any, reader: Any) -> None:
     reader.rollback()
     with pytest.raises(psycopg.Error, match="is a table"):
         reader.execute("DECLARE c CURSOR FOR SUBSCRIBE t")
+    reader.rollback()
+
+
+ENDS = [
+    ("drop materialized view v", "55000", "view v was dropped or replaced"),
+    ("alter materialized view v rename to w", "55000", "view v was dropped or replaced"),
+    ("revoke select on v from follower", "42501", "permission denied for materialized view v"),
+]
+
+
+@pytest.fixture
+def follower(running: Running, writer: Any) -> Iterator[Any]:
+    with contextlib.suppress(psycopg.errors.DuplicateObject):
+        writer.execute("create role follower login")
+    writer.execute("grant select on v to follower")
+    with psycopg.connect(running.dsn.replace("user=kpg", "user=follower")) as one:
+        yield one
+    writer.execute("drop materialized view if exists w")
+
+
+@pytest.mark.parametrize(("end", "state", "message"), ENDS, ids=["drop", "rename", "revoke"])
+@pytest.mark.parametrize("busy", [False, True], ids=["idle", "busy"])
+def test_a_subscription_ends_with_its_view_and_with_the_right_to_it(
+    writer: Any,
+    follower: Any,
+    monkeypatch: pytest.MonkeyPatch,
+    end: str,
+    state: str,
+    message: str,
+    busy: bool,
+) -> None:
+    monkeypatch.setattr(streams, "HEARTBEAT", 0.05)
+    rows, number = [], 100
+    with (
+        pytest.raises(psycopg.Error) as found,
+        follower.cursor().copy("copy (subscribe v) to stdout") as lines,
+    ):
+        for row in lines.rows():
+            rows.append(row[1:])
+            if len(rows) == 1:
+                writer.execute(end)
+            if busy:
+                number += 1
+                writer.execute(f"insert into t values ({number}, 'new {number}')")
+    assert (found.value.sqlstate, str(found.value).splitlines()[0]) == (state, message)
+    assert rows[0] == ("1", "x", "2")
+    follower.rollback()
+
+
+@pytest.mark.parametrize(("end", "state", "message"), ENDS, ids=["drop", "rename", "revoke"])
+def test_so_does_a_cursor_over_one(
+    writer: Any, follower: Any, monkeypatch: pytest.MonkeyPatch, end: str, state: str, message: str
+) -> None:
+    monkeypatch.setattr(following, "LOOK", 0.05)
+    follower.execute("declare c cursor for subscribe v")
+    assert len(follower.execute("fetch all c").fetchall()) == 1
+    writer.execute(end)
+    with pytest.raises(psycopg.Error) as found:
+        follower.execute("fetch c with (timeout = '60s')")
+    assert (found.value.sqlstate, str(found.value).splitlines()[0]) == (state, message)
+    follower.rollback()
+
+
+def test_a_subscription_goes_on_while_definitions_are_not_committed(
+    writer: Any, reader: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(following, "LOOK", 0.01)
+    reader.execute("declare c cursor for subscribe v")
+    reader.execute("fetch all c")
+    writer.execute("begin; drop materialized view v")
+    assert reader.execute("fetch c with (timeout = '100ms')").fetchall() == []
+    writer.execute("rollback")
+    writer.execute("insert into t values (9, 'nine')")
+    assert [row[1:] for row in reader.execute("fetch c")] == [(1, "nine", 1)]
     reader.rollback()

@@ -1,5 +1,6 @@
 """What is sent, byte by byte, is what a real Postgres sends, as text and in binary; and so are parameters."""
 
+import select
 from collections.abc import Iterator
 
 import psycopg
@@ -25,6 +26,11 @@ VALUES = [
     '\'{"a": [1, 2.50, null]}\'::json, \'{"b": 1, "a": [true]}\'::jsonb',
     "array[1, null, 3], array['a', 'b c', null, '{}', ''], array[[1, 2], [3, 4]], '{}'::int[]",
     "array[1.5, 2.5]::numeric(5,1)[], array[true, false], array[date '2000-01-02'], array[1.5::float8]",
+    "123456789012345678901234567890.123456789::numeric, -1234567890123456789012345678901234567890.5::numeric",
+    "'Infinity'::numeric, '-Infinity'::numeric, 1e131071::numeric, 1e-16383::numeric",
+    "'infinity'::date, '-infinity'::date, 'infinity'::timestamp, '-infinity'::timestamp",
+    "'infinity'::timestamptz, '-infinity'::timestamptz, '0044-03-15 BC'::timestamp, '4714-11-24 BC'::date",
+    "array['infinity', null, '2000-01-01']::date[], array['-infinity']::timestamptz[]",
 ]
 SPELLED = [
     "bit '10110', '1'::varbit(9), ''::varbit, x'1f0'",
@@ -48,8 +54,8 @@ def connections(
 ) -> Iterator[tuple[pq.PGconn, pq.PGconn]]:
     with (
         serving(tmp_path_factory.mktemp("postgres")) as address,
-        psycopg.connect(running.dsn) as ours,
-        psycopg.connect(address) as theirs,
+        psycopg.connect(running.dsn, autocommit=True) as ours,
+        psycopg.connect(address, autocommit=True) as theirs,
     ):
         theirs.execute("set timezone to 'UTC'")
         yield ours.pgconn, theirs.pgconn
@@ -97,3 +103,63 @@ def test_parameters_are_read_as_they_were_sent(connections: tuple[pq.PGconn, pq.
     texts = [result.get_value(0, place) for place in range(result.nfields)]
     plain = theirs.exec_params(f"select {values}".encode(), None)
     assert texts == [plain.get_value(0, place) for place in range(plain.nfields)]
+
+
+def test_binary_parameters_without_a_type_are_of_the_type_that_they_meet(
+    connections: tuple[pq.PGconn, pq.PGconn],
+) -> None:
+    given = [b"1234", b"\0\0\0\0\0\0\0\7", b"\x40\x14\0\0\0\0\0\0", b"abcd"]
+    for one in connections:
+        one.exec_(b"create temp table met (a int, b bigint, c float8, d text)")
+        filled = one.exec_params(b"insert into met values ($1, $2, $3, $4)", given, None, [1] * 4)
+        assert filled.status == pq.ExecStatus.COMMAND_OK, filled.error_message
+        asked = one.exec_params(
+            b"select a, b, c, d, $1::int + 1 from met where a = $1 and b = $2", given[:2], None, [1, 1]
+        )
+        assert asked.status == pq.ExecStatus.TUPLES_OK, asked.error_message
+        row = [asked.get_value(0, place) for place in range(5)]
+        assert row == [b"825373492", b"7", b"5", b"abcd", b"825373493"]
+
+
+@pytest.mark.parametrize(("value", "form"), [(b"a\0b", 1), (b"\xff\xfe", 0)], ids=["zero", "no text"])
+def test_what_is_no_text_is_refused(
+    connections: tuple[pq.PGconn, pq.PGconn], value: bytes, form: int
+) -> None:
+    for query, number in ((b"select $1::text", 0), (b"select $1", 25), (b"select length($1)", 25)):
+        found = [one.exec_params(query, [value], [number], [form]) for one in connections]
+        assert [one.error_field(pq.DiagnosticField.SQLSTATE) for one in found] == [b"22021"] * 2
+        texts = [one.error_field(pq.DiagnosticField.MESSAGE_PRIMARY) for one in found]
+        assert texts[0] == texts[1]
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "select a from meet where b in ($1, $2) and c between $3 and $4 and ($5::int is null or a = $5)",
+        "select a, $1::int + 1 from meet where a = $1 and b = $2",
+        "select a from meet where ($1::bool or b = $2) and ($1::bool is null or not $1::bool or c = $3)",
+        "select $1::date + $2::int from meet where c = $3 and ($4::text is null or d = $4)",
+    ],
+)
+def test_types_are_found_beside_parameters_that_are_cast(
+    connections: tuple[pq.PGconn, pq.PGconn], query: str
+) -> None:
+    found = []
+    for one in connections:
+        one.exec_(b"create temp table if not exists meet (a int, b bigint, c float8, d text)")
+        one.prepare(b"", query.encode())
+        found.append(described(one, b""))
+    assert found[0] == found[1]
+
+
+def described(connection: pq.PGconn, name: bytes) -> list[int]:
+    """The types of a prepared statement's parameters; libpq would wait for them with Python's lock."""
+    connection.send_describe_prepared(name)
+    connection.flush()
+    while connection.is_busy():
+        select.select([connection.socket], [], [])
+        connection.consume_input()
+    told = connection.get_result()
+    assert told is not None
+    assert connection.get_result() is None
+    return [told.param_type(place) for place in range(told.nparams)]

@@ -609,3 +609,26 @@ def test_settings_go_with_a_transaction_that_fails(db: kpg.Database) -> None:
     assert one.sql("select current_setting('work_mem'), current_setting('lock_timeout')").fetchall() == [
         ("5MB", "3s")
     ]
+
+
+def test_each_session_has_the_numbers_that_it_was_given() -> None:
+    with kpg.connect() as db:
+        db.sql("create sequence s; create table t (id serial primary key, x int)")
+        one, other = db.session(), db.session()
+        one.sql("select nextval('s')")
+        other.sql("select nextval('s'); insert into t (x) values (1), (2)")
+        one.sql("insert into t (x) values (3)")
+        asked = "select currval('s'), currval('t_id_seq'), lastval()"
+        assert one.sql(asked).fetchall() == [(1, 3, 3)]
+        assert other.sql(asked).fetchall() == [(2, 2, 2)]
+        with pytest.raises(kpg.Error, match=r'currval of sequence "s" is not yet defined in this session'):
+            db.sql("select currval('s')")
+        other.sql("alter sequence t_id_seq rename to renamed; discard sequences")
+        assert one.sql("select currval('renamed'), lastval()").fetchall() == [(3, 3)]
+        with pytest.raises(kpg.Error, match="lastval is not yet defined in this session"):
+            other.sql("select lastval()")
+        one.close()
+        assert one.number not in db._engine.sequences._given
+        other.sql("begin; create sequence brief; select nextval('brief'); rollback")
+        with pytest.raises(kpg.Error, match="lastval is not yet defined in this session"):
+            other.sql("select lastval()")

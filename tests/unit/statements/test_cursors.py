@@ -81,3 +81,36 @@ def test_what_is_refused(db: Database) -> None:
     db.sql("rollback")
     with pytest.raises(kpg.ProgrammingError, match="DECLARE CURSOR can only be used"):
         db.sql("declare c cursor for select 1")
+
+
+@pytest.mark.parametrize("back", ["rollback", "rollback to s"])
+def test_a_cursor_that_holds_goes_with_the_transaction_that_declared_it(db: Database, back: str) -> None:
+    db.sql("savepoint s; insert into t values (9, 'never'); declare h cursor with hold for select a from t")
+    db.sql(f"{back}; end")
+    with pytest.raises(kpg.ProgrammingError, match='cursor "h" does not exist'):
+        db.sql("fetch all h")
+
+
+def test_a_cursor_outlives_a_savepoint_that_was_released(db: Database) -> None:
+    db.sql("savepoint one; savepoint two; declare late cursor for select a from t order by a")
+    db.sql("release two; release one; savepoint three; fetch late; rollback to three")
+    assert fetched(db, "fetch late") == [2]
+    db.sql("savepoint four; declare gone cursor for select 1; close late; rollback to four")
+    for name in ("gone", "late"):
+        db.sql("savepoint five")
+        with pytest.raises(kpg.ProgrammingError, match=f'cursor "{name}" does not exist'):
+            db.sql(f"fetch {name}")
+        db.sql("rollback to five")
+
+
+def test_the_rows_of_a_cursor_are_given_up_with_its_transaction(db: Database) -> None:
+    db.sql("rollback; begin; declare a cursor for select 1; declare b cursor with hold for select 2; commit")
+    assert [name for _, name in db._engine.cursors] == ["b"]
+
+
+def test_where_current_of_finds_its_row_again_after_a_rollback_to_a_savepoint(db: Database) -> None:
+    db.sql("rollback; create table k (id int primary key, x int); insert into k values (1, 10), (2, 20)")
+    db.sql("begin; declare c cursor for select * from k order by id; fetch c")
+    db.sql("savepoint s; update k set id = 99 where current of c; rollback to s")
+    db.sql("update k set x = 5 where current of c; update k set x = x + 1 where current of c; commit")
+    assert db.sql("select * from k order by id").fetchall() == [(1, 6), (2, 20)]

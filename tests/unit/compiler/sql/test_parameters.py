@@ -47,6 +47,7 @@ def test_by_name() -> None:
         (-7, "-7"),
         (Decimal("-1.50"), "-1.50"),
         (Decimal("1E+2"), "100"),
+        (Decimal("-123456789012345678901234567890.12345"), "-123456789012345678901234567890.12345"),
         (0.1, "CAST('0.1' AS DOUBLE)"),
         (-math.inf, "CAST('-Infinity' AS DOUBLE)"),
         (datetime.date(1998, 12, 1), "CAST('1998-12-01' AS DATE)"),

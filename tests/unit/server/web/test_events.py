@@ -1,5 +1,6 @@
 """GET /subscribe: a view's changes, and a goal's, as server-sent events."""
 
+import base64
 import json
 import socket
 from collections import Counter
@@ -204,6 +205,22 @@ def test_a_view_that_is_dropped(web: Web, monkeypatch: pytest.MonkeyPatch) -> No
             "failure",
             "view dr_v was dropped or replaced",
         )
+
+
+def test_a_right_that_is_taken_away(web: Web, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where changes come without a rest."""
+    monkeypatch.setattr(events, "HEARTBEAT", 0.01)
+    web.sql("create table rt (a int); create materialized view rt_v as select a from rt; create role reading")
+    web.sql("grant select on rt_v to reading; alter role reading login")
+    headers = "Authorization: Basic " + base64.b64encode(b"reading:").decode() + "\r\n"
+    with subscribed(web, "view=rt_v", headers) as stream:
+        stream.next(), stream.next()
+        web.sql("revoke select on rt_v from reading")
+        for number in range(1000):
+            web.sql(f"insert into rt values ({number})")
+            if (found := stream.next())["kind"] == "failure":
+                break
+        assert found["error"]["message"] == "permission denied for materialized view rt_v"
 
 
 def test_a_client_that_does_not_read_is_cut_off(web: Web, monkeypatch: pytest.MonkeyPatch) -> None:
