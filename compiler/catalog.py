@@ -72,8 +72,7 @@ class ViewEntry:
     """The view that it selects from, if it is of one alone."""
     of_system: bool = False  # whether it reads relations of the system: its plan is new each time
     invoker: bool = False  # it is read with the rights of who asks, not those of its owner
-    whole: str = ""
-    """``sql`` with whole names, if it has others."""
+    whole: str = ""  # ``sql`` with whole names, if it has others
 
     def __post_init__(self) -> None:
         resolve(self, "name", "below")
@@ -132,8 +131,7 @@ class Catalog:
     version: int = 0
     """How often relations, or what anybody may do with them, have come, changed or gone."""
     rights: Rights = field(default_factory=Rights)
-    attached: set[str] = field(default_factory=set)
-    """Tables of rows from outside, which nothing hides."""
+    attached: set[str] = field(default_factory=set)  # tables of rows from outside: nothing hides them
     told: "Catalog | None" = None
     """The catalog that the system's relations tell of, if this one says of views what plans have to do."""
 
@@ -179,9 +177,8 @@ class Catalog:
         found = self._entries.get(name.lower())
         if isinstance(name, Resolved) or (found is not None and found.name in self.attached):
             return found
-        if found is None or "." not in name:
-            return self._on_path(self._entries, name.lower(), found)
-        return found
+        plain = found is None or "." not in name
+        return self._on_path(self._entries, name.lower(), found) if plain else found
 
     def _on_path(self, known: "dict[str, T]", name: str, public: "T | None") -> "T | None":
         """What a name without schema means, given what it means in ``public``."""
@@ -201,15 +198,24 @@ class Catalog:
                 return found
         return None
 
+    def find_type(self, name: str) -> Type | Domain | None:
+        """The type of a user's of that name, if there is one."""
+        return self._find(self.types, name)
+
+    def _find(self, known: "dict[str, T]", name: str) -> "T | None":
+        exact = known.get(name.lower())
+        if isinstance(name, Resolved):
+            return exact
+        return self._on_path(known, name.lower(), exact) or (exact if "." in name else None)
+
     def known_type(self, type_: Type, span: Span | None) -> Type:
         """The type with what its name stands for; ProgrammingError if that is nothing."""
         if type_.kind is Kind.ENUM and not type_.labels:
-            known = self.types.get(type_.name.lower())
+            known = self.find_type(type_.name)
             found = known.type if isinstance(known, Domain) else known or self._row_type(type_.name)
             if found is None:
-                hint = did_you_mean(
-                    type_.name, (*self.types, *SAID_OF_TYPES, *(kind.name.lower() for kind in Kind))
-                )
+                names = (*self.types, *SAID_OF_TYPES, *(kind.name.lower() for kind in Kind))
+                hint = did_you_mean(type_.name, names)
                 place = span and span.at(type_.name)
                 raise ProgrammingError(f'type "{type_.name}" does not exist', span=place, hint=hint)
             return found
@@ -274,18 +280,12 @@ class Catalog:
 
     def find_sequence(self, name: str) -> Sequence | None:
         """The sequence of that name, if there is one."""
-        if isinstance(name, Resolved):
-            return self.sequences.get(name.lower())
-        return self._on_path(self.sequences, name.lower(), self.sequences.get(name.lower())) or (
-            self.sequences.get(name.lower()) if "." in name else None
-        )
+        return self._find(self.sequences, name)
 
     def find_index(self, name: str) -> Index | None:
         """The index of that name, if there is one; of any schema, if it is written without one."""
-        lower = name.lower()
-        found = self._on_path(self.indexes, lower, self.indexes.get(lower)) or self.indexes.get(lower)
-        plain = (one for one in self.indexes.values() if one.name.rpartition(".")[2].lower() == lower)
-        return found or next(plain, None)
+        plain = (one for one in self.indexes.values() if one.name.rpartition(".")[2].lower() == name.lower())
+        return self._find(self.indexes, name) or next(plain, None)
 
     def sequence(self, name: str, span: Span | None = None) -> Sequence:
         """The sequence of that name; ProgrammingError if there is none."""

@@ -166,6 +166,10 @@ class _Naming:
                     known = catalog.find_routines(called)
                     if known:
                         self._put(node, called, _spelled(known[0].name))
+            case exp.DataType(args={"kind": exp.Identifier() as name}):
+                known_type = catalog.find_type(name.name) or catalog.find(name.name)
+                if known_type is not None:
+                    self._put(name, name.name, _spelled(known_type.name))
             case exp.Cast() if node.to.sql("postgres").lower() == "regclass":
                 self._sequence(node.this)
 

@@ -99,7 +99,7 @@ def sql_type(node: exp.Expr, source: str) -> Type:
             return _sized_bits(node, source)
         elif (other := _known(node)) is not None:
             return other
-        elif node.this is exp.DType.USERDEFINED and (name := _name(node.args.get("kind"))):
+        elif node.this is exp.DType.USERDEFINED and (name := user_name(node.args.get("kind"))):
             return Type(Kind.ENUM, name=name)  # till the catalog tells what it is
         elif isinstance(node.this, exp.DType):
             found = _named(node, source)
@@ -146,14 +146,13 @@ def second_digits(node: exp.Expr) -> int | None:
     return int(number.name) if int(number.name) < MICROSECOND_DIGITS else None
 
 
-def _name(kind: object) -> str:
+def user_name(kind: object) -> str:
     """The name, if it is one that users can give: some of Postgres' types sqlglot does not know."""
     match kind:
         case exp.Identifier() if kind.name.lower() not in UNKNOWN_TYPES:
             return str(kind.name)
         case exp.Dot(this=exp.Identifier() as schema, expression=exp.Identifier() as name):
-            plain = schema.name.lower() == "public"
-            return str(name.name) if plain else f"{schema.name}.{name.name}"
+            return f"{schema.name}.{name.name}"
         case _:
             return ""
 

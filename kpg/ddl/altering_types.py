@@ -4,6 +4,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from kpg.compiler.constraints import Domain
+from kpg.compiler.resolved import beside, written
 from kpg.compiler.sql import definitions as ast
 from kpg.runtime.errors import NotSupportedError, ProgrammingError
 from kpg.runtime.types import Kind, Type
@@ -17,7 +18,7 @@ def alter_type(engine: "Engine", statement: ast.AlterUserType) -> None:
     from kpg.ddl.altering import alter
 
     types = engine.catalog.types
-    old = types.get(statement.name.lower())
+    old = engine.catalog.find_type(statement.name)
     if old is None or isinstance(old, Domain):
         raise ProgrammingError(f'type "{statement.name}" does not exist', span=statement.span)
     new = _renamed(engine, old, statement) if statement.what == "RENAME TO" else None
@@ -53,9 +54,10 @@ def _columns(engine: "Engine", type_: Type, statement: ast.AlterUserType) -> lis
 
 
 def _renamed(engine: "Engine", old: Type, statement: ast.AlterUserType) -> Type:
-    if statement.new.lower() in engine.catalog.types:
-        raise ProgrammingError(f'type "{statement.new}" already exists', span=statement.span)
-    return replace(old, name=statement.new)
+    new = beside(old.name, statement.new)
+    if new.lower() in engine.catalog.types:
+        raise ProgrammingError(f'type "{new}" already exists', span=statement.span)
+    return replace(old, name=new)
 
 
 def _enum(old: Type, statement: ast.AlterUserType) -> Type:
@@ -107,7 +109,7 @@ def _row(old: Type, statement: ast.AlterUserType) -> Type:
 
 def _moved(column: str, old: Type, new: Type, statement: ast.AlterUserType) -> str:
     """An expression of the old values that gives the new ones."""
-    name, target = _quoted(column), _quoted(new.name)
+    name, target = _quoted(column), written(new.name)
     if old.kind is Kind.ENUM:
         text = f"{name}::text"
         if statement.what == "RENAME VALUE":

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from kpg.compiler.catalog import Catalog, TableEntry
 from kpg.compiler.constraints import NO_RULE, Check, Domain, Rule
+from kpg.compiler.resolved import beside
 from kpg.compiler.sql import definitions as ast
 from kpg.compiler.sql.ddl.domains import over_column
 from kpg.compiler.sql.definition import Definition
@@ -24,7 +25,7 @@ def domain_of(type_: Type, catalog: Catalog) -> Domain | None:
     """The domain that a type's name, as it was read, stands for."""
     if type_.kind is not Kind.ENUM or type_.labels:
         return None
-    found = catalog.types.get(type_.name.lower())
+    found = catalog.find_type(type_.name)
     return found if isinstance(found, Domain) else None
 
 
@@ -69,6 +70,7 @@ def _added(action: ast.Action, catalog: Catalog) -> ast.Action:
 
 def create_domain(engine: "Engine", statement: ast.CreateDomain) -> None:
     catalog, domain = engine.catalog, statement.domain
+    domain = replace(domain, name=catalog.created(domain.name, span=statement.span))
     if domain.name.lower() in catalog.types:
         raise ProgrammingError(f'type "{domain.name}" already exists', span=statement.span)
     base = domain_of(domain.type, catalog)
@@ -85,6 +87,7 @@ def create_domain(engine: "Engine", statement: ast.CreateDomain) -> None:
 
 
 def _named(domain: str, checks: tuple[Check, ...]) -> tuple[Check, ...]:
+    domain = domain.rpartition(".")[2]
     taken: list[str] = [check.name for check in checks if check.name]
     found = []
     for check in checks:
@@ -101,7 +104,7 @@ def alter_domain(engine: "Engine", statement: ast.AlterDomain) -> None:
     """Change a domain, and all columns of it."""
     from kpg.ddl.altering import alter
 
-    domain = engine.catalog.types.get(statement.name.lower())
+    domain = engine.catalog.find_type(statement.name)
     if not isinstance(domain, Domain):
         raise ProgrammingError(f'domain "{statement.name}" does not exist', span=statement.span)
     match statement.action:
@@ -126,7 +129,7 @@ def alter_domain(engine: "Engine", statement: ast.AlterDomain) -> None:
         case ast.SetRule(text=text):
             changed = replace(domain, default=text)
         case ast.RenameTo(name=name):
-            changed = replace(domain, name=name)
+            changed = replace(domain, name=beside(domain.name, name))
         case _:
             raise AssertionError(statement.action)
     for table, column in columns_of(engine.catalog, domain.name):
@@ -179,8 +182,7 @@ def columns_of(catalog: Catalog, domain: str) -> list[tuple[str, str]]:
 
 
 def drop_domain(engine: "Engine", statement: ast.DropOther, name: str) -> None:
-    name = name.removeprefix("public.")
-    found = engine.catalog.types.get(name.lower())
+    found = engine.catalog.find_type(name)
     if not isinstance(found, Domain):
         if statement.if_exists:
             return
@@ -198,4 +200,4 @@ def drop_domain(engine: "Engine", statement: ast.DropOther, name: str) -> None:
             span=statement.span,
             hint=f"drop {table} first",
         )
-    del engine.catalog.types[name.lower()]
+    del engine.catalog.types[found.name.lower()]

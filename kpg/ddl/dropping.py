@@ -5,6 +5,7 @@ from dataclasses import replace
 
 from kpg.compiler.catalog import PUBLIC, TableEntry
 from kpg.compiler.constraints import Domain
+from kpg.compiler.resolved import Resolved
 from kpg.compiler.sql import definitions as ast
 from kpg.compiler.sql.statements import Drop
 from kpg.ddl.definitions import drop_sequence
@@ -71,11 +72,11 @@ def _drop_others(engine: Engine, statement: ast.DropOther, schema: str) -> None:
         if isinstance(catalog.types[name], Domain):
             from kpg.ddl.domains import drop_domain
 
-            drop_domain(engine, replace(statement, kind="DOMAIN"), name)
+            drop_domain(engine, replace(statement, kind="DOMAIN"), Resolved(name))
         else:
             from kpg.ddl.user_types import drop_type
 
-            drop_type(engine, replace(statement, kind="TYPE"), name)
+            drop_type(engine, replace(statement, kind="TYPE"), Resolved(name))
 
 
 def _schema_of(name: str) -> str:

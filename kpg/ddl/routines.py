@@ -162,7 +162,7 @@ def known_type(catalog: Catalog, type_: Type, span: Span) -> Type:
         return replace(type_, parts=tuple(known_type(catalog, part, span) for part in type_.parts))
     if type_.kind is not Kind.ENUM or type_.labels or type_.name.lower() in AS_THEY_ARE:
         return replace(type_, name=type_.name.lower()) if type_.name.lower() in AS_THEY_ARE else type_
-    entry = catalog.find(type_.name) if type_.name.lower() not in catalog.types else None
+    entry = catalog.find(type_.name) if catalog.find_type(type_.name) is None else None
     if entry is not None:
         return record(list(entry.schema.types), list(entry.schema.names))
     return catalog.known_type(type_, span)

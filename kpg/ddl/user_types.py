@@ -51,19 +51,18 @@ def with_known_types(statement: T, catalog: Catalog) -> T:
 
 
 def create_type(engine: "Engine", statement: "ast.CreateType") -> None:
-    types, name = engine.catalog.types, statement.name
+    types, name = engine.catalog.types, engine.catalog.created(statement.name, span=statement.span)
     if name.lower() in types:
         raise ProgrammingError(f'type "{name}" already exists', span=statement.span)
     if len(set(statement.type.labels)) < len(statement.type.labels):
         raise ProgrammingError(f'type "{name}" has a label twice', span=statement.span)
     if not statement.type.labels:
         raise ProgrammingError(f'type "{name}" has no labels', span=statement.span)
-    types[name.lower()] = statement.type
+    types[name.lower()] = replace(statement.type, name=name)
 
 
 def drop_type(engine: "Engine", statement: "ast.DropOther", name: str) -> None:
-    name = name.removeprefix("public.")
-    found = engine.catalog.types.get(name.lower())
+    found = engine.catalog.find_type(name)
     if found is None or isinstance(found, Domain):
         if statement.if_exists:
             return
@@ -76,4 +75,4 @@ def drop_type(engine: "Engine", statement: "ast.DropOther", name: str) -> None:
                     span=statement.span,
                     hint=f"drop {entry.name} first",
                 )
-    del engine.catalog.types[name.lower()]
+    del engine.catalog.types[found.name.lower()]

@@ -81,17 +81,17 @@ def _named(catalog: Catalog, kind: str, name: str, span: Span, if_exists: bool =
                 raise ProgrammingError(f'database "{name}" does not exist', span=span)
             found = ("DATABASE", DATABASE)
         case "TYPE" | "DOMAIN":
-            lowered = name.lower().removeprefix("public.")
-            if lowered not in catalog.types:
+            type_ = catalog.find_type(name)
+            if type_ is None:
                 raise ProgrammingError(f'type "{name}" does not exist', span=span)
-            found = ("TYPE", lowered)
+            found = ("TYPE", type_.name.lower())
         case "FUNCTION" | "ROUTINE":
             routines = catalog.find_routines(name.rpartition(".")[2], name.rpartition(".")[0])
             if not routines:
                 return  # a function of the system's, which everybody may call
             found = ("FUNCTION", routines[0].name.lower())
         case "INDEX":
-            index = catalog.indexes.get(name.lower())
+            index = catalog.find_index(name)
             found = None if index is None else key_of(index.table)
         case _:
             found = _relation(catalog, kind, name, span, if_exists)

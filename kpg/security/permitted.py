@@ -66,7 +66,12 @@ def check_definition(catalog: Catalog, statement: Defining) -> None:
                 _need_relation(catalog, name, span, dropping=True)
         case ddl.CreateSequence():
             _check_new(catalog, statement.name, span, temporary=statement.temporary)
-        case ddl.CreateType() | ddl.CreateFunction() | ddl.CreateEgoView():
+        case ddl.CreateFunction():
+            _check_new(catalog, statement.name, span)
+            made = catalog.created(statement.name, span=span).lower()
+            if statement.or_replace and made in catalog.routines:
+                need_owner(catalog, ("FUNCTION", made), span)
+        case ddl.CreateType() | ddl.CreateEgoView():
             _check_new(catalog, statement.name, span)
         case ddl.CreateDomain():
             _check_new(catalog, statement.domain.name, span)
@@ -97,14 +102,14 @@ def check_definition(catalog: Catalog, statement: Defining) -> None:
         case ddl.Comment() | ddl.DropOther() | ddl.AlterSequence():
             _check_other(catalog, statement)
         case ddl.AlterDomain() | ddl.AlterUserType():
-            need_owner(catalog, ("TYPE", statement.name.lower()), span)
+            _need_type(catalog, statement.name, span)
         case ddl.AlterFunction():
-            need_owner(catalog, ("FUNCTION", statement.name.lower()), span)
+            _need_function(catalog, statement.name, span)
         case ddl.CreateAggregate():
             _check_new(catalog, statement.name, span)
         case ddl.DropFunction() | ddl.DropAggregate():
             for name, _ in statement.names:
-                need_owner(catalog, ("FUNCTION", name.lower()), span)
+                _need_function(catalog, name, span)
         case _:
             assert_never(statement)
 
@@ -144,6 +149,18 @@ def _check_references(catalog: Catalog, statement: ast.CreateTable) -> None:
             check_relation(catalog, like.relation)
 
 
+def _need_type(catalog: Catalog, name: str, span: Span) -> None:
+    found = catalog.find_type(name)
+    if found is not None:
+        need_owner(catalog, ("TYPE", found.name.lower()), span)
+
+
+def _need_function(catalog: Catalog, name: str, span: Span) -> None:
+    schema, _, plain = name.rpartition(".")
+    for routine in catalog.find_routines(plain, schema)[:1]:
+        need_owner(catalog, ("FUNCTION", routine.name.lower()), span)
+
+
 def _need_relation(catalog: Catalog, name: str, span: Span, *, dropping: bool = False) -> None:
     """PrivilegeError unless who asks owns a relation, or, to drop it, its schema."""
     from kpg.compiler.permitted import schema_of
@@ -154,7 +171,7 @@ def _need_relation(catalog: Catalog, name: str, span: Span, *, dropping: bool = 
         sequence = catalog.find_sequence(name)
         if sequence is not None:
             need_owner(catalog, ("SEQUENCE", sequence.name.lower()), span)
-        index = catalog.indexes.get(name.lower())
+        index = catalog.find_index(name)
         if index is not None:
             need_owner(catalog, key_of(index.table), span)
         return
@@ -173,13 +190,12 @@ def _check_other(catalog: Catalog, statement: ddl.Comment | ddl.DropOther | ddl.
             case "SEQUENCE" | "INDEX" | "TABLE" | "VIEW" | "MATERIALIZED VIEW" | "COLUMN" | "CONSTRAINT":
                 _need_relation(catalog, name, span)
             case "TYPE" | "DOMAIN":
-                if name.lower() in catalog.types:
-                    need_owner(catalog, ("TYPE", name.lower()), span)
+                _need_type(catalog, name, span)
             case "SCHEMA":
                 if name.lower() in catalog.schemas:
                     need_owner(catalog, ("SCHEMA", name.lower()), span)
             case "FUNCTION":
-                need_owner(catalog, ("FUNCTION", name.lower()), span)
+                _need_function(catalog, name, span)
             case _:
                 need_owner(catalog, ("DATABASE", DATABASE), span)
 

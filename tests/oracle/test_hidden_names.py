@@ -59,9 +59,10 @@ def test_what_hides_names_changes_no_definition(postgres: str, tmp_path: Path, p
     beside.check()
 
 
-def test_what_is_defined_on_one_path_is_used_on_another(postgres: str) -> None:
+@pytest.mark.parametrize("name", ["elsewhere.sql", "types.sql", "rights.sql"])
+def test_what_is_defined_on_one_path_is_used_on_another(postgres: str, name: str) -> None:
     beside = Beside(postgres)
     beside.run("drop schema if exists far cascade")
-    asked_once(beside, (FOLDER / "elsewhere.sql").read_text())
+    asked_once(beside, (FOLDER / name).read_text())
     beside.close()
     beside.check()

@@ -6,7 +6,7 @@ from sqlglot import exp
 
 from kpg.compiler.constraints import Domain
 from kpg.compiler.sql.bind.scope import Binding
-from kpg.compiler.sql.type_names import FRACTIONAL, last_field, second_digits
+from kpg.compiler.sql.type_names import FRACTIONAL, last_field, second_digits, user_name
 from kpg.runtime.functions import is_function
 from kpg.runtime.scalar import Call, Literal, Scalar
 from kpg.runtime.types import INTEGER, TEXT, Kind, Type
@@ -68,7 +68,7 @@ def bounded(binding: Binding, value: Scalar, to: exp.Expr) -> Scalar:
     kind = to.args.get("kind") if isinstance(to, exp.DataType) else None
     if kind is None:
         return value
-    domain = binding.catalog.types.get(kind.name.lower()) if isinstance(kind, exp.Identifier) else None
+    domain = binding.catalog.find_type(name) if (name := user_name(kind)) else None
     if not isinstance(domain, Domain):
         return value
     from kpg.compiler.sql.bind.domains import in_domain

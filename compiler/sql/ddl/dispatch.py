@@ -178,7 +178,7 @@ def _refuse(reader: Reader, verb: str) -> statements.Statement | None:
 
 
 def _create_type(reader: Reader) -> ast.CreateType:
-    name = reader.relation().removeprefix("public.")
+    name = reader.relation()
     if not reader.take("AS"):
         reader.refuse("a type of this kind", "types are ENUMs and rows")
     if reader.take("ENUM"):

@@ -15,7 +15,7 @@ BY_CODE_POINT: Final = ("C", "POSIX", "UCS_BASIC")
 
 def create_domain(reader: Reader) -> ast.CreateDomain:
     """What follows CREATE DOMAIN."""
-    name = reader.relation().removeprefix("public.")
+    name = reader.relation()
     reader.take("AS")
     type_ = reader.type()
     default, required, checks = "", False, list[Check]()
@@ -45,7 +45,7 @@ def _check(reader: Reader, named: str) -> Check:
 
 def alter_domain(reader: Reader) -> ast.AlterDomain | Accepted:
     """What follows ALTER DOMAIN."""
-    name = reader.relation().removeprefix("public.")
+    name = reader.relation()
     if reader.take("OWNER", "TO") or reader.take("VALIDATE", "CONSTRAINT"):
         reader.name()
         reader.end()

@@ -10,7 +10,7 @@ from kpg.runtime.types import UNKNOWN
 
 def alter_type(reader: Reader) -> ast.AlterUserType | Accepted:
     """What follows ALTER TYPE."""
-    name = reader.relation().removeprefix("public.")
+    name = reader.relation()
     if reader.take("OWNER", "TO"):
         reader.name()
         reader.end()
