@@ -10,7 +10,7 @@ from kpg.compiler.algebra.rel import Get, OrderBy, Rel
 from kpg.compiler.constraints import Constraints, Domain, Index, Sequence
 from kpg.compiler.keeping import Consulted as Consulted
 from kpg.compiler.noted import Noted
-from kpg.compiler.resolved import Resolved, resolve
+from kpg.compiler.resolved import ONLY_PUBLIC, USUAL_PATH, Resolved, path_for, resolve
 from kpg.compiler.rights import FIRST, Rights
 from kpg.compiler.rights import Asker as Asker
 from kpg.compiler.routines import Aggregate, Routine
@@ -94,19 +94,15 @@ Entry = TableEntry | ViewEntry
 @dataclass(slots=True)
 class Catalog:
     """Tables and views by case-insensitive name, that of a schema other than public with a dot behind it;
-    and the functions that users have made, in lower case.
-
-    ``path`` are the schemas in which a name without one is looked up, temporary tables before them all.
-    """
+    and the functions that users have made, in lower case."""
 
     _entries: dict[str, Entry] = field(default_factory=dict)
     functions: "dict[str, Named[Own]]" = field(default_factory=dict)
     functions_made: int = 0
     sequences: dict[str, Sequence] = field(default_factory=Noted)
     schemas: dict[str, str] = field(default_factory=lambda: {PUBLIC: PUBLIC})
-    path: tuple[str, ...] = (PUBLIC,)
-    settings: dict[str, str] = field(default_factory=dict)
-    """What the session has set."""
+    search_path: tuple[str, ...] = USUAL_PATH
+    settings: dict[str, str] = field(default_factory=dict)  # what the session has set
     comments: dict[tuple[str, ...], str] = field(default_factory=Noted)
     indexes: dict[str, Index] = field(default_factory=Noted)
     types: dict[str, Type | Domain] = field(default_factory=dict)
@@ -115,8 +111,7 @@ class Catalog:
     """The functions that users have written, by name in lower case; those of one name differ in arguments."""
     others: dict[tuple[str, ...], Any] = field(default_factory=dict)
     """Triggers, rules and aggregates of users, by their kinds, relations and names in lower case."""
-    moment: int = 0
-    """The present time of the statement that is run, in microseconds since 1970."""
+    moment: int = 0  # the present time of the statement that is run, in microseconds since 1970
     consulted: Consulted = field(default_factory=Consulted)
     """Shared by copies."""
     parts: dict[str, str] = field(default_factory=dict)
@@ -150,6 +145,11 @@ class Catalog:
     def temporary(self) -> str:
         """The schema of the temporary tables of the session that asks."""
         return f"{TEMPORARY}_{self.asker.number}" if self.asker.number else TEMPORARY
+
+    @property
+    def path(self) -> tuple[str, ...]:
+        """The schemas in which a name without one is looked up, temporary tables before them all."""
+        return path_for(self.search_path, self.asker.user.lower(), self.schemas)
 
     @property
     def style(self) -> Style:
@@ -190,7 +190,7 @@ class Catalog:
         own = self.temporary
         if own in self.schemas and f"{own}.{name}" in known:
             return known[f"{own}.{name}"]
-        if self.path == (PUBLIC,):
+        if self.path == ONLY_PUBLIC:
             return public
         for schema in self.path:
             found = public if schema == PUBLIC else known.get(f"{schema}.{name}")
@@ -249,11 +249,11 @@ class Catalog:
     @property
     def has_one_schema(self) -> bool:
         """Whether a name means what is in ``public``."""
-        return self.path == (PUBLIC,) and self.temporary not in self.schemas
+        return self.path == ONLY_PUBLIC and self.temporary not in self.schemas
 
     def on_path(self, path: tuple[str, ...]) -> "Catalog":
         """A copy that looks up names in other schemas."""
-        (made := self.copy()).path = path
+        (made := self.copy()).search_path = path
         return made
 
     def plain(self, name: str) -> str:
@@ -345,7 +345,7 @@ class Catalog:
             self.functions_made,
             Noted(self.sequences),
             dict(self.schemas),
-            self.path,
+            self.search_path,
             self.settings,
             Noted(self.comments),
             Noted(self.indexes),
@@ -370,7 +370,7 @@ class Catalog:
             known.clear()
             known.update(getattr(other, name))
         self.rights.become(other.rights)
-        self.path = other.path
+        self.search_path = other.search_path
         self.version += 1
 
     def replace(self, entry: Entry) -> None:

@@ -6,9 +6,13 @@ asks. Both are texts, and most code handles names without caring which: so the s
 own, which :meth:`~kpg.compiler.catalog.Catalog.find` looks up as they are. Postgres has numbers for that.
 """
 
-from typing import TypeVar
+from collections.abc import Container
+from typing import Final, TypeVar
 
 T = TypeVar("T")
+USER: Final = "$user"
+USUAL_PATH: Final = (USER, "public")
+ONLY_PUBLIC: Final = ("public",)
 
 
 class Resolved(str):
@@ -46,6 +50,15 @@ def written(name: str) -> str:
 
 
 def path_of(setting: str) -> tuple[str, ...]:
-    """The schemas of a setting ``search_path``; without any, as in dumps, ``public`` is looked into."""
-    names = [value.strip().strip('"').lower() for value in setting.split(",")]
-    return tuple(name for name in names if name and name not in ("$user", "pg_catalog")) or ("public",)
+    """The schemas of a setting ``search_path``, of which ``$user`` is that with the name of who asks."""
+    names = (value.strip().strip('"').lower() for value in setting.split(","))
+    return tuple(name for name in names if name and name != "pg_catalog")
+
+
+def path_for(path: tuple[str, ...], user: str, schemas: Container[str]) -> tuple[str, ...]:
+    """A path as it is for a user; without any schema, as in dumps, ``public`` is looked into."""
+    own = (user,) if user in schemas else ()
+    if not own and path is USUAL_PATH:
+        return ONLY_PUBLIC
+    found = (own if one == USER else (one,) for one in path)
+    return tuple(one for each in found for one in each) or ONLY_PUBLIC

@@ -250,14 +250,14 @@ class Procedures:
         path is the one that the function has.
         """
         catalog = self.engine.catalog
-        before, path = catalog.asker, catalog.path
+        before, path = catalog.asker, catalog.search_path
         if routine.definer:
             catalog.asker = definer_of(catalog, routine)
-        catalog.path = path if routine.path is None else routine.path
+        catalog.search_path = path if routine.path is None else routine.path
         try:
             yield
         finally:
-            catalog.asker, catalog.path = before, path
+            catalog.asker, catalog.search_path = before, path
 
     def _run_sql(self, routine: Routine, frame: Frame, returned: Returned) -> None:
         given = None

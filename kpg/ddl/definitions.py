@@ -179,8 +179,8 @@ def _create_elements(engine: Engine, statement: ast.CreateSchema, name: str) -> 
     from kpg.compiler.sql.parse import parse
     from kpg.statements.statements import execute
 
-    path = engine.catalog.path
-    engine.catalog.path = (name, *path)
+    path = engine.catalog.search_path
+    engine.catalog.search_path = (name, *path)
     alone = engine.transactions.state is State.NONE
     try:
         if alone:
@@ -193,7 +193,7 @@ def _create_elements(engine: Engine, statement: ast.CreateSchema, name: str) -> 
             engine.transactions.rollback()
         raise
     finally:
-        engine.catalog.path = path
+        engine.catalog.search_path = path
     if alone:
         engine.transactions.commit()
 

@@ -102,7 +102,7 @@ def _routine(engine: Engine, statement: ast.CreateFunction, name: str) -> Routin
 
 def _declared(said: tuple[tuple[str, str], ...], catalog: Catalog) -> tuple[tuple[str, str], ...]:
     """What a function is said to be, where the search path of now is one that has names."""
-    path = catalog.settings.get("search_path", ", ".join(catalog.path))
+    path = catalog.settings.get("search_path", '"$user", public')
     return tuple((name, path if value == CURRENT else value) for name, value in said)
 
 

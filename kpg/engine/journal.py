@@ -76,11 +76,11 @@ class Journal:
         """The present state, for :meth:`undo`."""
         if self._start is None:
             # Nothing is defined but after the mark that ``writing`` makes first.
-            return Mark(0, None, {}, self._catalog.path)
+            return Mark(0, None, {}, self._catalog.search_path)
         return self._whole()
 
     def _whole(self) -> Mark:
-        return Mark(len(self._entries), self._catalog.copy(), dict(self._uses), self._catalog.path)
+        return Mark(len(self._entries), self._catalog.copy(), dict(self._uses), self._catalog.search_path)
 
     def undo(self, mark: Mark | None = None) -> None:
         """Return to a mark, without one to the start of the transaction."""
@@ -95,7 +95,7 @@ class Journal:
             self._catalog.become(whole.catalog)
             self._uses.clear()
             self._uses.update(whole.uses)
-        self._catalog.path = target.path
+        self._catalog.search_path = target.path
         if mark is None:
             self._start = None
 

@@ -167,12 +167,13 @@ class Server:
             if self.hub.keeps_out(session):
                 return
             catalog = engine.catalog
-            before = catalog.path, catalog.asker, catalog.settings
-            catalog.path, catalog.asker, catalog.settings = session.path, session.asker, session.settings
+            before = catalog.search_path, catalog.asker, catalog.settings
+            catalog.search_path, catalog.asker = session.path, session.asker
+            catalog.settings = session.settings
             try:
                 work(engine)
             finally:
-                catalog.path, catalog.asker, catalog.settings = before
+                catalog.search_path, catalog.asker, catalog.settings = before
 
         await self.look(looked)
 

@@ -49,7 +49,7 @@ class Hub:
         self._held: deque[Job] = deque()
         self._looks: deque[tuple[Callable[[], Any], Future[Any]]] = deque()
         self._apart: list[Job] = []
-        self._own = (engine.transactions, engine.settings, engine.prepared, engine.catalog.path)
+        self._own = (engine.transactions, engine.settings, engine.prepared, engine.catalog.search_path)
         self._owner = engine.catalog.asker
         self.cancellation = Cancellation(engine.interrupt)
         self.group = Group(self)
@@ -237,7 +237,7 @@ class Hub:
             self._leave()
             engine.transactions = session.transactions
             engine.settings, engine.prepared = session.settings, session.prepared
-            engine.catalog.path = session.path
+            engine.catalog.search_path = session.path
             engine.catalog.asker = session.asker
             self.current = session
         transactions = session.transactions
@@ -263,7 +263,7 @@ class Hub:
         if session is None:
             self._owner = self._owner if asker.number else asker
             return
-        session.path, session.asker = self.engine.catalog.path, asker
+        session.path, session.asker = self.engine.catalog.search_path, asker
         transactions = session.transactions
         # Savepoints are of the tables as they are now: they have to be made anew, too, after others' commits.
         waits = bool(transactions.points) or self.engine.executor.has_pending
@@ -286,7 +286,7 @@ class Hub:
                 raise InterfaceError("a session has changed definitions in a transaction that is still open")
             self._leave()
             engine = self.engine
-            engine.transactions, engine.settings, engine.prepared, engine.catalog.path = self._own
+            engine.transactions, engine.settings, engine.prepared, engine.catalog.search_path = self._own
             engine.catalog.asker = self._owner
 
     def forget(self, session: "Session") -> None:

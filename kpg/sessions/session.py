@@ -5,7 +5,8 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from kpg.compiler.catalog import PUBLIC, Asker
+from kpg.compiler.catalog import Asker
+from kpg.compiler.resolved import USUAL_PATH
 from kpg.compiler.rights import FIRST
 from kpg.compiler.sql import statements as ast
 from kpg.compiler.sql.parameters import Parameters, is_values
@@ -47,7 +48,7 @@ class Session:
         self.user = user
         self.settings = {SHOWN: Isolation.READ_COMMITTED.value}
         self.prepared: dict[str, object] = {}
-        self.path: tuple[str, ...] = (PUBLIC,)
+        self.path: tuple[str, ...] = USUAL_PATH
         self.token = Token()
         engine = hub.engine
         self.transactions = Isolated(engine, engine.notifications.deliver, hub.group)
@@ -207,9 +208,9 @@ class Session:
         ``one``: what it gives if that is a single row; anew without.
         """
         catalog = engine.catalog
-        before = catalog.path, catalog.asker, catalog.settings
+        before = catalog.search_path, catalog.asker, catalog.settings
         if self.hub.current is not self:
-            catalog.path, catalog.asker, catalog.settings = self.path, self.asker, self.settings
+            catalog.search_path, catalog.asker, catalog.settings = self.path, self.asker, self.settings
         try:
             if word_of(text) != "insert":
                 from kpg.statements.keyed import keyed
@@ -225,7 +226,7 @@ class Session:
                     return Merged(*made)
             found = alone(engine, text, parameters)
         finally:
-            catalog.path, catalog.asker, catalog.settings = before
+            catalog.search_path, catalog.asker, catalog.settings = before
         if found is None or found.inserted is None:
             return None
         return Ready(found.table.name, found.inserted, found.result())

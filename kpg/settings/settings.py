@@ -3,8 +3,8 @@
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, assert_never
 
-from kpg.compiler.catalog import PUBLIC, Asker, did_you_mean
-from kpg.compiler.resolved import path_of
+from kpg.compiler.catalog import Asker, did_you_mean
+from kpg.compiler.resolved import USUAL_PATH, path_of
 from kpg.compiler.rights import Rights
 from kpg.compiler.sql import session as ast
 from kpg.compiler.sql.parse import parse
@@ -253,12 +253,12 @@ def _set(engine: Engine, statement: ast.Set) -> None:
         return
     if name in UNCHANGEABLE:
         raise ProgrammingError(f'setting "{name}" cannot be changed', span=statement.span)
-    put_back, path = putting_back(engine.settings, name), engine.catalog.path
+    put_back, path = putting_back(engine.settings, name), engine.catalog.search_path
 
     def undo() -> None:
         put_back()
         if name == "search_path":
-            engine.catalog.path = path
+            engine.catalog.search_path = path
 
     settle(engine, undo, "SET LOCAL" if statement.local else "")
     if name == "search_path":
@@ -276,7 +276,7 @@ def _reset_all(engine: Engine) -> None:
     own = {one: "" for one in engine.settings if "." in one}
     engine.settings.clear()
     engine.settings.update(own)
-    engine.catalog.path = (PUBLIC,)
+    engine.catalog.search_path = USUAL_PATH
     engine.transactions.reads_only(default=False)
 
 
@@ -335,7 +335,8 @@ def settle(engine: Engine, undo: Callable[[], object], local: str) -> None:
 
 def _set_path(engine: Engine, statement: ast.Set) -> None:
     """As in Postgres, schemas that do not exist are passed over; no schema at all, as in dumps, is public."""
-    engine.catalog.path = path_of(", ".join(statement.values))
+    given = statement.values
+    engine.catalog.search_path = path_of(", ".join(given)) if given else USUAL_PATH
 
 
 def _set_constraints(engine: Engine, statement: ast.SetConstraints) -> None:

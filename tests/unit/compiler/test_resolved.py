@@ -9,13 +9,13 @@ SCHEMA = Schema((ColumnDef("a", INTEGER),))
 
 
 def test_a_resolved_name_is_looked_up_as_it_is() -> None:
-    catalog = Catalog(schemas={"public": "public", "far": "far"}, path=("far", "public"))
+    catalog = Catalog(schemas={"public": "public", "far": "far"}, search_path=("far", "public"))
     for name in ("t", "far.t", "u"):
         catalog.add(TableEntry(name, SCHEMA))
     found = [catalog.get(name).name for name in ("t", "u", "public.t", Resolved("t"), Resolved("T"))]
     assert found == ["far.t", "u", "t", "t", "t"]
     assert catalog.get(catalog.get("public.t").name.lower()).name == "t"
-    catalog.path = ("far",)
+    catalog.search_path = ("far",)
     assert catalog.find("u") is None and catalog.find(Resolved("u")) is not None
 
 
