@@ -118,7 +118,7 @@ class Catalog:
     """Tables, in lower case, that a statement changes as parts of another one, whose privileges count."""
     asker: Asker = Asker()
     activity: Callable[[], list[tuple[object, ...]]] = list
-    """Number, user, program, state and last text of each session."""
+    """Number, user, program, state and last text of each session; kind and name of what it waits for."""
     numbers: Callable[[], Mapping[str, int]] = dict
     """What sequences will give next, by their names; those that were never asked are not there."""
     caller: "Callable[[Routine], Named[Own]] | None" = None

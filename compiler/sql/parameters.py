@@ -198,6 +198,8 @@ def _rich(value: Any) -> tuple[str, str | None] | None:
             return value.isoformat(sep=" "), "TIMESTAMPTZ"
         case datetime.time() if value.tzinfo is None:
             return value.isoformat(), "TIME"
+        case datetime.time() if value.utcoffset() is not None:
+            return value.isoformat(), "TIMETZ"
         case datetime.timedelta():
             days, seconds, rest = value.days, value.seconds, value.microseconds
             return f"{days} days {seconds} seconds {rest} microseconds", "INTERVAL"

@@ -107,7 +107,7 @@ def _locks(catalog: Catalog) -> Iterator[Row]:
 
 
 def _activity(catalog: Catalog) -> Iterator[Row]:
-    for number, user, program, doing, asked in catalog.activity():
+    for number, user, program, doing, asked, kind, event in catalog.activity():
         yield (
             1,
             DATABASE,
@@ -115,6 +115,8 @@ def _activity(catalog: Catalog) -> Iterator[Row]:
             10,
             str(user),
             str(program),
+            None if kind is None else str(kind),
+            None if event is None else str(event),
             str(doing),
             str(asked),
             "client backend",
@@ -165,7 +167,10 @@ POSTGRES: Final = {
         _locks,
     ),
     "pg_stat_activity": System(
-        columns("datid:o datname pid:i usesysid:o usename application_name state query backend_type"),
+        columns(
+            "datid:o datname pid:i usesysid:o usename application_name wait_event_type wait_event state "
+            "query backend_type"
+        ),
         _activity,
         steady=False,
     ),

@@ -64,6 +64,7 @@ def run_serve(
     with kpg.connect(folder, memory_limit=memory_limit, history=history, workers=workers, **how) as db:
         kpg.show_progress(False)  # its standard error is a log
         serve(db, options, started)
+    logging.getLogger("kpg.server").info("the server has stopped")
 
 
 def _bytes(limit: str) -> int:

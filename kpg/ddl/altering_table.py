@@ -97,12 +97,13 @@ class TableChange:
             self._refuse_users("changing the columns of")
         if engine.executor.has_pending and any(view.name in engine.views for view in views):
             self._refuse_users("in a transaction that has changed rows, changing the columns of")
-        words = change(engine.executor.scan(old.name))
+        words, tally = change(engine.executor.scan(old.name)), engine.table(old.name).tally
         engine.catalog.remove(old.name)
         engine.set_aside(old.name)
         engine.create_table(new.name, new.schema, new.constraints)
         table = engine.table(new.name)
         table.insert(checked(np.ascontiguousarray(words), table))
+        table.tally = tally
         engine.executor.known_from(new.name, engine.executor.epoch + engine.executor.has_pending)
         self.entry = engine.catalog.table(new.name)
         for index in engine.catalog.indexes.values():

@@ -260,9 +260,8 @@ def _truncate(engine: Engine, statement: ast.Truncate) -> int:
         table = engine.table(name)
         rowids = engine.executor.rowids(name)
         rows += int(rowids.shape[0])
-        guard, table.guard = table.guard, None
-        table.delete(rowids)
-        table.guard = guard
+        table.truncate(rowids)
+        guard = table.guard
         if guard is not None and guard.excluding:
             from kpg.ddl.exclusions import empty_exclusions
 

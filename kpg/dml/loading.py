@@ -19,7 +19,7 @@ from kpg.runtime.errors import InterfaceError, OperationalError
 from kpg.runtime.executor import Landing
 from kpg.runtime.spark import load as load_spark
 from kpg.runtime.spark.landing import send
-from kpg.runtime.spark.session import might_be_there, unavailable
+from kpg.runtime.spark.session import might_be_there, might_have_format, unavailable
 from kpg.runtime.underway import work
 
 Words = NDArray[np.int64]
@@ -76,6 +76,8 @@ def _goes_through_spark(source: Any, mode: str | None) -> bool:
         return False
     if not might_be_there(str(source)):
         raise files.missing(f"no file {source}")  # Spark would start first, and say so seconds later
+    if not might_have_format(str(source)):
+        raise _unknown(source)
     problem = unavailable()
     if problem is not None and mode == "spark":
         raise problem
@@ -123,6 +125,7 @@ def _land(landing: Landing, table: Table, source: Any, progress: Progress | None
         rows, left = landing.take(berth, attempts, plain=table.guard is None)
         for words in left:
             table.load(words)
+        table.tally.inserted += rows - sum(words.shape[1] for words in left)
     finally:
         landing.close(berth)
     if progress is not None:
@@ -146,7 +149,11 @@ def format_of(source: str | Path) -> str:
     known = {FORMATS[suffix] for suffix in found if suffix in FORMATS}
     if len(known) == 1:
         return known.pop()
-    raise OperationalError(
+    raise _unknown(source)
+
+
+def _unknown(source: str | Path) -> OperationalError:
+    return OperationalError(
         f"cannot tell the format of {source}", hint="name it .parquet or .csv, or load a data frame"
     )
 

@@ -56,8 +56,10 @@ def upsert(table: Table, data: Any) -> int:
         table.update(old[old >= 0], np.ascontiguousarray(words[:, old >= 0]))
         table.insert(np.ascontiguousarray(words[:, old < 0]))
         return int(words.shape[1])
-    table.delete(distinct(old[old >= 0]))
+    gone = distinct(old[old >= 0])
+    table.delete(gone)
     table.insert(words)
+    table.tally.replace(gone.shape[0])
     return int(words.shape[1])
 
 

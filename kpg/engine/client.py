@@ -13,6 +13,10 @@ if TYPE_CHECKING:
 class Sessions(Protocol):
     """All sessions of a database, as statements of one of them ask for them."""
 
+    @property
+    def memory_bound(self) -> int:
+        """Bytes that no statement may go beyond, 0 for as many as there are."""
+
     def end(self, number: int, wholly: bool) -> bool:
         """End what the session of a number does or, ``wholly``, the session; whether there is one."""
 

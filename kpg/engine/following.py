@@ -156,6 +156,7 @@ class Following(Schemas):
         """A table's columns have other names, or may be NULL or not."""
         before = self._tables[name]
         self._tables[name] = Table(self.executor, name, schema, self.watching)
+        self._tables[name].tally = before.tally
         old = self.executor.set_schema(name, schema)
 
         def undo() -> None:
@@ -172,6 +173,7 @@ class Following(Schemas):
         self.executor.rename_table(was, name)
         before = self._tables.pop(was)
         self._tables[name] = Table(self.executor, name, old.schema, self.watching)
+        self._tables[name].tally = before.tally
 
         def undo() -> None:
             self.executor.rename_table(name, was)

@@ -8,7 +8,7 @@ are advisory locks; of tables and rows see ``row_locks.py``.
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple, NoReturn
 
-from kpg.engine.lock_modes import CONFLICTS
+from kpg.engine.lock_modes import CONFLICTS, SHOWN
 from kpg.runtime.errors import NotSupportedError, OperationalError, Waiting
 
 if TYPE_CHECKING:
@@ -29,10 +29,28 @@ class Wish(NamedTuple):
     mode: str
 
 
+class Waits(NamedTuple):
+    """One session of a circle: what it waits for, and the session that keeps it from that."""
+
+    number: int
+    wish: Wish
+    blocker: int
+
+    def __str__(self) -> str:
+        mode = SHOWN.get(self.wish.mode, self.wish.mode)
+        what = f"Process {self.number} waits for {mode} on {_named(self.wish.key)}"
+        return f"{what}; blocked by process {self.blocker}."
+
+
 class DeadlockError(OperationalError):
-    """Sessions wait for each other."""
+    """Sessions wait for each other: ``circle`` says which, and for what."""
 
     sqlstate = "40P01"
+
+    def __init__(self, circle: Sequence[Waits]) -> None:
+        super().__init__("deadlock detected", hint="see the server log for query details")
+        self.circle = circle
+        self.detail = "\n".join(map(str, circle))
 
 
 class NoLockError(OperationalError):
@@ -66,7 +84,7 @@ class Locks:
     def take(self, engine: "Kept", wish: Wish, *, until_end: bool, waits: bool) -> bool:
         """Take a lock for who asks; False if that cannot be now, or, with ``waits``, Waiting or an error."""
         number = engine.catalog.asker.number
-        if self._blockers(number, wish):
+        if self.blockers(number, wish):
             if not waits:
                 return False
             self.wait_for(engine, wish)
@@ -187,16 +205,39 @@ class Locks:
             self._leave(number)
             self._queues.setdefault(wish.key, []).append((number, wish.mode))
             self._wishes[number] = wish
-        seen: set[int] = set()
-        ahead = list(self._blockers(number, wish))
+        circle = self._circle(number)
+        if circle:
+            self._leave(number)
+            raise DeadlockError(circle)
+
+    def _circle(self, number: int) -> list[Waits]:
+        """The sessions that wait for each other, from one on; nothing if that is not so."""
+        before: dict[int, int] = {}
+        """Who waits for each session that has been seen."""
+        ahead = [(one, number) for one in self.blockers(number, self._wishes[number])]
         while ahead:
-            one = ahead.pop()
+            one, waits = ahead.pop()
             if one == number:
-                self._leave(number)
-                raise DeadlockError("deadlock detected", hint="see the server log for query details")
-            if one not in seen and one in self._wishes:
-                ahead += self._blockers(one, self._wishes[one])
-            seen.add(one)
+                found = [Waits(waits, self._wishes[waits], number)]
+                while (last := found[-1].number) != number:
+                    found.append(Waits(before[last], self._wishes[before[last]], last))
+                return found[::-1]
+            if one not in before:
+                before[one] = waits
+                if one in self._wishes:
+                    ahead += [(other, one) for other in self.blockers(one, self._wishes[one])]
+        return []
+
+    def event(self, number: int) -> str:
+        """What a session waits for, as ``pg_stat_activity`` calls it; nothing if it waits for no lock."""
+        wish = self._wishes.get(number)
+        if wish is None:
+            return ""
+        if not isinstance(wish.key[0], str):
+            return "advisory"
+        if len(wish.key) == 1:
+            return "relation"
+        return "transactionid" if self._queues[wish.key][0][0] == number else "tuple"
 
     def give_up(self, number: int) -> None:
         """A session waits no more."""
@@ -212,7 +253,7 @@ class Locks:
             del self._queues[wish.key]
         self._tell(wish.key)
 
-    def _blockers(self, number: int, wish: Wish) -> set[int]:
+    def blockers(self, number: int, wish: Wish) -> set[int]:
         """The sessions that have to let go, or come first, before one can have a lock."""
         conflicts = CONFLICTS[wish.mode]
         found = {
@@ -239,7 +280,7 @@ class Locks:
     def _tell(self, key: Key) -> None:
         """Tell those who can have a lock now."""
         for number, mode in list(self._queues.get(key, ())):
-            if not self._blockers(number, Wish(key, mode)):
+            if not self.blockers(number, Wish(key, mode)):
                 self.freed(number)
 
     # Looking
@@ -256,6 +297,14 @@ class Locks:
     def __len__(self) -> int:
         """How many are held or waited for."""
         return len(self._held) + len(self._queues)
+
+
+def _named(key: Key) -> str:
+    """What is locked, in words."""
+    if not isinstance(key[0], str):
+        return f"advisory lock [{','.join(map(str, key))}]"
+    name = key[0].rpartition(".")[2]
+    return f'relation "{name}"' if len(key) == 1 else f'row {key[1]} of relation "{name}"'
 
 
 class Own(NamedTuple):

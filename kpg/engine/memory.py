@@ -30,6 +30,12 @@ GROWTH: Final = 32 << 20
 """A step that takes less than this is let through, whatever other steps have left behind."""
 
 
+class OutOfMemoryError(OperationalError):
+    """A statement takes more memory than it may, or than there is."""
+
+    sqlstate = "53200"
+
+
 def bytes_of(limit: int | str) -> int:
     """A limit in bytes: a number, or a text such as ``'500 MB'``; InterfaceError if it is neither."""
     if isinstance(limit, str):
@@ -61,6 +67,12 @@ def statement_limit(name: str, text: str, span: Span | None = None) -> int:
     return limit
 
 
+def in_force(given: str, most: int) -> str:
+    """The limit of statements whose session has set one, up to ``most`` bytes, 0 for no such bound."""
+    own = statement_limit(SETTING, given)
+    return _shown(most) if most and not 0 < own <= most else given
+
+
 def machine_bytes(groups: Path = GROUPS) -> int:
     """The memory that this process may have: of the machine, or of its control group if that has less."""
     found = [os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")]
@@ -84,7 +96,7 @@ def used_bytes(process: int | None = None) -> int:
 
 
 class MemoryWatch:
-    """Called at safe points of a step: OperationalError once ``used`` tells of more than ``limit`` bytes."""
+    """Called at safe points of a step: OutOfMemoryError once ``used`` tells of more than ``limit`` bytes."""
 
     def __init__(
         self, limit: int, used: Callable[[], int] = used_bytes, whose: str = "the process has"
@@ -118,7 +130,7 @@ class MemoryWatch:
         used = self._used()
         self._before = min(self._before or used, used)
         if used + wanted > self._limit and used + wanted - self._before >= GROWTH:
-            raise OperationalError(
+            raise OutOfMemoryError(
                 f"the memory limit of {self._limit >> 20} MB is reached: {self._whose} {used >> 20} MB"
                 + (f", and needs {wanted >> 20} MB more" if wanted else ""),
                 hint="a recursion or a join may give rows without end; or raise memory_limit of kpg.connect",
@@ -133,7 +145,7 @@ def watch_of(limit: int | str, workers: "Workers | None") -> MemoryWatch:
 
 
 class StatementMemory:
-    """How much a statement may take: OperationalError once the process has grown by more since it began."""
+    """How much a statement may take: OutOfMemoryError once the process has grown by more since it began."""
 
     def __init__(self) -> None:
         self.most = 0
@@ -166,7 +178,7 @@ class StatementMemory:
 
     def _check(self, wanted: int) -> None:
         if (taken := self._used + wanted - self._first) > self._limit:
-            raise OperationalError(
+            raise OutOfMemoryError(
                 f"out of memory: the statement takes {_shown(taken)}, and may take {_shown(self._limit)}",
                 hint="a join may lack its condition; SET statement_memory_limit, up to the server's bound",
             )
@@ -188,8 +200,8 @@ def relieved(error: BaseException) -> BaseException:
     Else it would be there for as long as the error is, and as cycles of frames are not looked for.
     """
     if isinstance(error, MemoryError):
-        error = OperationalError(f"out of memory: {error}", hint="the system gives the process no more")
-    if isinstance(error, OperationalError) and "memory" in str(error):
+        error = OutOfMemoryError(f"out of memory: {error}", hint="the system gives the process no more")
+    if isinstance(error, OutOfMemoryError):
         found: BaseException | None = error
         while found is not None:
             traceback.clear_frames(found.__traceback__)

@@ -40,7 +40,10 @@ if TYPE_CHECKING:
 Words = NDArray[np.int64]
 Settled = ast.Insert | ast.CreateTableAs
 Epoch = int | str | datetime.datetime
-HOW: Final = 'it is kept by kpg.connect(history="1 hour"), or history=1000 for as many epochs'
+HOW: Final = (
+    'it is kept by kpg.connect(history="1 hour"), of a server by kpg serve --history "1 hour"; '
+    "1000 is as many epochs"
+)
 PATIENCE: Final = 8
 """The past is forgotten when an eighth of what is kept need not be: that is a look at all that remembers."""
 

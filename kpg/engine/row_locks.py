@@ -104,14 +104,14 @@ class RowLocks(Locks):
                     found.setdefault(number, []).append(one.hold)
         return found
 
-    def _blockers(self, number: int, wish: Wish) -> set[int]:
+    def blockers(self, number: int, wish: Wish) -> set[int]:
         """As in Postgres, who can share a row with those who have it goes before who waits for it."""
         if len(wish.key) > 1 and isinstance(wish.key[0], str):
             holders = self._holders(wish.key).items()
             others = ((one, mode) for one, holds in holders if one != number for mode, _ in holds)
             if not any(self._excludes(one, mode, wish) for one, mode in others):
                 return set()
-        return super()._blockers(number, wish)
+        return super().blockers(number, wish)
 
     def _excludes(self, holder: int, mode: str, wish: Wish) -> bool:
         if mode == CHANGED and wish.mode == KEY_SHARE:
@@ -254,7 +254,7 @@ class RowLocks(Locks):
 
     def blocked(self, wish: Wish) -> bool:
         """Whether others keep who asks from having a lock now."""
-        return bool(self._blockers(self._engine.catalog.asker.number, wish))
+        return bool(self.blockers(self._engine.catalog.asker.number, wish))
 
     def hold(self, wish: Wish) -> None:
         """Let who asks have a lock, which nobody keeps it from, until its transaction ends."""
@@ -271,7 +271,7 @@ class RowLocks(Locks):
         """Let a session have the row that it waited for; False if others still have it."""
         if len(wish.key) < 2 or not isinstance(wish.key[0], str):
             return True
-        if self._blockers(number, wish):
+        if self.blockers(number, wish):
             return False
         self._leave(number)
         self._once(number, wish.key, (wish.mode, transactions.depth))

@@ -23,13 +23,32 @@ FEW = 16
 """So many rows are encoded one by one, in 15 us each; more of them by columns, which is faster from 20 on."""
 
 
+class Tally:
+    """How many rows statements have inserted, updated and deleted while the database was open.
+
+    As in Postgres what was rolled back counts, and what TRUNCATE takes does not.
+    """
+
+    __slots__ = ("deleted", "inserted", "updated")
+
+    def __init__(self) -> None:
+        self.inserted = self.updated = self.deleted = 0
+
+    def replace(self, rows: int) -> None:
+        """So many rows were deleted, and inserted, that are the same ones with other values."""
+        self.inserted -= rows
+        self.deleted -= rows
+        self.updated += rows
+
+
 class Table:
     """One table of an executor. Rows are words ``int64[ncols, n]``; it is good until the table is dropped."""
 
-    __slots__ = ("_encoders", "_executor", "_watching", "dictionary", "guard", "name", "schema")
+    __slots__ = ("_encoders", "_executor", "_watching", "dictionary", "guard", "name", "schema", "tally")
 
     def __init__(self, executor: Executor, name: str, schema: Schema, watching: Sequence[Watch] = ()) -> None:
         """``watching`` are asked before each change; there are none while nobody has locked anything."""
+        self.tally = Tally()
         self._executor = executor
         self._watching = watching
         self.guard: Guard | None = None
@@ -67,9 +86,10 @@ class Table:
         """Append rows; their rowids. As ``Executor.insert``."""
         for watch in self._watching:
             watch(self.name, None, words)
-        if self.guard is not None:
-            return self.guard.insert(words)
-        return self._executor.insert(self.name, words)
+        guard = self.guard
+        rowids = guard.insert(words) if guard is not None else self._executor.insert(self.name, words)
+        self.tally.inserted += words.shape[1]
+        return rowids
 
     def load(self, words: Words) -> Words:
         """As :meth:`insert`, of bulk data."""
@@ -90,11 +110,19 @@ class Table:
             self.guard.delete(rowids)
         else:
             self._executor.delete(self.name, rowids)
+        self.tally.deleted += rowids.shape[0]
+
+    def truncate(self, rowids: Words) -> None:
+        """Delete all rows, which are these, and check no keys that refer to them."""
+        for watch in self._watching:
+            watch(self.name, rowids, None)
+        self._executor.delete(self.name, rowids)
 
     def update(self, rowids: Words, words: Words) -> Words:
         """Put rows in the place of live ones, one by one; their rowids."""
         for watch in self._watching:
             watch(self.name, rowids, words)
+        self.tally.updated += rowids.shape[0]
         if self.guard is not None:
             return self.guard.update(rowids, words)
         self._executor.delete(self.name, rowids)

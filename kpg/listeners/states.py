@@ -77,7 +77,6 @@ BY_MESSAGE: Final = tuple(
         (InterfaceError, r"needs a transaction", "25P01"),
         (InterfaceError, r"a transaction is already open", "25001"),
         (InterfaceError, r"", "08P01"),
-        (OperationalError, r"memory", "53200"),
         (OperationalError, r"disk|space", "53100"),
         (OperationalError, r"", "58000"),
         (NotSupportedError, r"", "0A000"),

@@ -81,16 +81,7 @@ class Client(Connection):
         try:
             user = await Login(self, self.server).run()
             if user is not None:
-                if refused := self.server.refused(user):
-                    log.warning("client refused: there are %d", len(self.server.clients))
-                    self.send(replies.refusal("53300", refused))
-                    return
-                self.session = await self.server.open_session(user)
-                self.session.rests = True
-                self.number = self.session.number
-                self.session.mailbox.told, self.session.ender = self._tell, self._end
                 await self.telling.settle(self.wanted)
-                self.server.clients[self.number] = self
                 log.info("client %d comes as %s", self.number, user, extra=self._extra())
                 self._greet()
                 await self._serve()
@@ -107,6 +98,14 @@ class Client(Connection):
                 # The server may stop in the meantime, which ends what is waited for here.
                 with contextlib.suppress(ConnectionError):
                     self.hang_up()
+
+    def admit(self, user: str) -> None:
+        """Let the client in, as a user: it counts from now on."""
+        self.session = session = Session(self.server.hub, user)
+        session.rests = True
+        session.mailbox.told, session.ender = self._tell, self._end
+        self.number = session.number
+        self.server.clients[self.number] = self
 
     def _left(self) -> None:
         """The client has gone: what it waits for is not to keep the engine from others."""
@@ -348,12 +347,11 @@ class Client(Connection):
         if portal.quick is not None and not portal.ran:
             text, values = portal.quick
             portal.ran = True
-            begun = time.monotonic()
             flags: dict[str, Any] = {} if joins else {"adds": gathers(text)}
-            portal.outcome = await self.engine(
-                lambda engine: session.answer(engine, text, values, joins=joins), **flags
-            )
-            self.took(text, time.monotonic() - begun)
+            with logs.timed(self.server.limits, session, text):
+                portal.outcome = await self.engine(
+                    lambda engine: session.answer(engine, text, values, joins=joins), **flags
+                )
         if portal.ran or statement is None:
             return
         assert not isinstance(statement, Subscribe)
@@ -366,18 +364,16 @@ class Client(Connection):
         asked = statement
         if isinstance(statement, ast.CopyTo) and statement.format == BINARY:
             asked = statement.query
-        begun = time.monotonic()
-        flags = {} if joins else how(asked)
-        portal.outcome = await self.engine(
-            lambda engine: session.perform(engine, asked, joins=joins), **flags
-        )
+        flags, span = {} if joins else how(asked), statement.span
+        with logs.timed(self.server.limits, session, span.source[span.start : span.end]):
+            portal.outcome = await self.engine(
+                lambda engine: session.perform(engine, asked, joins=joins), **flags
+            )
         self._extended.performed(statement)
         if failed and isinstance(statement, ast.Commit):
             portal.tag = "ROLLBACK"
         elif prepared is not None:
             portal.tag = quick.tag_of(prepared, portal.outcome)
-        span = statement.span
-        self.took(span.source[span.start : span.end], time.monotonic() - begun)
 
     async def send_rows(self, portal: Portal, most: int) -> int:
         """Send up to ``most`` rows, 0: all; how many."""

@@ -12,6 +12,7 @@ from pygwire.messages import STANDARD_REGISTRY
 
 from kpg.server import replies
 from kpg.server.lane import Lane
+from kpg.server.logs import address_of
 
 if TYPE_CHECKING:
     from kpg.server.listen import Server
@@ -125,6 +126,11 @@ class Connection:
             self._writer.write(b"".join(self._out))
             self._out.clear()
         await self._writer.drain()
+
+    @property
+    def address(self) -> str:
+        """Whence the client comes."""
+        return address_of(self._writer.get_extra_info("peername"))
 
     @property
     def unsent(self) -> int:

@@ -179,11 +179,17 @@ class Server:
 
     def refused(self, user: str) -> str:
         """Why a user cannot come in for the number of those who are there; nothing if he can."""
+        rights = self.hub.engine.catalog.rights
         free = self.limits.connections - len(self.clients)
         if free <= 0:
             return "sorry, too many clients already"
-        if free <= self.limits.reserved and not self.hub.engine.catalog.rights.is_superuser(user):
+        if free <= self.limits.reserved and not rights.is_superuser(user):
             return "remaining connection slots are reserved for roles with the SUPERUSER attribute"
+        role = rights.find(user)
+        if role is not None and role.connections >= 0 and not role.superuser:
+            there = sum(1 for one in self.clients.values() if one.session and one.session.user == user)
+            if there >= role.connections:
+                return f'too many connections for role "{user}"'
         return ""
 
     async def open_session(self, user: str) -> Session:

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Final
 from pygwire import ConnectionPhase as Phase
 from pygwire import messages as wire
 
+from kpg.compiler.rights import DATABASE
 from kpg.security.passwords import MECHANISM, NOBODY, Denied, Exchange
-from kpg.server import replies
+from kpg.server import logs, replies
 from kpg.server.people import refused
 
 if TYPE_CHECKING:
@@ -17,6 +18,9 @@ if TYPE_CHECKING:
 
 PEOPLE: Final = ("user", "database", "replication", "options", "client_encoding")
 """What a client says as it begins that is no setting, or is no other here."""
+MAINTENANCE: Final = "postgres"
+"""The database that tools connect to for what is of no database. There is one only, which has this name, too,
+and that of any user, which libpq and other drivers take if none is given."""
 PATIENCE: Final = 60.0
 """Seconds that a client has to log in, as in Postgres."""
 
@@ -27,16 +31,19 @@ class Login:
     def __init__(self, client: "Client", server: "Server") -> None:
         self._client = client
         self._server = server
+        self._user = ""
+        """Who the client says that it is."""
+        self._database = ""
 
     async def run(self) -> str | None:
         """The name of the user who has logged in; None if nobody has."""
         try:
             async with asyncio.timeout(PATIENCE):
                 user = await self._startup()
-                if user is None or (await self._authenticated(user) and self._may_come(user)):
+                if user is not None and await self._authenticated(user) and self._comes(user):
                     return user
         except TimeoutError:
-            return None
+            logs.refused(self._user, self._client.address, f"it has not logged in within {PATIENCE:g} s")
         return None
 
     async def _startup(self) -> str | None:
@@ -56,31 +63,41 @@ class Login:
                     self._server.cancel(number, secret)
                     return None
                 case wire.StartupMessage(params=params):
-                    if not params.get("user"):
-                        client.send(replies.refusal("28000", "no user name was given"))
+                    self._user = str(params.get("user", ""))
+                    if not self._user:
+                        self._refuse("28000", "no user name was given")
                         return None
+                    self._database = str(params.get("database") or self._user)
                     client.wanted = options_of(str(params.get("options", "")))
                     client.wanted |= {
                         str(name): str(value) for name, value in params.items() if name not in PEOPLE
                     }
-                    return str(params["user"])
+                    return self._user
                 case _:
                     return None
             await client.flush()
 
-    def _may_come(self, user: str) -> bool:
-        """Whether a role may have another session; says why not."""
+    def _comes(self, user: str) -> bool:
+        """Let a user in who may come; else say why not.
+
+        Nobody else has his turn between the looking and the letting in: who is let in has been counted.
+        """
         server = self._server
-        rights = server.hub.engine.catalog.rights
-        problem = refused(rights, user, known=server.users is not None)
-        role = rights.roles.get(user)
-        if problem is None and role is not None and role.connections >= 0 and not role.superuser:
-            there = sum(1 for one in server.clients.values() if one.session and one.session.user == user)
-            if there >= role.connections:
-                problem = "53300", f'too many connections for role "{user}"'
+        problem = refused(server.hub.engine.catalog.rights, user, known=server.users is not None)
+        if problem is None and self._database not in (DATABASE, user, MAINTENANCE):
+            problem = "3D000", f'database "{self._database}" does not exist'
+        if problem is None and (full := server.refused(user)):
+            problem = "53300", full
         if problem is not None:
-            self._client.send(replies.refusal(*problem))
-        return problem is None
+            self._refuse(*problem)
+            return False
+        self._client.admit(user)
+        return True
+
+    def _refuse(self, code: str, message: str) -> None:
+        """Tell the client, and the log, that it does not come in."""
+        logs.refused(self._user, self._client.address, message)
+        self._client.send(replies.refusal(code, message))
 
     async def _authenticated(self, user: str) -> bool:
         client, users = self._client, self._server.users
@@ -102,7 +119,7 @@ class Login:
                 raise Denied
             client.send(wire.AuthenticationSASLFinal(data=exchange.finish(bytes(last.data))).to_wire())
         except Denied:
-            client.send(replies.refusal("28P01", f'password authentication failed for user "{user}"'))
+            self._refuse("28P01", f'password authentication failed for user "{user}"')
             await client.flush()
             return False
         return True

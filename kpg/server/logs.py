@@ -3,28 +3,27 @@
 import json
 import logging
 import logging.handlers
-import re
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Any, Final
 
 from kpg.runtime.errors import OperationalError
+from kpg.sessions.texts import shown
+
+if TYPE_CHECKING:
+    from kpg.server.limits import Limits
+    from kpg.sessions.session import Session
 
 log = logging.getLogger("kpg.server")
-FIELDS: Final = ("client", "user", "statement", "milliseconds", "sqlstate")
+LOGGERS: Final = ("kpg", "asyncio")
+"""Those whose lines are the server's: asyncio tells of TLS that fails, and of tasks."""
+FIELDS: Final = ("client", "user", "address", "statement", "milliseconds", "sqlstate", "sessions")
 """What a line may say besides, as a field of its own in JSON."""
-LONGEST: Final = 2_000
-"""Letters of a statement that are logged."""
-
-
-SECRET: Final = re.compile(r"""(\bpassword\b[\s=(]*)(?:e|u&|n)?['$"].*""", re.IGNORECASE | re.DOTALL)
-
-
-def shown(text: str) -> str:
-    """A statement as it is logged: cut where it is long, and where a password begins."""
-    text = SECRET.sub(r"\1<hidden>", text.strip())
-    return text if len(text) <= LONGEST else f"{text[:LONGEST]}..."
+LONGEST_NAME: Final = 100
+"""Letters of a user's name."""
 
 
 class Lines(logging.Formatter):
@@ -64,9 +63,39 @@ def set_up(form: str, level: str, file: Path | None = None) -> None:
         except OSError as error:
             raise OperationalError(f"cannot log to {file}: {error.strerror or error}") from error
     handler.setFormatter(Objects() if form == "json" else Lines())
-    log.handlers[:] = [handler]
-    log.propagate = False
-    log.setLevel(level.upper())
+    for name in LOGGERS:
+        one = logging.getLogger(name)
+        one.handlers[:] = [handler]
+        one.propagate = False
+        one.setLevel(level.upper())
+
+
+@contextmanager
+def timed(limits: "Limits", session: "Session", text: str) -> Iterator[None]:
+    """Tell of a statement if what is done here took long, also if it failed, or ran out of its time."""
+    begun = time.monotonic()
+    try:
+        yield
+    finally:
+        took = time.monotonic() - begun
+        if took >= limits.slow:
+            slow(session.number, session.user, text, took)
+
+
+def refused(user: str, address: str, reason: str) -> None:
+    """Tell of somebody who did not get in, by what may be anything: it is quoted, and cut."""
+    log.warning(
+        "login as %r from %s is refused: %s",
+        user[:LONGEST_NAME],
+        address,
+        reason,
+        extra={"user": user[:LONGEST_NAME], "address": address},
+    )
+
+
+def address_of(peer: Any) -> str:
+    """Whence somebody comes, as a transport tells it; a socket of this machine has no address."""
+    return f"{peer[0]}:{peer[1]}" if isinstance(peer, tuple) else "a local socket"
 
 
 def slow(client: int, user: str, text: str, seconds: float) -> None:

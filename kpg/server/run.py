@@ -181,7 +181,7 @@ async def _until_told(
     if not stopping.done():
         stopping.cancel()
         await server.stop()
-    log.info("the server has stopped")
+    log.info("no client is left: the database is closed, with a checkpoint if it is in a folder")
 
 
 async def _open_site(server: "Server", host: str, port: int, tls: ssl.SSLContext | None) -> "Site":

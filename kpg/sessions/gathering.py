@@ -136,6 +136,7 @@ class Group:
             return None
         words, counts = _joined(ready)
         self._engine.executor.insert(ready[0].table, words)
+        self._engine.table(ready[0].table).tally.inserted += words.shape[1]
         self._engine.close_epochs(ready[0].table, counts)
         return [one.result for one in ready]
 

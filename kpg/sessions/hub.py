@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from kpg.sessions.session import Session
 
 Given = TypeVar("Given")
-
 MOST_GATHERED: Final = 256
 """Commits that share a step at most: each of them waits until it is over."""
 
@@ -52,8 +51,7 @@ class Hub:
         self._own = (engine.transactions, engine.settings, engine.prepared, engine.catalog.search_path)
         self._owner = engine.catalog.asker
         self.cancellation = Cancellation(engine.interrupt)
-        self.group = Group(self)
-        self.snapshots = Snapshots(engine)
+        self.group, self.snapshots = Group(self), Snapshots(engine)
         self.suspended = Suspended(self)
         engine.locks.freed = self.suspended.freed
         self.done: Callable[[], object] | None = None
@@ -68,11 +66,13 @@ class Hub:
         return next(self._numbers)
 
     def activity(self) -> list[tuple[object, ...]]:
-        """Of each session the number, the user, the program, what it does, and what it has asked last."""
-        return [
-            (one.number, one.user, one.settings.get("application_name", ""), one.doing, one.asked)
-            for one in list(self.sessions.values())
-        ]
+        """As ``Catalog.activity`` says."""
+        return [one.listed for one in list(self.sessions.values())]
+
+    @property
+    def memory_bound(self) -> int:
+        """As :class:`kpg.engine.client.Sessions` says."""
+        return self.cancellation.memory.most
 
     def export(self) -> str:
         """As :class:`kpg.engine.client.Sessions` says."""

@@ -92,6 +92,19 @@ class Session:
         )
 
     @property
+    def listed(self) -> tuple[object, ...]:
+        """As ``Catalog.activity`` says."""
+        program = self.settings.get("application_name", "")
+        return self.number, self.user, program, self.doing, self.asked, *self.waits
+
+    @property
+    def waits(self) -> tuple[str | None, str | None]:
+        """The kind and the name of what it waits for, in Postgres' words: who is idle waits for a client."""
+        if (found := self.hub.suspended.waiting(self)) is not None:
+            return found
+        return (None, None) if self.doing == "active" else ("Client", "ClientRead")
+
+    @property
     def time_limit(self) -> str:
         """How long a statement may take, as SET takes it."""
         return self.settings.get("statement_timeout", "")

@@ -3,6 +3,7 @@
 What they have done is undone, and others have their turn; they are done again when there is a reason to.
 """
 
+import logging
 import re
 import threading
 import time
@@ -11,11 +12,12 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
 from kpg.engine.lock_modes import SHARED
-from kpg.engine.locks import DeadlockError, NoLockError, Wish
+from kpg.engine.locks import DeadlockError, NoLockError, Waits, Wish
 from kpg.engine.transaction import State
 from kpg.runtime.errors import Waiting
 from kpg.runtime.records import dataclass
 from kpg.sessions.cancel import CanceledError, deadline_of, seconds_of
+from kpg.sessions.texts import shown
 
 if TYPE_CHECKING:
     from kpg.engine.engine import Point
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
     from kpg.sessions.session import Session
 
 
+log = logging.getLogger("kpg.sessions")
 MAY_WAIT: Final = re.compile("advisory|pg_sleep", re.IGNORECASE)
 
 
@@ -107,10 +110,12 @@ class Suspended:
             else:
                 self._wish(paused, waiting.wish, now)
                 if hub.has_engine():
-                    raise DeadlockError(
-                        "deadlock detected: nobody else can do anything before this transaction"
-                    )
+                    raise self._alone(waiting.wish, job.session)
                 locks.wait(number, waiting.wish)
+        except DeadlockError as error:
+            locks.give_up(number)
+            self._log(error)
+            raise
         except BaseException:
             locks.give_up(number)
             raise
@@ -119,6 +124,36 @@ class Suspended:
             self.alarm(job.session)
         naps = () if waiting.wish is not None else (paused.until,)
         self._alarm_at(min(paused.limit, paused.locked, *naps), job.session)
+
+    def _alone(self, wish: Wish, session: "Session") -> DeadlockError:
+        """Of who has the database to itself, and waits for somebody who can do nothing before it ends."""
+        locks, number = self._hub.engine.locks, session.number
+        others = sorted(locks.blockers(number, wish))
+        error = DeadlockError([Waits(number, wish, one) for one in others])
+        whole = (
+            f"Process {number} has changed definitions, so that all others wait until its transaction ends."
+        )
+        return error.with_detail(f"{error.detail}\n{whole}")
+
+    def _log(self, error: DeadlockError) -> None:
+        """Tell of those who wait for each other, and of what they have asked."""
+        numbers = dict.fromkeys(number for one in error.circle for number in (one.number, one.blocker))
+        sessions = [one for number in numbers if (one := self._hub.sessions.get(number)) is not None]
+        asked = [{"client": one.number, "user": one.user, "statement": shown(one.asked)} for one in sessions]
+        queries = "; ".join(f"process {one['client']} ({one['user']}): {one['statement']}" for one in asked)
+        told = (error.detail or "").replace("\n", " ")
+        log.warning("%s: %s %s", error.message, told, queries, extra={"sessions": asked})
+
+    def waiting(self, session: "Session") -> tuple[str, str] | None:
+        """The kind and the name of what a session waits for, as ``pg_stat_activity`` has them."""
+        paused = self._paused.get(session)
+        if paused is not None and paused.wish is None:
+            return "Timeout", "PgSleep"
+        if paused is not None:
+            return "Lock", self._hub.engine.locks.event(session.number) or "relation"
+        if any(job.session is session for job in list(self._held)):
+            return "Lock", "object"
+        return None
 
     def _begun(self, job: "Job") -> Paused:
         never = float("inf")

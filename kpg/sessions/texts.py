@@ -16,6 +16,15 @@ MOST_TEXTS: Final = 1024
 """So many texts are known."""
 SHORT: Final = 1_000
 """Letters of a text that is remembered."""
+LONGEST: Final = 2_000
+"""Letters of a statement that are logged."""
+SECRET: Final = re.compile(r"""(\bpassword\b[\s=(]*)(?:e|u&|n)?['$"].*""", re.IGNORECASE | re.DOTALL)
+
+
+def shown(text: str) -> str:
+    """A statement as it is logged: cut where it is long, and where a password begins."""
+    text = SECRET.sub(r"\1<hidden>", text.strip())
+    return text if len(text) <= LONGEST else f"{text[:LONGEST]}..."
 
 
 @lru_cache(MOST_TEXTS)

@@ -28,6 +28,8 @@ def session_rows(engine: "Engine", what: str) -> Iterable[Row]:
             return engine.uses()
         case "rows":
             return [(entry.name, engine.statistics.rows(entry.name)) for entry in _tables(engine)]
+        case "changes":
+            return [(one.name, *_changes(engine, one.name)) for one in _tables(engine)]
         case _:
             from kpg.settings.settings import SETTINGS, shown
 
@@ -38,6 +40,12 @@ def _tables(engine: "Engine") -> Iterable["TableEntry"]:
     from kpg.compiler.catalog import TableEntry
 
     return [entry for entry in engine.catalog if isinstance(entry, TableEntry)]
+
+
+def _changes(engine: "Engine", name: str) -> tuple[int, int, int]:
+    """How many rows of a table came, were changed and went."""
+    table = engine.find_table(name)
+    return (0, 0, 0) if table is None else (table.tally.inserted, table.tally.updated, table.tally.deleted)
 
 
 def _locks(engine: "Engine") -> Iterable[Row]:

@@ -10,7 +10,7 @@ from kpg.compiler.sql import session as ast
 from kpg.compiler.sql.parse import parse
 from kpg.compiler.sql.statements import Select, Statement
 from kpg.engine.engine import Engine
-from kpg.engine.memory import SETTING, statement_limit
+from kpg.engine.memory import SETTING, in_force, statement_limit
 from kpg.engine.settled import putting_back
 from kpg.engine.transaction import State
 from kpg.listeners.notices import warn
@@ -222,7 +222,9 @@ def shown(engine: Engine, name: str) -> str:
         return of_asker(engine.catalog.asker, engine.catalog.rights)[name]
     if name == "transaction_read_only":
         return "on" if engine.transactions.read_only else "off"
-    return engine.settings.get(name, SETTINGS.get(name, ""))
+    given = engine.settings.get(name, SETTINGS.get(name, ""))
+    most = 0 if engine.sessions is None else engine.sessions.memory_bound
+    return in_force(given, most) if name == SETTING else given
 
 
 def _unknown(name: str, span: Span) -> ProgrammingError:
@@ -264,12 +266,10 @@ def _set(engine: Engine, statement: ast.Set) -> None:
     if name == "search_path":
         _set_path(engine, statement)
     value = _given_value(engine, statement)
-    if value is None and "." in name:
-        engine.settings[name] = ""
-    elif value is None:
+    if value is None and "." not in name:
         engine.settings.pop(name, None)
     else:
-        engine.settings[name] = value
+        engine.settings[name] = value or ""
 
 
 def _reset_all(engine: Engine) -> None:

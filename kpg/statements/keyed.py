@@ -107,6 +107,7 @@ def _merge_some(engine: Engine, statements: Sequence[Merged]) -> list[int] | Non
     if done.size:
         table.delete(old[there])
         table.insert(words)
+        table.tally.replace(there.size)
         engine.close_epochs(table.name, [1] * done.size, old[done])
     return changes.astype(np.int64).tolist()
 

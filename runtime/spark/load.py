@@ -3,7 +3,6 @@
 All schemas are checked before any table is handed over; tables are read while later ones are being written.
 """
 
-import tempfile
 from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -22,6 +21,7 @@ from kpg.runtime.spark.jobs import JOBS_AT_ONCE, HandedOver, Jobs, Written
 from kpg.runtime.spark.own import BRIEF_BYTES, Work
 from kpg.runtime.spark.session import opened
 from kpg.runtime.spark.source import Source, is_frame
+from kpg.runtime.storage.scratch import LOADS, Scratch
 from kpg.runtime.types import Schema
 
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ def load_tables(
     does not fit, OperationalError if Spark fails. :func:`encode`, given the chunk's origin, raises DataError
     for values that are not checked yet. Close the iterator when leaving it early: that cancels its jobs.
     """
-    with tempfile.TemporaryDirectory(prefix="kpg-load-", dir=directory, ignore_cleanup_errors=True) as folder:
+    with Scratch(LOADS, directory) as folder:
         frame = next((source.data for source in sources if is_frame(source.data)), None)
         given = session or (frame.sparkSession if frame is not None else None)
         with opened(given, _work(sources)) as spark, ThreadPoolExecutor(JOBS_AT_ONCE) as pool:

@@ -4,7 +4,6 @@ import enum
 import os
 import subprocess
 import sys
-import tempfile
 import threading
 from collections.abc import Iterator
 from concurrent.futures import Future
@@ -14,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kpg.runtime.errors import OperationalError
 from kpg.runtime.spark.handing import start_readers
+from kpg.runtime.storage.scratch import Scratch
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -72,7 +72,7 @@ class OwnSession:
     def __init__(self, work: Work) -> None:
         self.users = 0
         self._work = work
-        self._folder = tempfile.TemporaryDirectory(prefix="kpg-spark-", ignore_cleanup_errors=True)
+        self._folder = Scratch("kpg-spark-")
         self._gateway: Any = None
         self._session: Future[SparkSession] = Future()
         self._starter = threading.Thread(target=self._run, name="kpg-spark-start", daemon=True)

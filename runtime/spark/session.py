@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final
 from kpg.runtime.errors import NotSupportedError, OperationalError
 from kpg.runtime.spark.own import LOAD_SETTINGS, WITHOUT_SPARK, Work, is_running, own_session
 from kpg.runtime.spark.slots import require_room
-from kpg.runtime.spark.source import FORMATS
+from kpg.runtime.spark.source import by_ending
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 OLDEST_JAVA: Final = 17
 CONFIGURED: Final = ("HADOOP_CONF_DIR", "YARN_CONF_DIR", "SPARK_CONF_DIR", "SPARK_HOME")
 """Where these are set, a path may mean another file system than this machine's."""
-TABLE_NAME: Final = re.compile(r"[\w`]+(\.[\w`]+)*")
 SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
 OWN_PATTERNS: Final = frozenset("{}^\\")
 """Patterns with these mean more to Spark than to Python."""
@@ -58,12 +57,19 @@ def opened(given: "SparkSession | None", work: Work = Work.LONG) -> "Iterator[Sp
 
 def might_be_there(source: str) -> bool:
     """Whether Spark has to be asked for a path or a table: not for a local file that is not there."""
+    return _means_more(source) or Path(source).exists() or any(glob.iglob(source, recursive=True))
+
+
+def might_have_format(source: str) -> bool:
+    """Whether Spark has to be asked how something is read: not local files of endings it does not know."""
+    return _means_more(source) or by_ending(Path(source)) is not None
+
+
+def _means_more(source: str) -> bool:
+    """Whether a text may be more than a file here: the catalog of a session of our own has no tables."""
     if any(map(os.environ.get, CONFIGURED)) or SCHEME.match(source) or OWN_PATTERNS & set(source):
         return True
-    if "pyspark.sql" in sys.modules and not is_running() and _active() is not None:
-        return True
-    is_path = not TABLE_NAME.fullmatch(source) or Path(source).suffix.lower() in FORMATS
-    return not is_path or Path(source).exists() or any(glob.iglob(source, recursive=True))
+    return "pyspark.sql" in sys.modules and not is_running() and _active() is not None
 
 
 def _active() -> "SparkSession | None":

@@ -67,15 +67,14 @@ def frame_of(spark: "SparkSession", source: Source) -> "DataFrame":
 
 def format_of(source: Source) -> str | None:
     """The format of a path, as given or by its suffix; None for the name of a table."""
-    path = Path(str(source.data))
-    return source.format or FORMATS.get(path.suffix.lower()) or _format_of_folder(path)
+    return source.format or by_ending(Path(str(source.data)))
 
 
-def _format_of_folder(folder: Path) -> str | None:
-    """The format of the first file in a folder whose suffix tells one."""
-    if not folder.is_dir():
-        return None
-    suffixes = (file.suffix.lower() for file in sorted(folder.rglob("*")))
+def by_ending(path: Path) -> str | None:
+    """The format that a path's ending tells, or in a folder the first file's that tells one."""
+    if path.suffix.lower() in FORMATS or not path.is_dir():
+        return FORMATS.get(path.suffix.lower())
+    suffixes = (file.suffix.lower() for file in sorted(path.rglob("*")))
     return next((FORMATS[suffix] for suffix in suffixes if suffix in FORMATS), None)
 
 

@@ -6,6 +6,7 @@ compared by the instant, then by the zone. A MONEY is a number of cents, a PG_LS
 
 import datetime
 import re
+from dataclasses import replace
 from decimal import ROUND_HALF_UP, Decimal
 from typing import Any, Final
 
@@ -23,11 +24,19 @@ def codec(type_: Type) -> Codec:
     """The codec of one of the types."""
     match type_.kind:
         case Kind.TIMETZ:
-            return spelled(parse_timetz, show_timetz, _encode, _decode, "a text such as '12:30:00+02'")
+            expected = "a time with a zone, or a text such as '12:30:00+02'"
+            plain = spelled(parse_timetz, show_timetz, _encode, _decode, expected)
+            return replace(plain, from_python=lambda value: plain.from_python(_written(value)))
         case Kind.MONEY:
             return spelled(parse_money, show_money, ordered, unordered, "a text such as '$12.50'")
         case _:
             return spelled(parse_lsn, show_lsn, ordered, unordered, "a text such as '16/B374D848'")
+
+
+def _written(value: Any) -> Any:
+    """A Python time that knows how far it is from Greenwich as text, anything else as it is."""
+    known = isinstance(value, datetime.time) and value.utcoffset() is not None
+    return value.isoformat() if known else value
 
 
 def parse_timetz(text: str, default: datetime.tzinfo | None = None) -> tuple[int, int]:

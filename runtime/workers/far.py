@@ -5,7 +5,6 @@ there as if they had come through here: what a statement needs that looks things
 """
 
 import secrets
-import tempfile
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -22,6 +21,7 @@ from kpg.runtime.kernels import rowgroups as kernels
 from kpg.runtime.records import dataclass
 from kpg.runtime.saved.dormant import lull, wake
 from kpg.runtime.sharing.owners import Owners
+from kpg.runtime.storage.scratch import LOADS, Scratch
 from kpg.runtime.types import NULL, Schema
 from kpg.runtime.workers.landing import TOKEN, Staged
 from kpg.runtime.workers.messages import Changed, Each
@@ -46,7 +46,7 @@ class Block:
     start: int
     counts: list[int]
     files: list[list[str]]
-    folder: "tempfile.TemporaryDirectory[str]"
+    folder: Scratch
     final: bool = False
 
     @property
@@ -168,13 +168,13 @@ class Landings:
 
     def __init__(self, owner: "Coordinator") -> None:
         self._owner = owner
-        self._open: dict[str, tuple[tempfile.TemporaryDirectory[str], bool]] = {}
+        self._open: dict[str, tuple[Scratch, bool]] = {}
         """By loads the folder that is theirs, and whether all members see it."""
 
     def open(self, table: str) -> Berth:
         """See ``executor.Landing``."""
         owner, load, secret = self._owner, uuid.uuid4().hex, secrets.token_bytes(32)
-        folder = tempfile.TemporaryDirectory(prefix="kpg-load-", ignore_cleanup_errors=True)
+        folder = Scratch(LOADS)
         try:
             Path(folder.name, TOKEN).write_text(load)
             hosts = owner.crew.hosts

@@ -4,10 +4,9 @@ The coordinator hears how many there are. Until the step that takes them they ar
 as long as nobody else has the rows, so that a member that is started again has them, too.
 """
 
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,14 +16,12 @@ from kpg.runtime.data.holes import HoledTable
 from kpg.runtime.data.table import Closed
 from kpg.runtime.errors import InternalError, OperationalError
 from kpg.runtime.records import dataclass
+from kpg.runtime.storage.scratch import LOADS, Scratch
 from kpg.runtime.types import Schema
 from kpg.runtime.workers.holding import Holding
 from kpg.runtime.workers.keys import Keys
 from kpg.runtime.workers.messages import Changed
 from kpg.runtime.workers.shipping import Dock, read
-
-if TYPE_CHECKING:
-    from tempfile import TemporaryDirectory
 
 Words = NDArray[np.int64]
 TOKEN = "token"
@@ -44,7 +41,7 @@ class Load:
     """Rows that come, or have come."""
 
     dock: Dock
-    own: "TemporaryDirectory[str] | None"
+    own: Scratch | None
     """A folder that only this member sees."""
     words: Words | None = None
     keys: Keys | None = None
@@ -65,7 +62,7 @@ class Landing(Holding):
             shared = Path(folder, TOKEN).read_text() == load
         except OSError:
             shared = False
-        own = None if shared else tempfile.TemporaryDirectory(prefix="kpg-load-", ignore_cleanup_errors=True)
+        own = None if shared else Scratch(LOADS)
         index = self.sharing.index
         dock = Dock(hosts[index], secret, Path(folder if own is None else own.name), str(index))
         self._loads[load] = Load(dock, own)

@@ -2,9 +2,7 @@
 
 import asyncio
 import json
-import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from kpg.compiler.sql import statements as ast
@@ -175,7 +173,7 @@ class Answer:
             raise NotSupportedError("SUBSCRIBE has no end", hint="GET /subscribe?view=..., or WebSocket /ws")
         word = word_of(text)
         if word is not None:
-            with self._timed(session, text):
+            with logs.timed(self._server.limits, session, text):
                 found = await self._server.run(
                     session,
                     lambda engine: session.answer(engine, text, parameters),
@@ -203,7 +201,7 @@ class Answer:
         span, state = statement.span, session.transactions.state
         joins = joins and state is State.NONE and not isinstance(statement, CONTROL)
         flags = {} if joins else how(statement)
-        with self._timed(session, span.source[span.start : span.end]):
+        with logs.timed(self._server.limits, session, span.source[span.start : span.end]):
             found = await self._server.run(
                 session, lambda engine: session.perform(engine, statement, joins=joins), **flags
             )
@@ -213,12 +211,3 @@ class Answer:
         """End the transaction of statements that came together."""
         if session.transactions.implicit:
             await self._server.run(session, lambda _: session.part(), commits=True)
-
-    @contextmanager
-    def _timed(self, session: Session, text: str) -> Iterator[None]:
-        """Log a statement that takes long."""
-        begun = time.monotonic()
-        yield
-        took = time.monotonic() - begun
-        if took >= self._server.limits.slow:
-            logs.slow(session.number, session.user, text, took)

@@ -16,6 +16,7 @@ from typing import Final, Protocol
 from urllib.parse import urlsplit
 
 from kpg.security.passwords import NOBODY, Verifier
+from kpg.server import logs
 from kpg.server.web.connection import Refused, Request
 
 LOCAL: Final = ("127.0.0.1", "::1", "localhost")
@@ -42,8 +43,8 @@ class Guard:
         self._known: dict[bytes, Verifier] = {}
         self._turn = asyncio.Semaphore(1)
 
-    async def user_of(self, request: Request, *, secure: bool) -> str:
-        """Who asks; Refused for nobody that may."""
+    async def user_of(self, request: Request, *, secure: bool, address: str = "") -> str:
+        """Who asks, from an address; Refused for nobody that may."""
         check_site(request, secure=secure, trusting=self._users() is None)
         users = self._users()
         kind, _, given = request.headers.get("authorization", "").partition(" ")
@@ -51,9 +52,12 @@ class Guard:
         if users is None:
             return name or "kpg"
         if not name or not await self._fits(users.get(name, NOBODY), name, password):
+            problem = "no user of that name and password" if name else "a user's name and password are needed"
+            if name:  # without one a browser asks first whether it needs one
+                logs.refused(name, address, f"{problem} (HTTP)")
             raise Refused(
                 401,
-                "no user of that name and password" if name else "a user's name and password are needed",
+                problem,
                 headers=[("www-authenticate", 'Basic realm="kpg", charset="UTF-8"')],
             )
         return name

@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Final
 
 from kpg.engine.steps import Steps
+from kpg.server.logs import address_of
 from kpg.server.web import asking, events, files, flow, metrics, reasoning, sockets
 from kpg.server.web.connection import Connection, Gone, Refused, Request, refuse
 from kpg.server.web.guard import Guard
@@ -97,7 +98,8 @@ class Site:
             await connection.body()
             await connection.reply(200, "text/plain", b"ok\n")
             return
-        user = await self._guard.user_of(request, secure=connection.secure)
+        address = address_of(connection.writer.get_extra_info("peername"))
+        user = await self._guard.user_of(request, secure=connection.secure, address=address)
         method = "GET" if request.method == "HEAD" else request.method
         found = ROUTES.get((method, request.path))
         if found is None and method == "GET" and request.path in files.page():

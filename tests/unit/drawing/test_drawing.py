@@ -57,6 +57,44 @@ def test_it_is_what_a_notebook_shows_and_a_file_has(db: kpg.Database, tmp_path: 
     assert drawing._repr_svg_() == drawing.svg == (tmp_path / "flow.svg").read_text(encoding="utf-8")
 
 
+def test_a_file_is_what_its_name_says(db: kpg.Database, tmp_path: Path) -> None:
+    drawing = db.draw()
+    drawing.save(tmp_path / "flow.html")
+    page = (tmp_path / "flow.html").read_text(encoding="utf-8")
+    assert page.startswith("<!DOCTYPE html>")
+    assert drawing.svg in page
+    for name in ("flow.png", "flow"):
+        with pytest.raises(
+            kpg.InterfaceError, match=rf"not written as {name}\nhint: name the file \.svg, or \.html"
+        ):
+            drawing.save(tmp_path / name)
+        assert not (tmp_path / name).exists()
+
+
+HOW = "\nhint: give the name of a view, the text of a query, or nothing for all: draw()"
+
+
+@pytest.mark.parametrize(
+    ("what", "message"),
+    [
+        ("nosuch", f'there is no view "nosuch"{HOW}'),
+        ("", f'there is no view ""{HOW}'),
+        ("SELECT 1; DROP TABLE t", f"one query is drawn at a time{HOW}"),
+        ("select x from t", f'column "x" does not exist\nline 1: select x from t\n               ^{HOW}'),
+        (
+            "create table u (a int)",
+            "EXPLAIN of anything but a query or a change is not supported\nline 1: create table u (a int)\n"
+            f"        ^^^^^^^^^^^^^^^^^^^^^^{HOW}",
+        ),
+    ],
+)
+def test_what_cannot_be_drawn_is_said_of_what_was_written(db: kpg.Database, what: str, message: str) -> None:
+    with pytest.raises(kpg.Error) as raised:
+        db.draw(what)
+    assert str(raised.value) == message
+    assert db.query("SELECT count(*) FROM t").fetchall() == [(2,)]
+
+
 def test_it_stays_as_it_was_drawn(db: kpg.Database) -> None:
     drawing = db.draw()
     before = drawing.svg

@@ -7,7 +7,8 @@ import pytest
 
 import kpg
 from kpg.database import Database
-from kpg.engine.memory import bytes_of, used_bytes
+from kpg.engine.memory import OutOfMemoryError, bytes_of, relieved, used_bytes
+from kpg.listeners.states import state_of
 from kpg.result import Rows
 
 TRIPLES = "select x.a, y.a as b, z.a as c from t x, t y, t z"
@@ -28,7 +29,7 @@ def count(db: Database, query: str) -> object:
 
 
 def test_a_runaway_query_ends(db: Database) -> None:
-    with pytest.raises(kpg.OperationalError, match="the memory limit of"):
+    with pytest.raises(OutOfMemoryError, match="the memory limit of"):
         db.sql(f"select count(distinct (a, b, c)) from ({TRIPLES}) q")
     assert count(db, "select count(*), sum(a) from t where a <= 10") == (10, 55)
 
@@ -51,6 +52,20 @@ def test_a_runaway_change_is_undone(db: Database) -> None:
     db.sql("drop view v")
     db.sql("insert into switch values (1)")
     assert count(db, "select count(*) from switch") == (1,)
+
+
+def test_an_error_is_of_memory_by_its_class() -> None:
+    """One that only names a file of that name keeps its traceback, and its SQLSTATE."""
+    found = []
+    for error in (kpg.OperationalError("no file memory.csv"), MemoryError("no room")):
+        try:
+            raise error
+        except Exception as raised:
+            found.append(relieved(raised))
+    assert [state_of(error) for error in found] == ["58000", "53200"]
+    assert [error.__traceback__ is None for error in found] == [False, True]
+    assert isinstance(found[1], OutOfMemoryError)
+    assert str(found[1]) == "out of memory: no room\nhint: the system gives the process no more"
 
 
 @pytest.mark.parametrize(

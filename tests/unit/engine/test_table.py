@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+import kpg
 from kpg.database import Database
 from kpg.engine.table import FEW, Table
 from kpg.runtime.errors import DataError, IntegrityError, InterfaceError, ProgrammingError
@@ -85,3 +86,39 @@ def test_rows_come_and_go(db: Database, table: Table) -> None:
         assert table.find(words[:1]).tolist() == [-1, rowids[1]]
     assert db.query("select a, b from t").fetchall() == [(1, "a")]
     assert table.scan().tolist() == words[:, 1:].tolist()
+
+
+def tallies(db: kpg.Database) -> list[tuple[object, ...]]:
+    asked = "select relname, n_tup_ins, n_tup_upd, n_tup_del, n_live_tup from pg_stat_user_tables order by 1"
+    return db.query(asked).fetchall()
+
+
+def test_rows_that_came_were_changed_and_went_are_counted() -> None:
+    """As Postgres counts them; it also counts what is rolled back, and nothing of TRUNCATE."""
+    db = kpg.connect()
+    db.sql("create table t (id int primary key, a int); create table p (k int) partition by range (k)")
+    db.sql("create table p1 partition of p for values from (0) to (10); create view v as select 1 as one")
+    db.sql("insert into t select i, i from generate_series(1, 10) s(i); insert into p values (1), (2)")
+    assert tallies(db) == [("p", 0, 0, 0, 0), ("p1", 2, 0, 0, 2), ("t", 10, 0, 0, 10)]
+    db.sql("update t set a = 0 where id <= 4; delete from t where id > 8")
+    db.sql("insert into t values (1, 7), (20, 7) on conflict (id) do update set a = excluded.a")
+    assert tallies(db)[2] == ("t", 11, 5, 2, 9)
+    db.upsert("t", [(1, 8), (30, 8)])
+    assert tallies(db)[2] == ("t", 12, 6, 2, 10)
+    db.sql("begin; insert into t values (40, 1); rollback; alter table t rename to u")
+    assert tallies(db)[2] == ("u", 13, 6, 2, 10)
+    db.sql("alter table u alter column a type bigint; alter table u rename column a to b; truncate u")
+    assert tallies(db)[2] == ("u", 13, 6, 2, 0)
+    db.load("u", {"id": [1, 2], "b": [1, 2]})
+    assert tallies(db)[2] == ("u", 15, 6, 2, 2)
+
+
+def test_rows_of_many_clients_are_counted() -> None:
+    db = kpg.connect()
+    db.sql("create table t (id int primary key, a int)")
+    one = db.session()
+    statements = [f"insert into t values ({i}, {i})" for i in range(5)]
+    statements += [f"update t set a = 7 where id = {i}" for i in range(5)]
+    for text in [*statements, "delete from t where id = 4"]:
+        one.sql(text)
+    assert tallies(db) == [("t", 5, 5, 1, 4)]

@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Iterator
+from contextlib import suppress
 
 import psycopg
 import pytest
@@ -35,6 +36,60 @@ def test_sessions_are_listed(running: Running) -> None:
         other.commit()
         state = "select state from pg_stat_activity where pid = %s"
         assert one.execute(state, (pids[1],)).fetchone() == ("idle",)
+
+
+def test_what_sessions_wait_for_is_listed(running: Running) -> None:
+    with (
+        psycopg.connect(running.dsn, autocommit=True) as one,
+        psycopg.connect(running.dsn) as holder,
+        psycopg.connect(running.dsn, autocommit=True) as first,
+        psycopg.connect(running.dsn, autocommit=True) as second,
+    ):
+        one.execute("create table w (id int primary key, a int)")
+        one.execute("insert into w values (1, 1)")
+        pids = {who.info.backend_pid: name for who, name in ((holder, "h"), (first, "f"), (second, "s"))}
+
+        def listed() -> dict[str, tuple[str | None, str | None]]:
+            asked = "select pid, wait_event_type, wait_event from pg_stat_activity where pid = any(%s)"
+            return {pids[pid]: (kind, event) for pid, kind, event in one.execute(asked, (list(pids),))}
+
+        def waits(statement: str, who: psycopg.Connection, expected: tuple[str, str]) -> threading.Thread:
+            thread = threading.Thread(target=who.execute, args=(statement,))
+            thread.start()
+            until(lambda: listed()[pids[who.info.backend_pid]] == expected, expected)
+            return thread
+
+        holder.execute("update w set a = 2 where id = 1")
+        threads = [
+            waits("update w set a = 3 where id = 1", first, ("Lock", "transactionid")),
+            waits("update w set a = 4 where id = 1", second, ("Lock", "tuple")),
+        ]
+        assert listed()["h"] == ("Client", "ClientRead")
+        holder.commit()
+        for thread in threads:
+            thread.join()
+        holder.execute("lock table w")
+        holder.execute("select pg_advisory_xact_lock(5)")
+        threads = [
+            waits("insert into w values (2, 2)", first, ("Lock", "relation")),
+            waits("select pg_advisory_xact_lock(5)", second, ("Lock", "advisory")),
+        ]
+        holder.commit()
+        for thread in threads:
+            thread.join()
+
+        def nap() -> None:
+            with suppress(psycopg.errors.QueryCanceled):
+                first.execute("select pg_sleep(1000)")
+
+        napping = threading.Thread(target=nap)
+        napping.start()
+        until(lambda: listed()["f"] == ("Timeout", "PgSleep"))
+        one.execute("select pg_cancel_backend(%s)", (first.info.backend_pid,))
+        napping.join()
+        mine = "select wait_event_type, wait_event from pg_stat_activity where pid = pg_backend_pid()"
+        assert one.execute(mine).fetchone() == (None, None)
+        one.execute("drop table w")
 
 
 def test_a_backend_is_cancelled(running: Running) -> None:

@@ -1,13 +1,19 @@
 """A server as a service: how it stops, what it logs, how many clients it takes."""
 
+import asyncio
+import base64
 import json
 import os
+import re
 import signal
 import socket
 import ssl
 import struct
 import subprocess
 import sys
+import threading
+import urllib.error
+import urllib.request
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -15,7 +21,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from tests.waiting import PATIENCE
+from tests.waiting import PATIENCE, until
 
 ROOT = Path(__file__).parents[3]
 ENDLESS = (
@@ -26,13 +32,16 @@ ENDLESS = (
 class Service:
     """``kpg serve`` in a process of its own; ``lines`` is what it logs."""
 
-    def __init__(self, *options: str, **variables: str) -> None:
-        command = [sys.executable, "-m", "kpg", "serve", "--trust", "--listen", "127.0.0.1:0", *options]
+    def __init__(self, *options: str, trusting: bool = True, **variables: str) -> None:
+        command = [sys.executable, "-m", "kpg", "serve", "--listen", "127.0.0.1:0", *options]
+        command += ["--trust"] if trusting else []
         environment = {**os.environ, "PYTHONPATH": str(ROOT), **variables}
         self.process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment, cwd=ROOT)
         assert self.process.stderr is not None
         line = next(line for line in self.process.stderr if "serves on" in line)
-        self.dsn = f"host=127.0.0.1 port={line.split(':')[1].split(';')[0]} user=kpg dbname=kpg"
+        self.port = int(re.split("[:;,]", line)[1])
+        self.http = f"http://{line.split('http://')[1].split(';')[0]}" if "http://" in line else ""
+        self.dsn = f"host=127.0.0.1 port={self.port} user=kpg dbname=kpg"
 
     def stop(self, times: int = 1) -> list[str]:
         self.process.send_signal(signal.SIGTERM)
@@ -62,7 +71,10 @@ def test_it_stops_gracefully_and_logs_objects(tmp_path: Path) -> None:
     assert all(line["milliseconds"] >= 0 and line["level"] == "warning" for line in slow)
     messages = [line["message"] for line in lines if line["level"] == "info"]
     assert messages[0] == "client 1 comes as kpg"
-    assert messages[-1] == "the server has stopped"
+    assert messages[-2:] == [
+        "no client is left: the database is closed, with a checkpoint if it is in a folder",
+        "the server has stopped",
+    ]
     again = Service(str(folder))
     with psycopg.connect(again.dsn, autocommit=True) as one:
         assert one.execute("select a from t").fetchall() == [(1,)]
@@ -87,6 +99,9 @@ def test_a_join_without_its_condition_kills_nobody() -> None:
         one.execute("insert into t select * from generate_series(1, 6000)")
         one.execute("create materialized view v as select count(*) as n from t")
         other.execute("insert into t values (0)")  # which is not committed yet
+        assert one.execute("show statement_memory_limit").fetchone() == ("300 MB",)
+        one.execute("set statement_memory_limit = '1 GB'")
+        assert one.execute("select current_setting('statement_memory_limit')").fetchone() == ("300 MB",)
         one.execute("set statement_memory_limit = '100 MB'")
         assert one.execute("show statement_memory_limit").fetchone() == ("100 MB",)
         held = []
@@ -136,6 +151,26 @@ def test_some_connections_are_for_superusers() -> None:
     service.stop()
 
 
+def test_reserved_connections_hold_for_clients_that_come_at_once() -> None:
+    service = Service("--max-connections", "5", "--superuser-reserved-connections", "2")
+    with psycopg.connect(service.dsn, autocommit=True) as one:
+        one.execute("create role ann login; create role bob login connection limit 1")
+
+    async def come(user: str) -> list[Any]:
+        dsn = service.dsn.replace("user=kpg", f"user={user}")
+        # A setting is set before the client is greeted, which takes a turn of the engine.
+        coming = [psycopg.AsyncConnection.connect(dsn, options="-c work_mem=1MB") for _ in range(8)]
+        found = await asyncio.gather(*coming, return_exceptions=True)
+        there = [one for one in found if isinstance(one, psycopg.AsyncConnection)]
+        for connection in there:
+            await connection.close()
+        return there
+
+    assert len(asyncio.run(come("ann"))) == 3
+    assert len(asyncio.run(come("bob"))) == 1
+    service.stop()
+
+
 def test_a_service_manager_is_told(tmp_path: Path) -> None:
     manager = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
     manager.bind(str(tmp_path / "notify"))
@@ -165,6 +200,103 @@ def test_a_log_may_be_rotated_and_has_no_passwords(tmp_path: Path) -> None:
     ]
     assert [one["statement"] for one in after] == ["select 1"]
     assert "secret" not in old.read_text() + log.read_text()
+
+
+def test_who_does_not_get_in_is_logged() -> None:
+    options = ["--http", "127.0.0.1:0", "--log-format", "json"]
+    service = Service(*options, trusting=False, KPG_PASSWORD="s3cret")
+    for user, password in (("kpg", "wr0ng"), ("no\nbody", "s3cret"), ("kpg", "s3cret")):
+        try:
+            psycopg.connect(service.dsn, user=user, password=password, sslmode="disable").close()
+        except psycopg.OperationalError:
+            assert password == "wr0ng" or user != "kpg"
+    with pytest.raises(psycopg.OperationalError, match='database "shop" does not exist'):
+        psycopg.connect(service.dsn, password="s3cret", dbname="shop", sslmode="disable")
+    request = urllib.request.Request(f"{service.http}/sql", b"select 1")
+    request.add_header("Authorization", "Basic " + base64.b64encode(b"kpg:wr0ng").decode())
+    with pytest.raises(urllib.error.HTTPError, match="401"):
+        urllib.request.urlopen(request)
+    logged = service.stop()
+    assert not any(secret in line for line in logged for secret in ("wr0ng", "s3cret"))
+    lines = [json.loads(line) for line in logged]
+    assert [line["level"] for line in lines] == ["warning"] * 4
+    assert all(line["address"].startswith("127.0.0.1:") for line in lines)
+    assert [line["user"] for line in lines] == ["kpg", "no\nbody", "kpg", "kpg"]
+    assert [line["message"].split(" is refused: ")[1] for line in lines] == [
+        'password authentication failed for user "kpg"',
+        'password authentication failed for user "no\nbody"',
+        'database "shop" does not exist',
+        "no user of that name and password (HTTP)",
+    ]
+    assert "login as 'no\\nbody' from" in lines[1]["message"]
+
+
+def test_a_deadlock_is_logged_with_its_statements() -> None:
+    service = Service("--log-format", "json")
+    with (
+        psycopg.connect(service.dsn) as one,
+        psycopg.connect(service.dsn) as other,
+        psycopg.connect(service.dsn, autocommit=True) as third,
+    ):
+        third.execute("create table t (id int primary key, a int)")
+        third.execute("insert into t values (1, 1), (2, 2)")
+        one.execute("update t set a = 10 where id = 1")
+        other.execute("update t set a = 20 where id = 2")
+        waiting = threading.Thread(target=one.execute, args=("update t set a = 11 where id = 2",))
+        waiting.start()
+        await_event(third, one.info.backend_pid, ("Lock", "transactionid"))
+        with pytest.raises(psycopg.errors.DeadlockDetected) as raised:
+            other.execute("update t set a = 21 where id = 1")
+        assert "see the server log" in (raised.value.diag.message_hint or "")
+        first, second = one.info.backend_pid, other.info.backend_pid
+        waits = (
+            f'Process {second} waits for ExclusiveLock on row 0 of relation "t"; blocked by process {first}.'
+        )
+        assert (raised.value.diag.message_detail or "").startswith(waits)
+        other.rollback()
+        waiting.join()
+    lines = [json.loads(line) for line in service.stop()]
+    (line,) = (line for line in lines if "deadlock" in line["message"])
+    assert waits in line["message"]
+    assert line["sessions"] == [
+        {"client": second, "user": "kpg", "statement": "update t set a = 21 where id = 1"},
+        {"client": first, "user": "kpg", "statement": "update t set a = 11 where id = 2"},
+    ]
+
+
+def await_event(one: psycopg.Connection[Any], pid: int, event: tuple[str, str]) -> None:
+    """Return once a session waits for something."""
+    asked = "select wait_event_type, wait_event from pg_stat_activity where pid = %s"
+    until(lambda: one.execute(asked, (pid,)).fetchone() == event, event)
+
+
+def test_what_asyncio_says_of_tls_is_an_object_too(tmp_path: Path) -> None:
+    certified(tmp_path, "here")
+    files = "--certificate", str(tmp_path / "certificate"), "--key", str(tmp_path / "key")
+    service = Service(*files, "--log-format", "json", "--log-level", "debug")
+    with socket.create_connection(("127.0.0.1", service.port)) as plain:
+        plain.sendall(struct.pack("!ii", 8, 80877103))
+        assert plain.recv(1) == b"S"
+        plain.sendall(b"this is no handshake" * 10)
+        while plain.recv(100):
+            pass
+    lines = [json.loads(line) for line in service.stop()]
+    assert any("SSL" in line["message"] + line.get("exception", "") for line in lines)
+
+
+def test_statements_that_run_out_of_their_time_are_logged() -> None:
+    service = Service("--http", "127.0.0.1:0", "--log-slow", "100ms", "--log-format", "json")
+    body = json.dumps({"query": ENDLESS, "timeout": "200ms"}).encode()
+    request = urllib.request.Request(f"{service.http}/sql", body, {"Content-Type": "application/json"})
+    with pytest.raises(urllib.error.HTTPError):
+        urllib.request.urlopen(request)
+    with psycopg.connect(service.dsn, autocommit=True) as one:
+        one.execute("set statement_timeout = '200ms'")
+        for text in (ENDLESS, f"explain analyze {ENDLESS}"):
+            with pytest.raises(psycopg.errors.QueryCanceled):
+                one.execute(text)
+    statements = [json.loads(line)["statement"] for line in service.stop()]
+    assert statements == [ENDLESS, ENDLESS, f"explain analyze {ENDLESS}"]
 
 
 def certified(tmp_path: Path, name: str) -> None:
@@ -226,7 +358,8 @@ def test_clients_are_limited() -> None:
         assert one.execute("select 1").fetchone() == (1,)
     lines = service.stop()
     assert lines
-    assert all(line.endswith("WARNING client refused: there are 2") for line in lines)
+    assert all("WARNING login as 'kpg' from 127.0.0.1:" in line for line in lines)
+    assert all(line.endswith(" is refused: sorry, too many clients already") for line in lines)
 
 
 @pytest.mark.parametrize(

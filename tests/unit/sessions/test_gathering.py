@@ -50,6 +50,16 @@ def test_each_has_an_epoch_of_its_own(db: kpg.Database) -> None:
     db.verify("v")
 
 
+def test_rows_that_come_together_are_counted(db: kpg.Database) -> None:
+    sessions = [db.session() for _ in range(5)]
+    for place, one in enumerate(sessions):
+        insert(one, place, 1)
+    db.hub.serve()
+    counts = "n_tup_ins, n_tup_upd, n_tup_del, n_live_tup"
+    counted = db.query(f"select {counts} from pg_stat_user_tables where relname = 't'")
+    assert counted.fetchall() == [(5, 0, 0, 5)]
+
+
 def test_each_has_an_error_of_its_own(db: kpg.Database) -> None:
     one, other = db.session(), db.session()
     futures = [insert(one, 1, 1), insert(other, 1, 2), insert(other, 2, "x"), insert(one, None, 1)]

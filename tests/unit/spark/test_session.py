@@ -1,5 +1,7 @@
 """What is said when Spark or Java is missing; no Spark needed."""
 
+import re
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -44,8 +46,9 @@ def test_java_version(banner, version):
         ("t.csv", True),
         ("*.csv", True),
         (".", True),
-        ("shop.orders", True),
-        ("orders", True),
+        ("nothere.xls", False),
+        ("shop.orders", False),
+        ("orders", False),
         ("s3a://bucket/no.csv", True),
         ("file:/no.csv", True),
         ("{a,b}.csv", True),
@@ -74,6 +77,41 @@ def test_a_load_of_no_file_does_not_start_spark(monkeypatch, tmp_path):
         with pytest.raises(OperationalError, match=r"^no file nowhere\.csv"):
             db.load_all({"t": [(1,)], "u": "nowhere.csv"}, mode=None)
     assert db.query("select * from t").fetchall() == []
+
+
+@pytest.mark.parametrize("mode", [None, "spark", "arrow"])
+def test_a_load_of_an_unknown_ending_does_not_start_spark(monkeypatch, tmp_path, mode):
+    monkeypatch.chdir(tmp_path)
+    for name in CONFIGURED:
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr("kpg.runtime.spark.load.opened", None)
+    (tmp_path / "here.xls").write_text("a\n1\n")
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "folder" / "one.txt").write_text("a\n1\n")
+    db = kpg.connect()
+    db.sql("create table t (a int)")
+    with pytest.raises(
+        OperationalError, match=r"^no file nothere\.xls" if mode != "arrow" else r"^cannot tell"
+    ):
+        db.load("t", "nothere.xls", mode=mode)
+    for name in ("here.xls", "*.xls", "folder"):
+        with pytest.raises(OperationalError, match=f"^cannot tell the format of {re.escape(name)}"):
+            db.load("t", name, mode=mode)
+
+
+def test_a_load_gives_up_what_a_killed_one_has_left(monkeypatch, tmp_path):
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    monkeypatch.setattr("kpg.runtime.spark.load.opened", None)
+    monkeypatch.setattr("kpg.dml.loading.unavailable", lambda: None)
+    left = tmp_path / "kpg-load-left"
+    left.mkdir()
+    (left / ".owner").write_text(socket.gethostname())
+    (tmp_path / "t.csv").write_text("a\n1\n")
+    db = kpg.connect()
+    db.sql("create table t (a int)")
+    with pytest.raises(TypeError):
+        db.load("t", tmp_path / "t.csv", mode="spark")
+    assert [one.name for one in tmp_path.iterdir()] == ["t.csv"]
 
 
 def test_missing_java(monkeypatch, tmp_path):

@@ -1,5 +1,6 @@
 """Codecs: strings that stand for values are equal and in order as these are, and every way leads back."""
 
+import datetime
 from decimal import Decimal
 from typing import Any
 
@@ -48,6 +49,14 @@ numerics = finite | st.sampled_from([Decimal("Infinity"), Decimal("-Infinity"), 
 
 def plain(value: Any) -> Any:
     return value if not isinstance(value, Decimal) else value + 0
+
+
+def test_a_time_of_python_with_a_zone_is_a_timetz() -> None:
+    codec = codec_of(Type(Kind.TIMETZ))
+    east = datetime.timezone(datetime.timedelta(hours=5, minutes=30))
+    assert codec.show(codec.from_python(datetime.time(12, 30, 0, 5, tzinfo=east))) == "12:30:00.000005+05:30"
+    with pytest.raises(Mistyped):
+        codec.from_python(datetime.time(12, 30))
 
 
 @pytest.mark.parametrize("type_", WORDS, ids=str)

@@ -4,6 +4,7 @@ import datetime
 import math
 from decimal import Decimal
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import pytest
 
@@ -52,6 +53,8 @@ def test_by_name() -> None:
         (-math.inf, "CAST('-Infinity' AS DOUBLE)"),
         (datetime.date(1998, 12, 1), "CAST('1998-12-01' AS DATE)"),
         (datetime.datetime(1998, 12, 1, 2, 3), "CAST('1998-12-01 02:03:00' AS TIMESTAMP)"),
+        (datetime.time(2, 3), "CAST('02:03:00' AS TIME)"),
+        (datetime.time(2, 3, tzinfo=datetime.UTC), "CAST('02:03:00+00:00' AS TIMETZ)"),
     ],
 )
 def test_literals(value: object, literal: str) -> None:
@@ -69,6 +72,11 @@ def test_literals(value: object, literal: str) -> None:
         ("SELECT :a", {"a": 1, "b": 2}, 'no placeholder for parameter "b"'),
         ("SELECT ?", (), "placeholder \\? has no parameter"),
         ("SELECT $1", [1j], "a complex cannot be a parameter"),
+        (
+            "SELECT $1",
+            [datetime.time(2, 3, tzinfo=ZoneInfo("Europe/Berlin"))],
+            "a time cannot be a parameter",
+        ),
     ],
 )
 def test_mistakes(text: str, parameters: Parameters, message: str) -> None:
