@@ -81,13 +81,13 @@ class Dictionary:
 
     def code(self, string: str) -> int:
         """The code of a string, interning it if it is new."""
-        source = np.frombuffer(_encoded(string), dtype=np.uint8)
+        source = np.frombuffer(utf8(string), dtype=np.uint8)
         bounds = np.array([0, source.shape[0]], dtype=np.int64)
         return int(self._intern(source, bounds, NO_NULLS)[0])
 
     def lookup(self, string: str) -> int | None:
         """The code of a string, or None if it was never interned."""
-        source = np.frombuffer(_encoded(string), dtype=np.uint8)
+        source = np.frombuffer(utf8(string), dtype=np.uint8)
         code = int(kernels.find(source, self.arena, self.offsets, self._slots))
         self.keep(code)
         return None if code < 0 else code
@@ -107,11 +107,11 @@ class Dictionary:
         try:
             array = pa.array(strings, type=pa.large_string())
         except UnicodeEncodeError:
-            array = pa.array(map(_encoded, (string or "" for string in strings)))  # raises what names it
+            array = pa.array(map(utf8, (string or "" for string in strings)))  # raises what names it
         return self.intern_arrow(array)
 
     def _intern_few(self, strings: Sequence[str | None]) -> Words:
-        encoded = [b"" if string is None else _encoded(string) for string in strings]
+        encoded = [b"" if string is None else utf8(string) for string in strings]
         bounds = np.zeros(len(encoded) + 1, dtype=np.int64)
         np.cumsum([len(string) for string in encoded], out=bounds[1:])
         nulls = NO_NULLS
@@ -307,7 +307,7 @@ def _growth(array: "np.ndarray[Any, Any]") -> int:
     return GROWTH if array.nbytes < LARGE_BYTES else 2
 
 
-def _encoded(string: str) -> bytes:
+def utf8(string: str) -> bytes:
     """The bytes of a string; half of a surrogate pair has none."""
     try:
         return string.encode()

@@ -9,7 +9,6 @@ import copy
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from kpg.compiler.sql.parse import parse
 from kpg.compiler.sql.statements import Select
 from kpg.ddl import egos, functions
 from kpg.ddl.ego_view import EgoView
@@ -88,7 +87,7 @@ def own_aggregate(engine: Engine, name: str, writes: str, aggregate: Any, return
     """Make an aggregate of the user's, by EAGr's interface or as ``create_function`` takes it."""
     given = aggregate() if isinstance(aggregate, type) else aggregate
     if egos.is_query(writes):
-        (select,) = parse(writes)
+        select = egos.single(writes)
         assert isinstance(select, Select)
         types = plan(select, engine.catalog, engine.statistics).schema.types
     else:

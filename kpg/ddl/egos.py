@@ -15,10 +15,10 @@ from kpg.compiler.clock import CLOCK
 from kpg.compiler.ego import EgoQuery, ego_plan
 from kpg.compiler.sql.definitions import CreateEgoView
 from kpg.compiler.sql.parse import parse
-from kpg.compiler.sql.statements import CreateView, Select
+from kpg.compiler.sql.statements import CreateView, Select, Statement
 from kpg.engine.engine import Engine
 from kpg.queries.planning import Planned, plan, plan_view, relations_of
-from kpg.runtime.errors import InterfaceError, ProgrammingError
+from kpg.runtime.errors import InterfaceError, ProgrammingError, Span
 from kpg.runtime.records import dataclass
 from kpg.view import Maintained
 
@@ -63,7 +63,7 @@ def create(engine: Engine, asked: Asked) -> Maintained:
     _one_of("mode", mode, (*MODES, "continuous"))
     _one_of("overlay", asked.overlay, CONSTRUCTIONS)
     query = query_of(engine, asked)
-    (statement,) = parse(f"CREATE MATERIALIZED VIEW {_quoted(asked.name)} AS {query.meaning}")
+    statement = single(f"CREATE MATERIALIZED VIEW {_quoted(asked.name)} AS {query.meaning}")
     assert isinstance(statement, CreateView)
     engine.refuse_in_transaction("CREATE EGO VIEW")
     catalog, statistics = engine.catalog, engine.statistics
@@ -72,7 +72,7 @@ def create(engine: Engine, asked: Asked) -> Maintained:
         engine.clock.keep()
 
     def planned(text: str) -> Planned:
-        (part,) = parse(f"CREATE MATERIALIZED VIEW part AS {text}")  # so that now() goes on
+        part = single(f"CREATE MATERIALIZED VIEW part AS {text}")  # so that now() goes on
         assert isinstance(part, CreateView)
         return plan_view(part, catalog, statistics)
 
@@ -173,11 +173,11 @@ def _around(engine: Engine, asked: Asked, direction: str) -> str:
     first, second = _columns(engine, asked.edges, 2, "edges")
     condition = f" WHERE {asked.where}" if asked.where else ""
     source = f"{_relation(asked.edges)}{condition}"
-    out = f"SELECT {{}} {first} AS reader, {second} AS writer FROM {source}"
-    into = f"SELECT {{}} {second} AS reader, {first} AS writer FROM {source}"
+    out = f"{first} AS reader, {second} AS writer FROM {source}"
+    into = f"{second} AS reader, {first} AS writer FROM {source}"
     if direction == "both":
-        return f"{out.format('')} UNION {into.format('')}"
-    return (out if direction == "out" else into).format("DISTINCT")
+        return f"SELECT {out} UNION SELECT {into}"
+    return f"SELECT DISTINCT {out if direction == 'out' else into}"
 
 
 def _relation(text: str) -> str:
@@ -196,7 +196,7 @@ def _quoted(name: str) -> str:
 def _columns(engine: Engine, text: str, count: int, what: str) -> list[str]:
     """The first columns of a relation, quoted."""
     if is_query(text):
-        (select,) = parse(text)
+        select = single(text)
         assert isinstance(select, Select)
         names = plan(select, engine.catalog, engine.statistics).schema.names
     else:
@@ -217,3 +217,13 @@ def listed(readers: Iterable[Any]) -> str:
         else:
             raise InterfaceError(f"readers cannot be told by {node!r}", hint="give numbers, texts or a query")
     return f"node IN ({', '.join(listed)})" if listed else "FALSE"
+
+
+def single(text: str) -> Statement:
+    """The statement that a text is; an error if it is several, as one with a semicolon in a condition is."""
+    found = parse(text)
+    if len(found) != 1:
+        raise ProgrammingError(
+            "a query or a condition is one, without a semicolon", span=Span(text, 0, len(text))
+        )
+    return found[0]

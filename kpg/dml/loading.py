@@ -72,6 +72,7 @@ def _goes_through_spark(source: Any, mode: str | None) -> bool:
                 f"Spark cannot load a {type(source).__name__}", hint="give a Spark data frame or a path"
             )
         return False
+    files.check_path(source)
     if mode == "arrow" or (mode is None and _is_small_file(source)):
         return False
     if not might_be_there(str(source)):
@@ -142,6 +143,7 @@ def _chunks(table: Table, source: Any) -> Iterator[Words]:
 
 def format_of(source: str | Path) -> str:
     """``parquet`` or ``csv``, by the ends of the names; OperationalError if they do not tell."""
+    files.check_path(source)
     path = Path(source)
     found = {path.suffix.lower()}
     if path.is_dir():

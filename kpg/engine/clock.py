@@ -76,7 +76,7 @@ class Clock:
     def advance_to(self, moment: datetime.datetime | str) -> None:
         """Let it be that time, until it is advanced again; InterfaceError if that is in the past."""
         if isinstance(moment, str):
-            moment = datetime.datetime.fromisoformat(moment)
+            moment = _moment(moment)
         if moment.tzinfo is None:
             moment = moment.replace(tzinfo=datetime.UTC)
         word = (moment - EPOCH) // MICROSECOND
@@ -84,3 +84,12 @@ class Clock:
             shown = EPOCH + self.given * MICROSECOND
             raise InterfaceError(f"the time is {shown} already", hint="it only goes forward")
         self.given = word
+
+
+def _moment(text: str) -> datetime.datetime:
+    try:
+        return datetime.datetime.fromisoformat(text)
+    except ValueError:
+        raise InterfaceError(
+            f"{text!r} is no moment", hint="it is written as 2024-02-29 12:00:00+00:00, or a datetime"
+        ) from None

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from kpg.runtime.convert.encoding import accepts, decode_array, encode_array
 from kpg.runtime.convert.texts import UnfitAt
 from kpg.runtime.convert.values import encode_records, encode_rows, encode_values
-from kpg.runtime.dictionary import Dictionary
+from kpg.runtime.dictionary import Dictionary, utf8
 from kpg.runtime.errors import DataError, InterfaceError, InternalError, ProgrammingError
 from kpg.runtime.records import dataclass
 from kpg.runtime.types import ERROR, Kind, Schema, Type
@@ -175,6 +175,8 @@ def from_any(data: Any, schema: Schema, dictionary: Dictionary) -> Words:
 def _encode_columns(data: Mapping[str, Any], schema: Schema, dictionary: Dictionary) -> Words:
     """A dict of columns: lists by Python's types, arrays by Arrow's."""
     names = list(data)
+    for name in names:
+        utf8(str(name))  # which is an error for what is no Unicode
     given = [pa.nulls(0) if isinstance(data[name], (list, tuple)) else pa.array(data[name]) for name in names]
     positions = resolve(
         pa.schema([(str(n), array.type) for n, array in zip(names, given, strict=True)]), schema

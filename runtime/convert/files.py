@@ -70,6 +70,7 @@ def expand(source: str | Path, suffix: str) -> list[Path]:
 
     Raises OperationalError if there are none.
     """
+    check_path(source)
     path = Path(source)
     if path.is_dir():
         found = sorted(file for file in path.rglob(f"*{suffix}") if not file.name.startswith((".", "_")))
@@ -80,6 +81,14 @@ def expand(source: str | Path, suffix: str) -> list[Path]:
     if not found:
         raise missing(f"no file {source}" if not path.is_dir() else f"no *{suffix} file in folder {source}")
     return found
+
+
+def check_path(source: str | Path) -> None:
+    """OperationalError for a path that none can be, such as one that is too long."""
+    try:
+        Path(source).exists()
+    except OSError as error:
+        raise missing(f"no file {str(source)[:100]}: {error.strerror}") from None
 
 
 def missing(what: str) -> OperationalError:

@@ -9,6 +9,7 @@ import pyarrow as pa
 from kpg.runtime.convert.arrow import frame_table
 from kpg.runtime.convert.encoding import is_text
 from kpg.runtime.convert.files import expand, parquet_schema
+from kpg.runtime.dictionary import utf8
 from kpg.runtime.errors import InterfaceError, NotSupportedError
 from kpg.runtime.types import (
     BIGINT,
@@ -116,6 +117,9 @@ def table_of(data: Any) -> pa.Table:
             return pa.table(dict(data))
         if isinstance(data, Sequence) and data and all(isinstance(row, Mapping) for row in data):
             return pa.Table.from_pylist(list(data))
+    except UnicodeEncodeError as error:
+        utf8(error.object)
+        raise
     except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
         raise InterfaceError(
             f"the columns' types cannot be told: {error}", hint="create the table first, and load the data"
