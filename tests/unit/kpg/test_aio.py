@@ -10,6 +10,7 @@ import pytest
 import kpg
 import kpg.aio
 from kpg.sessions.cancel import CanceledError
+from tests.waiting import PATIENCE
 
 SETUP = "create table t (id int primary key, x int); create materialized view v as select sum(x) as s from t"
 ENDLESS = (
@@ -23,7 +24,7 @@ def run(play: Callable[[kpg.aio.Database], Awaitable[Any]], **options: Any) -> A
             await db.sql(SETUP)
             return await play(db)
 
-    return asyncio.run(asyncio.wait_for(main(), 60))
+    return asyncio.run(asyncio.wait_for(main(), PATIENCE))
 
 
 async def rows(one: kpg.aio.Session | kpg.aio.Database, text: str, *values: Any) -> list[Any]:

@@ -8,7 +8,6 @@ import os
 import subprocess
 import sys
 import threading
-import time
 from pathlib import Path
 
 import pytest
@@ -21,6 +20,7 @@ from kpg.runtime.workers import door
 from kpg.runtime.workers.network import Network
 from tests.unit.workers.apart import Apart
 from tests.unit.workers.test_processes import TEXT, answer_alike, rows
+from tests.waiting import PATIENCE, until
 
 pytestmark = pytest.mark.mounts
 ROOT = Path(__file__).parents[3]
@@ -39,10 +39,9 @@ class TwoHosts(Apart):
     def __init__(self) -> None:
         super().__init__()
         quiet = subprocess.DEVNULL  # nobody waits for what it says
-        self._there = subprocess.Popen(["unshare", "-n", "sleep", "100"], stdout=quiet, stderr=quiet)
+        self._there = subprocess.Popen(["unshare", "-n", "sleep", "infinity"], stdout=quiet, stderr=quiet)
         here = os.readlink("/proc/self/ns/net")
-        while os.readlink(f"/proc/{self._there.pid}/ns/net") == here:
-            time.sleep(0.01)
+        until(lambda: os.readlink(f"/proc/{self._there.pid}/ns/net") != here)
         run("ip link add end0 type veth peer name end1", f"ip link set end1 netns {self._there.pid}")
         run("ip link set lo up", f"ip addr add {HERE}/24 dev end0", "ip link set end0 up")
         run(*(f"{self._in} {one}" for one in ("ip link set lo up", f"ip addr add {THERE}/24 dev end1")))
@@ -117,7 +116,9 @@ def in_own_network(call: str) -> None:
     code = f"from tests.unit.workers.test_hosts import alike, pulled; {call}"
     alone = ["unshare", "-n"] if os.geteuid() == 0 else ["unshare", "-Urn"]
     command = [*alone, sys.executable, "-c", code]
-    found = subprocess.run(command, capture_output=True, text=True, check=False, env=environment, timeout=90)
+    found = subprocess.run(
+        command, capture_output=True, text=True, check=False, env=environment, timeout=PATIENCE
+    )
     assert found.returncode == 0, found.stderr
 
 

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from tests.unit.server.web.conftest import Web, web_of
+from tests.waiting import PATIENCE
 
 pytestmark = pytest.mark.browser
 SCRIPT = """
@@ -44,7 +45,9 @@ class Page:
         """What an expression gives, once that is something true."""
         from selenium.webdriver.support.ui import WebDriverWait
 
-        return WebDriverWait(self.driver, 30, 0.02).until(lambda _: self.js(f"return {script}", *arguments))
+        return WebDriverWait(self.driver, PATIENCE, 0.02).until(
+            lambda _: self.js(f"return {script}", *arguments)
+        )
 
     def box(self, id_: str, event: str) -> None:
         self.js(
