@@ -33,6 +33,8 @@ LONGEST: Final = (
     "tests/properties/test_proofs.py",
     "tests/properties/test_random_histories.py",
     f"{UNIT}/native/test_interpret.py",
+    "tests/oracle/test_datalog_examples.py",
+    f"{UNIT}/state/test_history.py",
     f"{UNIT}/statements/test_inserting.py",
     f"{UNIT}/server/test_metadata.py",
     f"{UNIT}/server/test_alembic.py",
