@@ -1,13 +1,20 @@
 """What the engine knows of a dataflow: a Datalog program, a dataflow of collections."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Protocol
 
+from kpg.compiler.rights import Asker
 from kpg.listeners.notifications import Notification
 from kpg.runtime.errors import DataError
 
 if TYPE_CHECKING:
     from kpg.proof import Proof
+
+
+class Asking(Protocol):
+    """A session, as far as roles go."""
+
+    asker: Asker
 
 
 class Sessions(Protocol):
@@ -16,6 +23,10 @@ class Sessions(Protocol):
     @property
     def memory_bound(self) -> int:
         """Bytes that no statement may go beyond, 0 for as many as there are."""
+
+    @property
+    def sessions(self) -> Mapping[int, Asking]:
+        """Those that are not closed, by their numbers."""
 
     def end(self, number: int, wholly: bool) -> bool:
         """End what the session of a number does or, ``wholly``, the session; whether there is one."""

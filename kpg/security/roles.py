@@ -10,6 +10,7 @@ from kpg.compiler.permitted import described
 from kpg.compiler.rights import DATABASE, FIRST, PREDEFINED, Attributes, Items, Key, Role
 from kpg.compiler.sql import roles as ast
 from kpg.compiler.sql.session import SetRole
+from kpg.engine.client import Asking
 from kpg.engine.engine import Engine
 from kpg.listeners.notices import Notice, say
 from kpg.runtime.errors import InterfaceError, PrivilegeError, ProgrammingError, Span
@@ -24,6 +25,8 @@ SPECIAL: Final = {
     "creates_databases": "CREATEDB",
 }
 """Attributes that one may give only who has them, and their names."""
+GONE: Final = "pg_gone"
+"""The role of sessions whose role was dropped: nobody can be called so."""
 
 
 def run_roles(engine: Engine, statement: ast.AnyRole) -> None:
@@ -181,6 +184,7 @@ def _rename(engine: Engine, role: Role, new: str, span: Span) -> None:
 
     del rights.roles[role.name]
     rights.roles[new] = replace(role, name=new)
+    _go_on_as(engine, role.name, new)
     for one in list(rights.roles.values()):
         moved = tuple(
             replace(each, role=named(each.role), grantor=named(each.grantor)) for each in one.member_of
@@ -229,6 +233,30 @@ def _drop(engine: Engine, name: str, statement: ast.DropRole) -> None:
         members = tuple(each for each in one.member_of if each.role != name)
         rights.roles[one.name] = replace(one, member_of=members)
     del rights.roles[name]
+    _go_on_as(engine, name, GONE)
+
+
+def _go_on_as(engine: Engine, old: str, new: str) -> None:
+    """Have other sessions of a role be those of its new name: whoever gets the old one is somebody else."""
+    sessions = () if engine.sessions is None else tuple(engine.sessions.sessions.values())
+    changed: list[tuple[Asking, Asker]] = []
+    for one in sessions:
+        if one.asker.number != engine.catalog.asker.number:
+            changed.append((one, one.asker))
+            one.asker = _renamed(one.asker, old, new)
+
+    def undo() -> None:
+        for one, asker in changed:
+            one.asker = asker
+
+    engine.journal.note(undo=undo)
+
+
+def _renamed(asker: Asker, old: str, new: str) -> Asker:
+    user, login, came_as, shown = (
+        new if name == old else name for name in (asker.user, asker.login, asker.came_as, asker.shown)
+    )
+    return replace(asker, user=user, login=login, came_as=came_as, shown=shown)
 
 
 def _uses(engine: Engine, name: str) -> list[str]:

@@ -632,3 +632,22 @@ def test_each_session_has_the_numbers_that_it_was_given() -> None:
         other.sql("begin; create sequence brief; select nextval('brief'); rollback")
         with pytest.raises(kpg.Error, match="lastval is not yet defined in this session"):
             other.sql("select lastval()")
+
+
+def test_a_session_is_its_roles_and_not_that_of_another_which_gets_the_name() -> None:
+    """Otherwise who has been dropped, or has another name, would have the rights of who comes after."""
+    with kpg.connect() as db:
+        db.sql("create table t (x int); insert into t values (1); create role ann; grant select on t to ann")
+        owner, ann = db.session(), db.session("ann")
+        owner.sql("begin; alter role ann rename to eve; rollback")
+        assert ann.sql("select current_user, x from t").fetchall() == [("ann", 1)]
+        owner.sql("alter role ann rename to eve; create role ann superuser")
+        assert ann.sql("select current_user, session_user, x from t").fetchall() == [("eve", "eve", 1)]
+        with pytest.raises(kpg.Error, match="permission denied to create role"):
+            ann.sql("create role more superuser")
+        owner.sql("revoke select on t from eve; begin; drop role eve; rollback")
+        assert ann.sql("select current_user").fetchall() == [("eve",)]
+        owner.sql("drop role eve; create role eve superuser")
+        for text in ("select * from t", "create role more", "set role ann", "set session authorization eve"):
+            with pytest.raises(kpg.Error, match="permission denied"):
+                ann.sql(text)
