@@ -8,14 +8,23 @@ table. So the executor may be in this process, on a server's thread, or be many 
 ``runtime/local.py`` makes the first kind.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any, Final, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from kpg.runtime.dictionary import Dictionary
-from kpg.runtime.handles import ArrangementInfo, Berth, InputHandle, Installation, OperatorInfo, Work
+from kpg.runtime.handles import (
+    ArrangementInfo,
+    Berth,
+    InputHandle,
+    Installation,
+    OperatorInfo,
+    Rules,
+    Taken,
+    Work,
+)
 from kpg.runtime.interrupts import DeferredInterrupt
 from kpg.runtime.lasting import Lasting
 from kpg.runtime.plan import Mfp, Plan
@@ -34,12 +43,21 @@ class Landing(Protocol):
     def open(self, table: str) -> Berth:
         """Have workers take rows of a table; OperationalError where they could not keep them."""
 
-    def take(self, berth: Berth, attempts: Sequence[int], *, plain: bool) -> tuple[int, Iterator[Words]]:
-        """Have what has come by these attempts, in their order, be rows of the table: how many, and the
+    def take(self, berth: Berth, attempts: Sequence[int], rules: Rules | None) -> Taken:
+        """Have what has come by these attempts, in their order, be rows of the table.
 
-        words of those that the caller has to insert, because workers alone cannot check them. ``plain``:
-        there is nothing to check but that values are there, and the primary key. IntegrityError if a key is
-        there already, or given twice: nothing has changed then.
+        Raises, with nothing changed, IntegrityError for a row that the table does not take, and what
+        ``rules`` do. Without rules only the caller can tell, who has to insert them.
+        """
+
+    def dangling(
+        self, table: str, rowids: tuple[int, int], columns: tuple[int, ...], target: str,
+        target_columns: tuple[int, ...], *, whole: bool,
+    ) -> Words | None:  # fmt: skip
+        """Of rows that workers have taken the first whose key in some columns no row of the target has.
+
+        ``int64[ncols, 1]``, or no row; None if only the caller can tell. A key with a NULL in it means none,
+        unless ``whole`` ones are asked for and some of it is there.
         """
 
     def close(self, berth: Berth) -> None:

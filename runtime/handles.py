@@ -3,7 +3,7 @@
 Handles answer in words and numbers, as of the last step, and never lend out an operator or a table.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
@@ -18,6 +18,8 @@ from kpg.runtime.types import Type
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+    from kpg.runtime.plan import Mfp
 
 Words = NDArray[np.int64]
 NOTHING: Final[Mapping[int, int]] = MappingProxyType({})
@@ -169,6 +171,34 @@ class Berth(NamedTuple):
     secret: bytes
     home: int
     nulls: int
+
+
+class Unique(NamedTuple):
+    """Columns that a table is unique in; rows with a NULL there are like no others if these are distinct."""
+
+    columns: tuple[int, ...]
+    nulls_distinct: bool = True
+
+
+class Rules(NamedTuple):
+    """What rows of a load are held to besides what their table does by itself.
+
+    ``checks`` gives for a row one value for each CHECK; ``refuse`` raises the error for a row that fails one.
+    """
+
+    checks: "Mfp | None"
+    refuse: Callable[[NDArray[np.int64]], object] | None
+
+
+class Taken(NamedTuple):
+    """How many rows of a load there are, and what the caller has to insert: or, if that is nothing because
+
+    workers have them, their rowids, from the first on and before the second.
+    """
+
+    rows: int
+    left: Iterator[NDArray[np.int64]]
+    rowids: tuple[int, int] | None
 
 
 def not_offered() -> InterfaceError:

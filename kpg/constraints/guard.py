@@ -13,6 +13,7 @@ from kpg.constraints.references import References
 from kpg.runtime.convert.values import show
 from kpg.runtime.errors import DataError, IntegrityError
 from kpg.runtime.executor import Executor
+from kpg.runtime.handles import Rules
 from kpg.runtime.plan import Mfp
 from kpg.runtime.types import ERROR
 
@@ -56,6 +57,18 @@ class Guard:
         if self._references is not None:
             self._references.inserted(self._entry.name, rowids, words)
         return rowids
+
+    @property
+    def rules(self) -> Rules | None:
+        """What workers can hold new rows to; None if there is more to it."""
+        if self._generated is not None or self.excluding:
+            return None
+        return Rules(self._checks, self.fitting)
+
+    def landed(self, rowids: tuple[int, int]) -> None:
+        """Rows have come that workers have held to ``rules``."""
+        if self._references is not None:
+            self._references.landed(self._entry.name, rowids)
 
     def delete(self, rowids: Words) -> None:
         """Delete live rows."""

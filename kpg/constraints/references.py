@@ -35,6 +35,14 @@ class Inserted:
 
 
 @dataclass(frozen=True, slots=True)
+class Landed:
+    """Rows that must refer to a row, and that workers have: from a rowid on, before another."""
+
+    link: "Link"
+    rowids: tuple[int, int]
+
+
+@dataclass(frozen=True, slots=True)
 class Removed:
     """Keys that rows had, and ``new`` ones in their order if they were updated; ``checked``: acted on."""
 
@@ -60,7 +68,7 @@ class References:
         self._table = table
         self._outgoing: dict[str, list[Link]] = {}
         self._incoming: dict[str, list[Link]] = {}
-        self.inserts: list[Inserted] = []
+        self.inserts: list[Inserted | Landed] = []
         self.removals: list[Removed] = []
         self.after: list[Callable[[], object]] = []
         """What triggers do once all changes of a statement have been made."""
@@ -140,6 +148,10 @@ class References:
         for link in self._outgoing.get(table, ()):
             self.inserts.append(Inserted(link, rowids, words[list(link.columns)]))
 
+    def landed(self, table: str, rowids: tuple[int, int]) -> None:
+        """Rows have come to workers."""
+        self.inserts += [Landed(link, rowids) for link in self._outgoing.get(table, ())]
+
     def moves(self, table: str, new: Words) -> None:
         """Rows are about to go to other partitions, as new ones: to who refers to them that is an update.
 
@@ -211,6 +223,8 @@ class References:
         for one in inserts:
             if not committing and self._is_deferred(one.link.key):
                 self.inserts.append(one)
+            elif isinstance(one, Landed):
+                self._check_landed(one)
             else:
                 self._check_inserted(one)
         self.removals = [Removed(one.link, one.old, one.new, checked=True) for one in late]
@@ -282,9 +296,10 @@ class References:
             old = self._executor.scan(table)[list(link.target_columns)]
             _, rowids = self._referring(Removed(link, np.ascontiguousarray(old), None))
             if link.leaves and rowids.size:
+                row = self._row(link, self._executor.fetch(link.table, rowids[:1]))
                 error = IntegrityError(
                     f'removing partition "{table}" violates foreign key constraint "{link.key.name}"',
-                    hint=f"row {self._row(link, rowids[:1])} of {link.table} refers to it",
+                    hint=f"row {row} of {link.table} refers to it",
                 )
                 error.sqlstate = "23503"
                 raise error
@@ -307,7 +322,7 @@ class References:
         places, rowids = self._referring(gone)
         if rowids.size:
             key = _shown(link.target_schema, link.target_columns, gone.old[:, places[0]], self._executor)
-            row = self._row(link, rowids[:1])
+            row = self._row(link, self._executor.fetch(link.table, rowids[:1]))
             raise IntegrityError(
                 f"{key} of table {link.target} is still referred to by table {link.table}, against "
                 f"FOREIGN KEY {link.key.name}",
@@ -327,16 +342,31 @@ class References:
         bad = np.flatnonzero(found < 0)
         bad = bad[np.isin(rowids[bad], self._executor.live(link.table, rowids[bad]))] if bad.size else bad
         if bad.size:
-            key = _shown(link.schema, link.columns, keys[:, bad[0]], self._executor)
-            raise IntegrityError(
-                f"{key} of table {link.table} is no row of table {link.target}, against "
-                f"FOREIGN KEY {link.key.name}",
-                hint=f"of row {self._row(link, rowids[bad[:1]])}",
-            )
+            raise self._dangling(link, self._executor.fetch(link.table, rowids[bad[:1]]))
 
-    def _row(self, link: "Link", rowids: Words) -> str:
-        words = self._executor.fetch(link.table, rowids)[:, 0]
-        values = zip(words.tolist(), link.schema.types, strict=True)
+    def _check_landed(self, event: Landed) -> None:
+        """Have workers check their rows; or, where they cannot, have the rows here."""
+        link, landing, found = event.link, self._executor.landing, None
+        if landing is not None and not link.leaves:
+            sides = link.table, event.rowids, link.columns, link.target, link.target_columns
+            found = landing.dangling(*sides, whole=link.key.match == "FULL")
+        if found is None:
+            rowids = np.arange(*event.rowids)
+            keys = self._executor.fetch(link.table, rowids)[list(link.columns)]
+            self._check_inserted(Inserted(link, rowids, keys))
+        elif found.shape[1]:
+            raise self._dangling(link, found)
+
+    def _dangling(self, link: "Link", words: Words) -> IntegrityError:
+        key = _shown(link.schema, link.columns, words[list(link.columns), 0], self._executor)
+        return IntegrityError(
+            f"{key} of table {link.table} is no row of table {link.target}, against "
+            f"FOREIGN KEY {link.key.name}",
+            hint=f"of row {self._row(link, words)}",
+        )
+
+    def _row(self, link: "Link", words: Words) -> str:
+        values = zip(words[:, 0].tolist(), link.schema.types, strict=True)
         return f"({', '.join(show(word, type_, self._executor.dictionary) for word, type_ in values)})"
 
     def check_all(self, link: "Link") -> None:

@@ -5,7 +5,7 @@ A load only appends to the table; its caller commits it, or rolls all of it back
 
 import logging
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any, Final
 
@@ -15,10 +15,11 @@ from numpy.typing import NDArray
 from kpg.engine.table import Table
 from kpg.runtime.convert import files
 from kpg.runtime.convert.arrow import encode, from_any
-from kpg.runtime.errors import InterfaceError, OperationalError
+from kpg.runtime.errors import DataError, InterfaceError, OperationalError
 from kpg.runtime.executor import Landing
+from kpg.runtime.handles import Berth
 from kpg.runtime.spark import load as load_spark
-from kpg.runtime.spark.landing import send
+from kpg.runtime.spark.landing import send, told_by_one
 from kpg.runtime.spark.session import might_be_there, might_have_format, unavailable
 from kpg.runtime.underway import work
 
@@ -52,7 +53,7 @@ def load_all(
     through_spark = [(table, source) for table, source in sources if _goes_through_spark(source, mode)]
     landing = through_spark[0][0].landing if through_spark else None
     if landing is not None:
-        counts = {table.name: _land(landing, table, source, progress) for table, source in through_spark}
+        counts = _land(landing, through_spark, progress)
     else:
         counts = _load_spark(through_spark, progress) if through_spark else {}
     for table, source in sources:
@@ -116,22 +117,39 @@ def _load_spark(sources: Sequence[tuple[Table, Any]], progress: Progress | None)
     return counts
 
 
-def _land(landing: Landing, table: Table, source: Any, progress: Progress | None) -> int:
+def _land(
+    landing: Landing, sources: Sequence[tuple[Table, Any]], progress: Progress | None
+) -> dict[str, int]:
     """Have Spark's tasks send rows to the workers that own them."""
-    berth = landing.open(table.name)
-    if progress is not None:
-        progress(table.name, 0)
+    counts: dict[str, int] = {}
+    given = [(table, load_spark.Source(table.name, data, table.schema)) for table, data in sources]
+    with ExitStack() as stack:
+        coming = []
+        for table, source in given:
+            berth = landing.open(table.name)
+            stack.callback(landing.close, berth)
+            coming.append((source, berth))
+            if progress is not None:
+                progress(table.name, 0)
+        sent = send(coming)
+        for (table, source), (_, berth) in zip(given, coming, strict=True):
+            counts[table.name] = _take(landing, table, source, berth, sent[berth.load])
+            if progress is not None:
+                progress(table.name, counts[table.name])
+    return counts
+
+
+def _take(landing: Landing, table: Table, source: Any, berth: Berth, attempts: Sequence[int]) -> int:
     try:
-        attempts = send(load_spark.Source(table.name, source, table.schema), berth)
-        rows, left = landing.take(berth, attempts, plain=table.guard is None)
-        for words in left:
-            table.load(words)
-        table.tally.inserted += rows - sum(words.shape[1] for words in left)
-    finally:
-        landing.close(berth)
-    if progress is not None:
-        progress(table.name, rows)
-    return rows
+        taken = landing.take(berth, attempts, table.rules)
+    except DataError:
+        told_by_one(source)
+        raise
+    for words in taken.left:
+        table.load(words)
+    if taken.rowids is not None:
+        table.landed(taken.rowids)
+    return taken.rows
 
 
 def _chunks(table: Table, source: Any) -> Iterator[Words]:

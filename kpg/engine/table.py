@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from kpg.runtime.convert.rowwise import RowEncoder
 from kpg.runtime.dictionary import Dictionary
 from kpg.runtime.executor import Executor, Landing
+from kpg.runtime.handles import Rules
 from kpg.runtime.types import Schema
 from kpg.runtime.values import Mistyped, Unfit
 
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 Words = NDArray[np.int64]
 Watch = Callable[[str, Words | None, Words | None], None]
 """Asked before rows of a table become others: their rowids, None for new ones, and what comes."""
+NO_RULES = Rules(None, None)
 FEW = 16
 """So many rows are encoded one by one, in 15 us each; more of them by columns, which is faster from 20 on."""
 
@@ -96,6 +98,19 @@ class Table:
         if self._executor.recorder is not None:
             self._executor.recorder.load()
         return self.insert(words)
+
+    @property
+    def rules(self) -> Rules | None:
+        """What workers can hold new rows to; None if there is more to it than they can tell."""
+        if self._watching:
+            return None
+        return NO_RULES if self.guard is None else self.guard.rules
+
+    def landed(self, rowids: tuple[int, int]) -> None:
+        """Rows have come that workers have held to ``rules``."""
+        self.tally.inserted += rowids[1] - rowids[0]
+        if self.guard is not None:
+            self.guard.landed(rowids)
 
     @property
     def landing(self) -> Landing | None:

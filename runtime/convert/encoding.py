@@ -18,7 +18,17 @@ from kpg.runtime.convert.texts import UnfitAt, check_length, padded, without_bla
 from kpg.runtime.convert.values import encode_values
 from kpg.runtime.dictionary import Dictionary
 from kpg.runtime.errors import DataError, InternalError, ProgrammingError
-from kpg.runtime.types import MAX_WORD, MIN_WORD, NULL, SPELLED_KINDS, TEXT_KINDS, ColumnDef, Kind, Type
+from kpg.runtime.types import (
+    EXACT_KINDS,
+    MAX_WORD,
+    MIN_WORD,
+    NULL,
+    SPELLED_KINDS,
+    TEXT_KINDS,
+    ColumnDef,
+    Kind,
+    Type,
+)
 from kpg.runtime.values.words import EXACT_FLOAT, INTEGER_LIMITS, WIDE
 
 Words = NDArray[np.int64]
@@ -27,6 +37,8 @@ Mask = NDArray[np.bool_]
 MICROSECONDS: Final = {"s": 1_000_000, "ms": 1000, "us": 1}
 DAY_MILLISECONDS: Final = 86_400_000
 DAY_MICROSECONDS: Final = 86_400_000_000
+SORTED_KINDS: Final = EXACT_KINDS | {Kind.DATE, Kind.TIMESTAMP}
+"""Whose words are in the order of their values, which is that of Arrow and of Spark, too."""
 UTC: Final = frozenset({"UTC", "Etc/UTC", "+00:00", "Z", "GMT"})
 """The time zones whose timestamps are taken as they are."""
 ARROW_TYPES: Final = {

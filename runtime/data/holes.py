@@ -1,5 +1,6 @@
 """Tables of which many rowids are somebody else's."""
 
+from collections.abc import Iterable
 from typing import Final
 
 import numpy as np
@@ -38,10 +39,14 @@ class HoledTable(Table):
         super().__init__(name, schema, dictionary, interrupt, touched, groups)
         self._vacuum.fullness = FULLNESS
 
-    def take_block(self, start: int, words: Words, end: int) -> None:
-        """Have the rows ``words`` from rowid ``start`` on; all others below ``end`` are somebody else's."""
+    def take_block(self, start: int, parts: Iterable[Words], end: int) -> None:
+        """Have rows from rowid ``start`` on, ``int64[ncols, n]`` after each other; all others below ``end``
+
+        are somebody else's.
+        """
         self._pass_over(start)
-        replay(self, NONE, np.arange(start, start + words.shape[1]), words)
+        for words in parts:
+            replay(self, NONE, np.arange(self.count, self.count + words.shape[1]), words)
         self._pass_over(end)
 
     def _pass_over(self, end: int) -> None:

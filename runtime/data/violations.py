@@ -26,12 +26,13 @@ def null_error(table: "Table", words: Words, column: int, row: int) -> Integrity
     )
 
 
-def duplicate_error(table: "Table", words: Words, row: int) -> IntegrityError:
-    """A primary key that is there already, or is given twice."""
+def duplicate_error(table: "Table", words: Words, row: int, exists: bool | None = None) -> IntegrityError:
+    """A primary key that is there already, or is given twice: which of them is looked for if not told."""
     key = table.schema.primary_key
     names = ", ".join(table.schema.columns[i].name for i in key)
-    given = np.ascontiguousarray(words[list(key), row : row + 1])
-    exists = table.find(given)[0] >= 0
+    if exists is None:
+        given = np.ascontiguousarray(words[list(key), row : row + 1])
+        exists = table.find(given)[0] >= 0
     where = "exists already" if exists else "is given twice"
     return IntegrityError(
         f"duplicate key in table {table.name}: ({names}) = {_describe(table, words, key, row)} {where}",
@@ -39,11 +40,14 @@ def duplicate_error(table: "Table", words: Words, row: int) -> IntegrityError:
     )
 
 
-def unique_error(table: "Table", index: UniqueIndex, words: Words, row: int) -> IntegrityError:
+def unique_error(
+    table: "Table", index: UniqueIndex, words: Words, row: int, exists: bool | None = None
+) -> IntegrityError:
     """The same, of other columns that the table is unique in."""
     names = ", ".join(table.schema.columns[i].name for i in index.columns)
-    given = np.ascontiguousarray(words[list(index.columns), row : row + 1])
-    exists = index.find(given)[0] >= 0 and bool(table.is_live(index.find(given))[0])
+    if exists is None:
+        given = np.ascontiguousarray(words[list(index.columns), row : row + 1])
+        exists = index.find(given)[0] >= 0 and bool(table.is_live(index.find(given))[0])
     where = "exists already" if exists else "is given twice"
     return IntegrityError(
         f"duplicate key in table {table.name}: ({names}) = {_describe(table, words, index.columns, row)} "

@@ -110,6 +110,13 @@ class Company:
                     operator.collect(out)
                 else:
                     loops.append(position)
+        return self._swap(out, phase, loops)
+
+    def swap(self, out: list[list[Parcel]]) -> list[Parcel]:
+        """Hand over what is for each worker outside of any step; what has come for this one."""
+        return self._swap(out, None, []).parcels
+
+    def _swap(self, out: list[list[Parcel]], phase: Phase | None, loops: list[int]) -> Met:
         self.meetings += 1
         try:
             return self.peers.swap(out, phase, loops)

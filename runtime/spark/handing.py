@@ -137,12 +137,13 @@ def _read(
     for batch in reader:
         keys = batch.select(key) if key else None
         place = Place(f"table {table}, {split['path']}" if table else split["path"], row, keys, numbered)
-        _require_values(batch, schema, place)
+        require_values(batch, schema, place)
         yield Chunk(table, pa.Table.from_batches([batch]), place)
         row += batch.num_rows
 
 
-def _require_values(batch: pa.RecordBatch, schema: Schema, place: Place) -> None:
+def require_values(batch: pa.RecordBatch, schema: Schema, place: Place) -> None:
+    """DataError if there is a NULL where none may be; the columns are in the schema's order."""
     for i, (column, array) in enumerate(zip(schema.columns, batch.columns, strict=True)):
         if array.null_count and (not column.nullable or i in schema.primary_key):
             position = array.is_null().index(True).as_py()

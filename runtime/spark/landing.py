@@ -1,53 +1,118 @@
-"""Loads into workers: Spark casts and checks rows, tells whose each is, and its tasks send them there."""
+"""Loads into workers: Spark's tasks read rows, tell whose each is, and send them there.
 
+Row groups of parquet files whose columns need no cast are read by pyarrow (see ``direct``), those of all
+tables by one job; of what else there is Spark casts and checks rows, by a job for each source.
+"""
+
+from collections.abc import Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from kpg.runtime.convert.arrow import encode
+from kpg.runtime.dictionary import Dictionary
+from kpg.runtime.errors import OperationalError
 from kpg.runtime.handles import Berth
-from kpg.runtime.spark import landing_task
+from kpg.runtime.spark import direct, landing_task, tasks
+from kpg.runtime.spark.handing import MOST_PARTITIONS
+from kpg.runtime.spark.jobs import JOBS_AT_ONCE
+from kpg.runtime.spark.landing_task import Landed
+from kpg.runtime.spark.load import load_tables
+from kpg.runtime.spark.owning import OWNER
 from kpg.runtime.spark.session import opened
 from kpg.runtime.spark.slots import taken
-from kpg.runtime.spark.source import Source, is_frame
+from kpg.runtime.spark.source import Source, first_line, is_frame
 from kpg.runtime.spark.write import prepared, translated
 from kpg.runtime.types import Kind, Type
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-OWNER: Final = "kpg owner"
 LONG_DIGITS: Final = 18
 """Of decimals that are one word."""
+Sent = dict[str, list[int]]
+"""Of each load the attempts that have sent its rows, in the order of these."""
 
 
-def send(source: Source, berth: Berth) -> list[int]:
-    """Have Spark's tasks send the rows to where they go; the attempts that have, in order of partitions.
+def send(sources: Sequence[tuple[Source, Berth]]) -> Sent:
+    """Have Spark's tasks send the rows to where they go. Raises as ``load.load_tables``."""
+    with opened(_session(sources)) as spark, ThreadPoolExecutor(JOBS_AT_ONCE) as pool:
+        group = f"kpg-load-{sources[0][1].load}"
+        plans = list(pool.map(lambda one: direct.plan(spark, one[0], Path()), sources))
+        landed: list[Landed] = []
+        jobs: list[Future[Sent]] = []
+        for (source, berth), part in zip(sources, plans, strict=True):
+            if part is not None:
+                landed += [Landed(split, source.schema, berth) for split in part.splits]
+        try:
+            if landed:
+                jobs.append(pool.submit(_send_splits, spark, landed, group, [one for one, _ in sources]))
+            for (source, berth), part in zip(sources, plans, strict=True):
+                if part is None:
+                    jobs.append(pool.submit(_send_rows, spark, source, berth, group))
+            sent: Sent = {berth.load: [] for _, berth in sources}
+            for job in jobs:
+                sent |= job.result()
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            spark.sparkContext.cancelJobGroup(group)
+            raise
+    return sent
 
-    Raises as ``load.load_tables``.
-    """
+
+def told_by_one(source: Source) -> None:
+    """Raise what a single worker says of a source that has something wrong in it, if it has."""
+    for chunk in load_tables([source], _session([(source, None)])):
+        encode(chunk.rows, source.schema, Dictionary(), chunk.origin)
+
+
+def _session(sources: "Sequence[tuple[Source, object]]") -> "SparkSession | None":
+    """That of a frame, else that of the workers, if they are on one."""
+    frame = next((source.data for source, _ in sources if is_frame(source.data)), None)
+    if frame is not None:
+        found: SparkSession = frame.sparkSession
+        return found
+    return next(reversed(taken.values())).session if taken else None
+
+
+def _by_value(spark: "SparkSession", group: str, what: str) -> None:
     from pyspark import cloudpickle
 
-    with opened(_session(source)) as spark:
-        cloudpickle.register_pickle_by_value(landing_task)
-        group = f"kpg-load-{berth.load}"
-        frame = prepared(spark, source, group)
-        owner = owner_of(frame.columns[berth.home], source.schema.columns[berth.home].type, berth)
-        sending = partial(landing_task.send, berth.places, berth.secret)
-        owned = frame.selectExpr("*", f"{owner} AS `{OWNER}`")
-        try:
-            told = owned.mapInArrow(sending, "attempt long, rows long").collect()
-        except BaseException as error:
-            spark.sparkContext.cancelJobGroup(group)
-            if isinstance(error, Exception):
-                raise translated(error) from error
-            raise
-    return [row.attempt for row in told]
+    cloudpickle.register_pickle_by_value(landing_task)
+    spark.sparkContext.setJobGroup(group, what)
 
 
-def _session(source: Source) -> "SparkSession | None":
-    """The frame's, else that of the workers, if they are on one."""
-    if is_frame(source.data):
-        return source.data.sparkSession
-    return next(reversed(taken.values())).session if taken else None
+def _send_splits(
+    spark: "SparkSession", landed: Sequence[Landed], group: str, sources: Sequence[Source]
+) -> Sent:
+    _by_value(spark, group, f"kpg load of {len(landed)} splits of parquet files")
+    partitions = min(len(landed), MOST_PARTITIONS)
+    sending = spark.sparkContext.parallelize(list(landed), partitions).mapPartitions(landing_task.send_splits)
+    try:
+        told: list[tuple[str, int]] = sending.collect()
+    except Exception as error:
+        for source in sources:
+            if f"{tasks.FAILED} table {source.table}:" in str(error):
+                told_by_one(source)
+        raise OperationalError(f"Spark failed: {first_line(error)}", hint="nothing was loaded") from error
+    sent: Sent = {}
+    for load, attempt in told:
+        sent.setdefault(load, []).append(attempt)
+    return sent
+
+
+def _send_rows(spark: "SparkSession", source: Source, berth: Berth, group: str) -> Sent:
+    frame = prepared(spark, source, group)
+    _by_value(spark, group, f"kpg load of {source.table}")
+    owner = owner_of(frame.columns[berth.home], source.schema.columns[berth.home].type, berth)
+    sending = partial(landing_task.send, berth.places, berth.secret)
+    owned = frame.selectExpr("*", f"{owner} AS `{OWNER}`")
+    try:
+        told = owned.mapInArrow(sending, "attempt long, rows long").collect()
+    except Exception as error:
+        raise translated(error) from error
+    return {berth.load: [row.attempt for row in told]}
 
 
 def owner_of(column: str, type_: Type, berth: Berth) -> str:

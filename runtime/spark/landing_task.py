@@ -1,10 +1,25 @@
 """What Spark's tasks run that load rows into workers. It is sent to the executors by value."""
 
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+    from kpg.runtime.handles import Berth
+    from kpg.runtime.spark.tasks import Split
+    from kpg.runtime.types import Schema
+
+SPLITS_AT_MOST = 1 << 12
+"""Of one attempt of a task, which numbers them."""
+
+
+class Landed(NamedTuple):
+    """Row groups of a file, and where their rows go."""
+
+    split: "Split"
+    schema: "Schema"
+    berth: "Berth"
 
 
 def send(
@@ -18,5 +33,21 @@ def send(
 
     task = TaskContext.get()
     assert task is not None
-    rows = ship(places, secret, task.taskAttemptId(), batches)
-    yield pa.RecordBatch.from_pydict({"attempt": [task.taskAttemptId()], "rows": [rows]})
+    attempt = task.taskAttemptId() * SPLITS_AT_MOST
+    rows = ship(places, secret, attempt, batches)
+    yield pa.RecordBatch.from_pydict({"attempt": [attempt], "rows": [rows]})
+
+
+def send_splits(splits: Iterable[Landed]) -> Iterator[tuple[str, int]]:
+    """Read row groups by pyarrow and send them to the workers that own them; each load, and the attempt."""
+    from pyspark import TaskContext
+
+    from kpg.runtime.spark.owning import owned
+    from kpg.runtime.workers.shipping import ship
+
+    task = TaskContext.get()
+    assert task is not None
+    for number, (split, schema, berth) in enumerate(splits):
+        attempt = task.taskAttemptId() * SPLITS_AT_MOST + number
+        ship(berth.places, berth.secret, attempt, owned(split, schema, berth))
+        yield berth.load, attempt

@@ -10,14 +10,13 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from kpg.runtime.convert.arrow import encode
+from kpg.runtime.convert.encoding import SORTED_KINDS
 from kpg.runtime.dictionary import Dictionary
-from kpg.runtime.types import INTEGER_KINDS, Kind, Schema
+from kpg.runtime.types import Schema
 
 Words = NDArray[np.int64]
 Key = tuple[int, ...]
 
-SORTED_KINDS: Final = INTEGER_KINDS | {Kind.DECIMAL, Kind.DATE, Kind.TIMESTAMP}
-"""Whose words are in the order of their values, which is Spark's order too."""
 CHUNK_ROWS: Final = 1 << 18
 """Rows of key columns that are read at a time: a few megabytes."""
 

@@ -58,18 +58,22 @@ def hand_over(splits: Iterator[Split]) -> Iterator[str]:
 
 
 def _write(split: Split, path: str) -> None:
+    batches = rows(split)
+    first = next(batches)
+    with pa.ipc.new_stream(path, first.schema) as writer:
+        writer.write_batch(first)
+        for batch in batches:
+            writer.write_batch(batch)
+
+
+def rows(split: Split) -> Iterator[pa.RecordBatch]:
+    """The rows of a split, some at a time; the schema says if they had to be sorted by their key."""
     options = {"read_dictionary": split["encoded"], "coerce_int96_timestamp_unit": INT96_UNIT}
     with pq.ParquetFile(split["path"], memory_map=True, **options) as file:
-        batches = _batches(file, split)
-        first = next(batches)
-        with pa.ipc.new_stream(path, first.schema) as writer:
-            writer.write_batch(first)
-            for batch in batches:
-                writer.write_batch(batch)
+        yield from _batches(file, split)
 
 
 def _batches(file: pq.ParquetFile, split: Split) -> Iterator[pa.RecordBatch]:
-    """The rows, by their key if that is asked for; the schema says if they had to be sorted for it."""
     groups, columns, key = split["groups"], split["columns"], split["key"]
     read = file.iter_batches(BATCH_ROWS, row_groups=groups, columns=columns, use_threads=False)
     batches: Iterator[pa.RecordBatch] = (plain(batch) for batch in read)

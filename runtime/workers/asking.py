@@ -8,6 +8,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from kpg.runtime.errors import OperationalError
 from kpg.runtime.handles import ArrangementInfo, OperatorInfo, Work
 from kpg.runtime.interrupts import DeferredInterrupt
 from kpg.runtime.sharing.memory import NO_NEWS
@@ -63,6 +64,22 @@ def _all_of(infos: Sequence[ArrangementInfo]) -> ArrangementInfo:
     return replace(infos[0], rows=sum(one.rows for one in infos), bytes=sum(one.bytes for one in infos))
 
 
+def _raise_first(replies: Sequence[Reply]) -> None:
+    """Raise the error that comes first in the order of operators, if there is one."""
+    failed = [(worker, reply) for worker, reply in enumerate(replies) if reply.error is not None]
+    if not failed:
+        return
+    own = [one for one in failed if not one[1].aside] or failed
+    worker, first = min(own, key=lambda one: one[1].order)
+    assert first.error is not None
+    if isinstance(first.error, MemoryError):
+        raise OperationalError(
+            f"out of memory: worker {worker}: {first.error}",
+            hint="nothing was changed; have more workers, or give them more",
+        )
+    raise first.error
+
+
 class Asking:
     """The part of a coordinator that speaks with its crew."""
 
@@ -109,12 +126,7 @@ class Asking:
             self._told.hear(worker, reply.delta)
         if stopped is not None:
             raise stopped
-        failed = [reply for reply in replies if reply.error is not None]
-        if failed:
-            own = [reply for reply in failed if not reply.aside] or failed
-            error = min(own, key=lambda reply: reply.order).error
-            assert error is not None
-            raise error
+        _raise_first(replies)
         return replies
 
     def _look(self) -> None:

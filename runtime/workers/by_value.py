@@ -39,7 +39,7 @@ class Pickler(pickle.Pickler):
         return NotImplemented
 
 
-def pickled(message: object, callback: Callable[[pickle.PickleBuffer], Any]) -> bytes:
+def pickled(message: object, callback: Callable[[pickle.PickleBuffer], Any] | None = None) -> bytes:
     """As ``pickle.dumps`` with a ``buffer_callback``."""
     file = io.BytesIO()
     Pickler(file, 5, buffer_callback=callback).dump(message)

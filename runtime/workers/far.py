@@ -13,19 +13,23 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from kpg.runtime.data.loose import LooseIndex
 from kpg.runtime.data.rowgroups import RowGroups
 from kpg.runtime.data.table import NO_KEY, Closed, Savepoint, Table
+from kpg.runtime.data.unique import UniqueIndex
 from kpg.runtime.errors import OperationalError
-from kpg.runtime.handles import Berth
+from kpg.runtime.handles import Berth, Rules, Taken
 from kpg.runtime.kernels import rowgroups as kernels
 from kpg.runtime.records import dataclass
 from kpg.runtime.saved.dormant import lull, wake
 from kpg.runtime.sharing.owners import Owners
 from kpg.runtime.storage.scratch import LOADS, Scratch
 from kpg.runtime.types import NULL, Schema
+from kpg.runtime.workers.audit import Reference
 from kpg.runtime.workers.landing import TOKEN, Staged
 from kpg.runtime.workers.messages import Changed, Each
 from kpg.runtime.workers.shares import Shares
+from kpg.runtime.workers.verdicts import audited, first_dangling
 
 if TYPE_CHECKING:
     from kpg.runtime.workers.coordinator import Coordinator
@@ -84,12 +88,19 @@ class FarTable(Table):
         """Whether rows may come that are not here: none are here, nor wait for a step."""
         if self.blocks:
             return all(block.final for block in self.blocks)
-        return not (self.count or self._unique or self._lookups or self._bag is not None)
+        loose = any(isinstance(one, LooseIndex) for one in self._unique)
+        return not (self.count or loose or self._bag is not None)
+
+    @property
+    def uniques(self) -> list[UniqueIndex]:
+        """What it is unique in, besides its primary key."""
+        return self._unique
 
     def take(self, block: Block) -> None:
         """Have rows that are at members."""
         with self._interrupt:
             if not self.blocks:
+                self._lookups.clear()
                 lull(self.groups, "far", self._come)
             if self._key is not None:
                 # Any key may be there: each that comes is looked for, for which rows have to be here.
@@ -114,6 +125,8 @@ class FarTable(Table):
                     groups.directory, np.ascontiguousarray(words), start, required, key, highest, known
                 )
                 start = end
+            for index in self._unique:
+                index.build(np.arange(start))
             self._forget(self.blocks)
 
     def _forget(self, blocks: list[Block]) -> None:
@@ -199,27 +212,41 @@ class Landings:
         ports = [port for port, _ in found]
         return Berth(load, table, list(zip(hosts, ports, strict=True)), secret, home, nulls)
 
-    def take(self, berth: Berth, attempts: Sequence[int], *, plain: bool) -> tuple[int, Iterator[Words]]:
+    def take(self, berth: Berth, attempts: Sequence[int], rules: Rules | None) -> Taken:
         """See ``executor.Landing``."""
         owner = self._owner
         store = owner.tables[berth.table]
         assert isinstance(store, FarTable)
         folder, shared = self._open[berth.load]
-        key = store.schema.primary_key
-        alone = plain and shared and owner.recorder is None and store.takes_blocks
-        alone = alone and (not key or berth.home in key)
         schema = store.schema
-        staged: list[Staged] = [
-            Staged(*one)
-            for one in owner.ask("stage", berth.load, berth.table, schema, list(attempts), berth.home, alone)
-        ]
+        found = owner.ask("stage", berth.load, berth.table, schema, list(attempts), berth.home)
+        staged = [Staged(*one) for one in found]
         counts = [one.rows for one in staged]
-        if alone and not any(one.astray for one in staged):
+        alone = shared and owner.recorder is None and store.takes_blocks
+        alone = alone and not any(one.astray for one in staged)
+        if alone and rules is not None and audited(owner, berth, store, rules):
             files = [one.files for one in staged]
             del self._open[berth.load]
-            store.take(Block(berth.load, schema, store.count, counts, files, folder))
-            return sum(counts), iter(())
-        return sum(counts), self._words(berth.table, berth.load, counts)
+            block = Block(berth.load, schema, store.count, counts, files, folder)
+            store.take(block)
+            return Taken(sum(counts), iter(()), (block.start, block.end))
+        return Taken(sum(counts), self._words(berth.table, berth.load, counts), None)
+
+    def dangling(
+        self, table: str, rowids: tuple[int, int], columns: tuple[int, ...], target: str,
+        target_columns: tuple[int, ...], *, whole: bool,
+    ) -> Words | None:  # fmt: skip
+        """See ``executor.Landing``."""
+        store, other = self._owner.tables[table], self._owner.tables[target]
+        assert isinstance(store, FarTable) and isinstance(other, FarTable)
+        coming = next((one.load for one in store.blocks if not one.final and one.start == rowids[0]), None)
+        if coming is None:
+            return None
+        at_target = next((one.load for one in other.blocks if not one.final), None)
+        reference = Reference(
+            coming, table, columns, store.schema, whole, target, target_columns, at_target, None
+        )
+        return first_dangling(self._owner, reference, store, other, far=bool(other.blocks))
 
     def close(self, berth: Berth) -> None:
         """See ``executor.Landing``."""

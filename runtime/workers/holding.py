@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from kpg.runtime.data.again import NONE, replay
 from kpg.runtime.data.holes import HoledTable
 from kpg.runtime.data.table import Closed, Table
+from kpg.runtime.dataflow.step import Step
 from kpg.runtime.sharing.company import Company
 from kpg.runtime.sharing.memory import Memory
 from kpg.runtime.sharing.rows import SeenTable, changes_of
@@ -24,6 +25,8 @@ class Holding(Worker):
     """A worker whose tables are told of."""
 
     sharing: Company
+    broken = False
+    """Whether it is not what it was before a step that has failed, and has to be started again."""
 
     def __init__(self, merge_effort: int, memory: Memory | None) -> None:
         super().__init__(merge_effort)
@@ -38,6 +41,13 @@ class Holding(Worker):
         for shown in command.shown:
             if shown.table in self._seen:
                 self._seen[shown.table].seen.see(shown)
+
+    def _undo(self, step: Step) -> None:
+        """See ``Worker``; what the step has failed for, memory, may be missing here, too."""
+        try:
+            super()._undo(step)
+        except Exception:
+            self.broken = True
 
     def table(self, name: str, schema: Schema, number: int) -> None:
         """There is a table."""

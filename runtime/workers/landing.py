@@ -4,7 +4,9 @@ The coordinator hears how many there are. Until the step that takes them they ar
 as long as nobody else has the rows, so that a member that is started again has them, too.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import field
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -13,6 +15,7 @@ from numpy.typing import NDArray
 
 from kpg.runtime.convert.arrow import Origin, encode
 from kpg.runtime.data.holes import HoledTable
+from kpg.runtime.data.rowgroups import LARGE
 from kpg.runtime.data.table import Closed
 from kpg.runtime.errors import InternalError, OperationalError
 from kpg.runtime.records import dataclass
@@ -43,18 +46,27 @@ class Load:
     dock: Dock
     own: Scratch | None
     """A folder that only this member sees."""
-    words: Words | None = None
-    keys: Keys | None = None
-    """Those of its table, if they are here to be checked."""
+    parts: list[Words] | None = None
+    """Its rows, some at a time; None once a step has had them, which may be undone."""
+    again: "Callable[[], list[Words]] | None" = None
+    """Reads them anew."""
+    keys: list[Keys] = field(default_factory=list)
+    """Those of its table that it was asked for."""
     landed: bool = False
     """Whether a step has taken it."""
+
+
+def _drained(parts: list[Words]) -> Iterator[Words]:
+    """The parts, each of which is given up once the next is asked for: together they are much."""
+    while parts:
+        yield parts.pop(0)
 
 
 class Landing(Holding):
     """The part of a member to which rows come past the coordinator."""
 
     _loads: dict[str, Load]
-    _keys: dict[str, Keys]
+    _keys: dict[str, list[Keys]]
 
     def dock(self, load: str, hosts: list[str], secret: bytes, folder: str) -> tuple[int, bool]:
         """Take rows of a load from now on: the port, and whether the coordinator's folder is seen here."""
@@ -68,33 +80,37 @@ class Landing(Holding):
         self._loads[load] = Load(dock, own)
         return dock.port, shared
 
-    def stage(
-        self, load: str, name: str, schema: Schema, attempts: Sequence[int], home: int, keys: bool
-    ) -> Staged:
-        """Have what these attempts have sent, in their order, as words; IntegrityError if keys collide."""
+    def stage(self, load: str, name: str, schema: Schema, attempts: Sequence[int], home: int) -> Staged:
+        """Have what these attempts have sent, in their order, as words."""
         found = self._load(load)
         found.dock.close()
         files = found.dock.keep(attempts)
-        words = self._read(name, schema, files)
-        interned = schema.types[home].is_interned
-        owners = self.sharing.owners.of(words[home], interned=interned)
-        if keys and schema.primary_key:
-            found.keys = self._keys.setdefault(name, Keys(self.tables[name], schema))
-            found.keys.check(words)
-        found.words = words
-        astray = int(np.count_nonzero(owners != self.sharing.index))
-        return Staged(words.shape[1], astray, [str(path) for path in files])
+        found.again = partial(self._read, name, schema, files)
+        parts = found.parts = found.again()
+        interned, owners = schema.types[home].is_interned, self.sharing.owners
+        astray = 0
+        for one in parts:
+            astray += int((owners.of(one[home], interned=interned) != self.sharing.index).sum())
+        return Staged(sum(one.shape[1] for one in parts), astray, [str(path) for path in files])
 
-    def _read(self, name: str, schema: Schema, files: Sequence[Path]) -> Words:
-        origin = Origin(f"table {name}")
-        parts = [encode(rows, schema, self.dictionary, origin) for rows in read(files)]
-        return np.concatenate([np.empty((len(schema.columns), 0), np.int64), *parts], axis=1)
+    def _read(self, name: str, schema: Schema, files: Sequence[Path]) -> list[Words]:
+        origin, many = Origin(f"table {name}"), -(-LARGE // (8 * len(schema.columns)))
+        return [encode(rows, schema, self.dictionary, origin) for rows in read(files, many)]
 
     def staged_part(self, load: str, name: str, first: int, end: int) -> Words:
         """Rows that are staged, in common words."""
-        words = self._load(load).words
-        assert words is not None
-        return self._said(name, words[:, first:end])
+        found, start = [np.empty((len(self.tables[name].schema.columns), 0), np.int64)], 0
+        for one in self._staged(self._load(load)):
+            found.append(one[:, max(first - start, 0) : max(end - start, 0)])
+            start += one.shape[1]
+        return self._said(name, np.concatenate(found, axis=1))
+
+    def _staged(self, load: Load) -> list[Words]:
+        """The rows of a load."""
+        if load.parts is None:
+            assert load.again is not None
+            load.parts = load.again()
+        return load.parts
 
     def held(self, name: str, first: int, end: int) -> Words:
         """Rows that this member has, by rowids, in common words."""
@@ -116,16 +132,15 @@ class Landing(Holding):
 
     def again(self, name: str, schema: Schema, files: list[str], start: int, rows: int, end: int) -> None:
         """Rows that another member had, whose number this one has now."""
-        words = self._read(name, schema, [Path(file) for file in files])
-        if words.shape[1] != rows:
-            raise InternalError(f"files of table {name} have {words.shape[1]} rows, not {rows}")
+        parts = self._read(name, schema, [Path(file) for file in files])
+        if sum(one.shape[1] for one in parts) != rows:
+            raise InternalError(f"files of table {name} do not have {rows} rows")
         table = self.tables[name]
         assert isinstance(table, HoledTable)
-        table.take_block(start, words, end)
+        self._keys.pop(name, None)  # which are no keys of these rows in their order
+        table.take_block(start, _drained(parts), end)
         table.drain()
         self._settle((name,))
-        if schema.primary_key:
-            self._keys.setdefault(name, Keys(table, schema)).taken(words)
 
     def drop_table(self, name: str) -> None:
         """There is a table no more."""
@@ -141,8 +156,8 @@ class Landing(Holding):
     def _land(self) -> None:
         """What a step has taken is final."""
         for load, found in [one for one in self._loads.items() if one[1].landed]:
-            if found.keys is not None and found.words is not None:
-                found.keys.taken(found.words)
+            for keys in found.keys:
+                keys.taken()
             self.unload(load)
 
     def _load(self, load: str) -> Load:
@@ -160,7 +175,8 @@ class Landing(Holding):
                 super()._redo([one])
                 continue
             load, table = self._load(one.load), self.tables[one.table]
-            assert isinstance(table, HoledTable) and isinstance(one.rowids, tuple) and load.words is not None
-            table.take_block(one.rowids[0], load.words, one.after[0])
+            assert isinstance(table, HoledTable) and isinstance(one.rowids, tuple)
+            parts, load.parts = self._staged(load), None
+            table.take_block(one.rowids[0], _drained(parts), one.after[0])
             load.landed = True
             self._closed.append(Closed(one.epoch, one.table, table.drain()))

@@ -36,7 +36,7 @@ from kpg.runtime.sharing.strings import OneForAll, Strings
 from kpg.runtime.trace.updates import ONE, Updates
 from kpg.runtime.types import Type
 from kpg.runtime.worker import Worker
-from kpg.runtime.workers.messages import STEPS, Changed, Command, Reply
+from kpg.runtime.workers.messages import STEPS, Changed, Command, Reply, unsealed
 from kpg.runtime.workers.offering import Offer, types_of
 from kpg.runtime.workers.rounds import Recalling
 
@@ -78,7 +78,7 @@ class Member(Recalling):
         self.sharing = Company(index, count, strings(self.dictionary, count + 1), peers)
         self._texts: dict[str, tuple[int, ...]] = {}
         self._offers: dict[str, Offer] = {}
-        self._loads, self._keys = {}, {}
+        self._loads, self._keys, self._books = {}, {}, {}
         self._changed = False
         self._rendered: Rendered | None = None
 
@@ -88,7 +88,9 @@ class Member(Recalling):
         before = company.meetings
         try:
             self._learn(command)
-            value = getattr(self, command.method)(*command.args)
+            if command.method == "put":
+                company.begin(over=False)
+            value = getattr(self, command.method)(*unsealed(command.args, company.index))
             return Reply(value, company.strings.news(company.count))
         except PeerFailedError as error:
             return Reply(None, company.strings.news(company.count), error, aside=True)
@@ -188,7 +190,6 @@ class Member(Recalling):
         """
         self._position = max(self._position, position)
         self.sharing.counts = counts
-        self.sharing.begin(over=False)
         try:
             installed = self.install(name, plan)
         except BaseException:

@@ -18,7 +18,7 @@ from kpg.runtime.workers.wire import packed
 Words = NDArray[np.int64]
 
 
-STEPS: Final = frozenset({"put", "change", "consider"})
+STEPS: Final = frozenset({"put", "change", "consider", "audit", "dangling"})
 """What members do together, meeting on the way."""
 
 
@@ -123,10 +123,36 @@ class Crew(Protocol):
         """Give them up."""
 
 
+class Sealed(NamedTuple):
+    """What is read once all else of a command has been: there may be in it what a member has not."""
+
+    content: bytes
+
+
+def sealed(command: Command) -> Command:
+    """A command whose arguments may be functions."""
+    return command._replace(args=(Sealed(by_value.pickled(command.args)),))
+
+
+def unsealed(args: tuple[object, ...], worker: int) -> tuple[object, ...]:
+    """The arguments of a command; InterfaceError if something in them is not at the worker."""
+    if not args or not isinstance(args[0], Sealed):
+        return args
+    try:
+        found: tuple[object, ...] = pickle.loads(args[0].content)
+    except (ImportError, AttributeError) as error:
+        raise InterfaceError(
+            f"worker {worker} cannot import what is installed: {error}",
+            hint="workers import functions of modules by their names: have the module where they run, too, "
+            "or write the function in the program itself, which is sent",
+        ) from None
+    return found
+
+
 def sent(command: Command) -> list[memoryview]:
     """The pieces of a message of it; UnsendableError."""
     try:
-        return packed(command, by_value.pickled) if command.method == "put" else packed(command)
+        return packed(sealed(command) if command.method == "put" else command)
     except (pickle.PicklingError, AttributeError, TypeError, ValueError, RecursionError) as error:
         raise UnsendableError(
             f"what is installed has something in it that workers cannot get: {error}",

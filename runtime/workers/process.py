@@ -153,6 +153,8 @@ def serve(member: Member, end: Line, wish: Wish) -> None:
             if isinstance(reply.error, GoneError):
                 return  # another one, or the way to it: the coordinator is to start all again
             exchange([(end, packed(tuple(reply)))], [])
+            if member.broken:
+                return
         except GoneError:
             return
 

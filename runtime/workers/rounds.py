@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from kpg.runtime.errors import InternalError
 from kpg.runtime.handles import RankLookup
 from kpg.runtime.trace.updates import ONE, Updates
-from kpg.runtime.workers.landing import Landing
+from kpg.runtime.workers.audit import Auditing
 
 if TYPE_CHECKING:
     from kpg.runtime.workers.remote import Remote
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 Words = NDArray[np.int64]
 
 
-class Recalling(Landing):
+class Recalling(Auditing):
     """The part of a member that tells it."""
 
     _texts: dict[str, tuple[int, ...]]

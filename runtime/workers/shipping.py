@@ -116,11 +116,23 @@ class Dock:
         return kept
 
 
-def read(paths: Iterable[Path]) -> Iterator[pa.Table]:
-    """What files have, some rows at a time; those of tasks that had no rows are empty."""
+def read(paths: Iterable[Path], least: int) -> Iterator[pa.Table]:
+    """What files have, at least so many rows at a time if they follow each other alike; none of tasks that
+
+    had no rows.
+    """
+    held: list[pa.RecordBatch] = []
+    rows = 0
     for path in paths:
-        if path.stat().st_size:
-            with pa.memory_map(str(path)) as source, pa.ipc.open_stream(source) as reader:
-                for batch in reader:
-                    if batch.num_rows:
-                        yield pa.Table.from_batches([batch])
+        if not path.stat().st_size:
+            continue
+        with pa.memory_map(str(path)) as source, pa.ipc.open_stream(source) as reader:
+            for batch in reader:
+                if held and (rows >= least or batch.schema != held[0].schema):
+                    yield pa.Table.from_batches(held)
+                    held, rows = [], 0
+                if batch.num_rows:
+                    held.append(batch)
+                    rows += batch.num_rows
+    if held:
+        yield pa.Table.from_batches(held)

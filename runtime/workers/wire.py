@@ -22,7 +22,6 @@ AT_ONCE: Final = 64
 AHEAD: Final = 4096
 """Bytes that are read at once where fewer are wanted."""
 LENGTHS: Final = struct.Struct("<QI")
-Pickled = Callable[[object, Callable[[pickle.PickleBuffer], Any]], bytes]
 
 
 class GoneError(Exception):
@@ -46,15 +45,10 @@ def pair() -> tuple[Line, Line]:
     return Line(one.detach()), Line(other.detach())
 
 
-def plainly(message: object, callback: Callable[[pickle.PickleBuffer], Any]) -> bytes:
-    """A message as bytes, but for arrays, which are called back."""
-    return pickle.dumps(message, protocol=5, buffer_callback=callback)
-
-
-def packed(message: object, pickled: Pickled = plainly) -> list[memoryview]:
+def packed(message: object) -> list[memoryview]:
     """The pieces of a message: lengths, the header, and the arrays."""
     arrays: list[pickle.PickleBuffer] = []
-    header = pickled(message, arrays.append)
+    header = pickle.dumps(message, protocol=5, buffer_callback=arrays.append)
     raws = [array.raw() for array in arrays]
     lengths = LENGTHS.pack(len(header), len(raws)) + struct.pack(f"<{len(raws)}Q", *map(len, raws))
     return [memoryview(lengths + header), *(raw for raw in raws if len(raw))]

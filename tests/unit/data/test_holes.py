@@ -31,28 +31,28 @@ def step(table: HoledTable) -> list[list[int]]:
 
 def test_whole_groups_of_others_take_no_memory(table: HoledTable) -> None:
     start = 10 * SIZE + 17
-    table.take_block(start, words(0, 30), 50 * SIZE + 3)
+    table.take_block(start, [words(0, 30)], 50 * SIZE + 3)
     assert step(table) == [list(range(start, start + 30))]
     assert (table.rows, table.count, table.groups.held) == (30, 50 * SIZE + 3, 2)
     assert table.live().tolist() == list(range(start, start + 30))
     assert table.read(table.live()).tolist() == words(0, 30).tolist()
-    table.take_block(50 * SIZE + 3, words(30, 40), 50 * SIZE + 13)
+    table.take_block(50 * SIZE + 3, [words(30, 40)], 50 * SIZE + 13)
     assert (table.rows, table.read(table.live()).tolist()) == (40, words(0, 40).tolist())
 
 
 @pytest.mark.parametrize("before", [0, 5, SIZE, SIZE + 5])
 @pytest.mark.parametrize("start", [0, 3, SIZE, 3 * SIZE + 7])
 def test_a_block_is_taken_back(table: HoledTable, before: int, start: int) -> None:
-    table.take_block(0, words(0, before), before)
+    table.take_block(0, [words(0, before)], before)
     step(table)
     kept = table.savepoint()
     for _ in range(2):
-        table.take_block(before + start, words(before, before + 2000), before + 9 * SIZE)
+        table.take_block(before + start, [words(before, before + 2000)], before + 9 * SIZE)
         assert table.rows == before + 2000
         table.rollback(kept)
         assert (table.rows, table.count, table.reclaimed, table.dead) == (before, before, 0, 0)
-    table.take_block(before + start, words(before, before + 2000), before + 9 * SIZE)
-    table.take_block(table.count, words(before + 2000, before + 2001), table.count + 1)
+    table.take_block(before + start, [words(before, before + 2000)], before + 9 * SIZE)
+    table.take_block(table.count, [words(before + 2000, before + 2001)], table.count + 1)
     step(table)
     assert table.read(table.live()).tolist() == words(0, before + 2001).tolist()
     table.delete(table.live()[::2])

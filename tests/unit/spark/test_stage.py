@@ -7,6 +7,8 @@ import threading
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import kpg
@@ -147,6 +149,44 @@ def test_files_and_tables_of_the_catalog_go_there_too_and_a_bad_value_loads_noth
         assert rows(db, "select * from sums") == before == [("G0", 1683), ("G1", 1717), ("G2", 1650)]
         assert db.load("t", "good", mode="spark") == 100 and far(db, "t")
         assert rows(db, "select * from sums") == [("G0", 3366), ("G1", 3434), ("G2", 3300)]
+
+
+def test_files_are_read_by_tasks_and_what_is_wrong_is_said_as_by_one_worker(
+    spark: Any, tmp_path: Path
+) -> None:
+    """In several files and row groups, out of order."""
+    for number, keys in enumerate((range(200, 99, -1), range(100))):
+        rows = pa.table({"k": keys, "g": [f"g{k % 3}" for k in keys], "v": [k % 50 for k in keys]})
+        pq.write_table(rows, tmp_path / f"{number}.parquet", row_group_size=30)
+    wrong = {
+        "row 2, key k=2, column g: value 'abcd' does not fit": ([1, 2], ["abc", "abcd"], [1, 1]),
+        "row 2, key k=None, column k: NULL in a NOT NULL column": ([1, None], ["abc", "ab"], [1, 1]),
+        "(v) = (77) of table t is no row of table u": ([301, 302], ["x", "y"], [1, 77]),
+    }
+    path = tmp_path / "wrong" / "a.parquet"
+    path.parent.mkdir()
+    with kpg.connect(spark=spark, workers=2) as db, kpg.connect() as one:
+        for each in (db, one):
+            each.sql("create table u(v int primary key)")
+            each.sql("create table t(k int primary key, g varchar(3) not null, v int references u)")
+            each.sql("create materialized view n as select g, count(*) as n, sum(k) as k from t group by g")
+            each.sql("insert into u select generate_series(0, 49)")
+            assert each.load("t", str(tmp_path / "*.parquet"), mode="spark") == 201
+        assert far(db, "t")
+        assert rows_of(db) == rows_of(one) == [("g0", 67, 6633), ("g1", 67, 6700), ("g2", 67, 6767)]
+        for what, columns in wrong.items():
+            pq.write_table(pa.table(dict(zip("kgv", columns, strict=True))), path)
+            said = []
+            for each in (db, one):
+                with pytest.raises(kpg.Error) as error:
+                    each.load("t", str(path), mode="spark")
+                said.append(str(error.value))
+            assert said[0] == said[1] and what in said[0]
+        assert far(db, "t") and rows_of(db) == rows_of(one)
+
+
+def rows_of(db: Any) -> list[Any]:
+    return sorted(db.sql("select * from n").fetchall())
 
 
 def test_a_view_is_a_frame_partition_by_partition(spark: Any) -> None:

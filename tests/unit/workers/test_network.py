@@ -1,9 +1,11 @@
 """Workers that have nothing but connections: the same answers, and no one left when one of them breaks."""
 
+import importlib
 import os
 import signal
 import threading
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,11 +13,13 @@ import pytest
 import kpg
 from kpg.database import Database
 from kpg.engine.working import Workers
+from kpg.runtime.dataflow.step import Step
 from kpg.runtime.errors import InterfaceError, OperationalError
 from kpg.runtime.trace.tiers import EFFORT
 from kpg.runtime.workers.messages import Command, Reply
 from kpg.runtime.workers.network import Calling, Network
 from kpg.runtime.workers.process import serve
+from kpg.runtime.workers.threads import Threads
 from kpg.runtime.workers.wire import GoneError, exchange, packed, pair
 from tests.properties.test_workers import history
 from tests.unit.workers.apart import Apart, Through, apart
@@ -62,6 +66,52 @@ class Losing(Apart):
         return self.lost or super().failure()
 
 
+def test_a_worker_without_a_function_says_so_and_nothing_has_changed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "only_the_drivers.py").write_text("def twice(value):\n    return 2 * value\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    twice = importlib.import_module("only_the_drivers").twice
+    with apart(2) as db:
+        db.sql(TEXT)
+        db.sql("insert into t select i, 'x' || i, i from generate_series(1, 1000) g(i)")
+        before, processes = rows(db, "select * from sums"), db._engine.executor.crew.processes
+        db.create_function("twice", twice, args=["int"], returns="int")
+        missing = r"worker 0 cannot import what is installed: No module named 'only_the_drivers'"
+        with pytest.raises(InterfaceError, match=missing):
+            db.sql("create materialized view d as select twice(k) as k from t")
+        assert rows(db, "select * from sums") == before
+        db.sql("insert into t values (2000, 'z', 1)")
+        assert rows(db, "select count(*) from sums") == [(1001,)]
+        assert db._engine.executor.crew.processes == processes
+
+
+def test_a_worker_without_memory_says_so_and_nothing_has_changed(monkeypatch: pytest.MonkeyPatch) -> None:
+    crew = Threads(2)
+    with Database(workers=Workers(crew, 0)) as db:
+        db.sql(TEXT)
+        db.sql("insert into t values (1, 'x', 2), (2, 'y', 1)")
+
+        def taken(changes: object) -> None:
+            raise MemoryError("unable to allocate 1.5 MiB")
+
+        with monkeypatch.context() as patch:
+            patch.setattr(crew.members[1], "_redo", taken)
+            with pytest.raises(OperationalError, match="out of memory: worker 1: unable to allocate"):
+                db.sql("insert into t select i, 'x' || i, i from generate_series(3, 300) g(i)")
+            assert not crew.members[1].broken
+        assert rows(db, "select * from sums") == [("X", 2), ("Y", 1)]
+        db.sql("insert into t values (3, 'z', 7)")
+        assert rows(db, "select * from sums") == [("X", 2), ("Y", 1), ("Z", 7)]
+
+        def none_left() -> None:
+            raise MemoryError
+
+        monkeypatch.setattr(crew.members[0], "rollback", none_left)
+        crew.members[0]._undo(Step(1, 2))
+        assert crew.members[0].broken
+
+
 def test_members_that_their_starter_has_lost_are_asked_nothing_more() -> None:
     starter = Losing()
     with Database(workers=Workers(Network(2, EFFORT, starter))) as db:
@@ -93,22 +143,33 @@ def test_a_member_that_another_is_gone_for_hangs_up() -> None:
     here, there = pair()
 
     class Alone:
+        broken = True
+
         def stop_when(self, wish: object) -> None:
             """Nobody asks."""
 
         def perform(self, command: Command) -> Reply:
-            return Reply(None, None, GoneError())
+            return Reply(None, None, GoneError() if command.method == "rows" else MemoryError())
 
     class Never:
         def fresh(self) -> None:
             """Nothing was wanted."""
 
+    alone: Any = Alone()
+    never: Any = Never()
     exchange([(here, packed(("rows", (), None, ())))], [])
-    serve(Alone(), there, Never())  # type: ignore[arg-type]
+    serve(alone, there, never)
     there.close()
     with pytest.raises(GoneError):
         exchange([], [here])
     here.close()
+    here, there = pair()
+    exchange([(here, packed(("change", (), None, ())))], [])
+    serve(alone, there, never)
+    ((*_, error, _, _),) = exchange([], [here])
+    assert isinstance(error, MemoryError)  # it says so before it ends, for it cannot be what it was
+    here.close()
+    there.close()
 
 
 def test_ctrl_c_ends_a_step_at_all_workers() -> None:
