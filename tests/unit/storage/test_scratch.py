@@ -31,7 +31,7 @@ def test_it_is_gone_at_the_end(tmp_path: Path) -> None:
 
 
 def test_the_folder_of_a_killed_process_goes_with_the_next_one(tmp_path: Path) -> None:
-    living, killed = started(tmp_path, "time.sleep(60)"), started(tmp_path, "time.sleep(60)")
+    living, killed = started(tmp_path, "time.sleep(3600)"), started(tmp_path, "time.sleep(3600)")
     for name in ("a-mine", "b-other"):
         (tmp_path / name).mkdir()
     (tmp_path / "a-file").write_text("x")
