@@ -207,6 +207,18 @@ def test_a_view_that_is_dropped(web: Web, monkeypatch: pytest.MonkeyPatch) -> No
         )
 
 
+def test_what_was_seen_of_an_earlier_life_is_begun_anew(web: Web) -> None:
+    """A browser comes back by itself to a server in memory that was restarted: with an id that is to come."""
+    web.sql("create table ag (a int); create materialized view ag_v as select a from ag")
+    web.sql("insert into ag values (7)")
+    with subscribed(web, "view=ag_v", "Last-Event-ID: 123456789\r\n") as stream:
+        assert stream.next()["kind"] == "columns"
+        contents = stream.next()
+        assert (contents["kind"], contents["changes"]) == ("snapshot", [[1, [7]]])
+    with subscribed(web, "view=ag_v&as_of=123456789") as stream:
+        assert stream.status == 400
+
+
 def test_a_right_that_is_taken_away(web: Web, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also where changes come without a rest."""
     monkeypatch.setattr(events, "HEARTBEAT", 0.01)
