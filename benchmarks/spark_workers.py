@@ -4,7 +4,9 @@
 
 One session of as many slots as there are cores and workers. ``--keys`` has the tables refer to each other as
 the specification of TPC-H says. Told are seconds by the clock, and of processor time: of this process, of
-the busiest worker, of all workers, of Spark's other tasks and its JVM. Linux only.
+the busiest worker, of all workers, of Spark's other tasks and its JVM (of tasks whose processes Spark ends
+meanwhile, after a minute without work, it is missing); and the most memory that processes have had, this one
+since it began. Linux only.
 """
 
 import os
@@ -71,7 +73,8 @@ def load(db: Any, data: Path, members: list[int], *, keys: bool) -> dict[str, fl
         "tasks": sum(spent.values()) - spent["self"] - spent["java"] - sum(workers),
         "JVM": spent["java"],
         "all": sum(spent.values()),
-        "memory of the largest": max(map(high_water, [os.getpid(), *members])),
+        "memory of this process": high_water(os.getpid()),
+        "memory of the workers": sum(map(high_water, members)),
     }
 
 
@@ -97,7 +100,7 @@ def main() -> None:
                 runs.append((str(options.workers), load(db, data, members, keys=options.keys)))
     for workers, run in runs:
         print(workers, {name: round(value, 2) for name, value in run.items()}, file=sys.stderr)
-    units = {"rows": "rows/s", "memory of the largest": "GB"}
+    units = {"rows": "rows/s", "memory of this process": "GB", "memory of the workers": "GB"}
     measured = [
         Measurement(
             f"{workers}: {name}", units.get(name, "s"), tuple(r[name] for w, r in runs if w == workers)
