@@ -47,6 +47,8 @@ class Unique:
     """Made by CREATE UNIQUE INDEX, and no constraint by name."""
     late: bool = False
     """Said to be the PRIMARY KEY when views knew the table without one: kept as any other key is."""
+    included: tuple[str, ...] = ()
+    """Columns that INCLUDE names."""
 
     @property
     def is_primary(self) -> bool:
@@ -186,6 +188,10 @@ class Spelling(Protocol):
         """A query with the schemas of what is not found without, and no others."""
         ...
 
+    def is_computed(self, catalog: Any, view: Any, place: int) -> bool:
+        """Whether a column of a view is computed, so that its type has neither length nor digits."""
+        ...
+
 
 class AsWritten:
     """Leaves all as it is."""
@@ -200,6 +206,10 @@ class AsWritten:
     ) -> str:
         """The expression as it was written."""
         return text
+
+    def is_computed(self, catalog: Any, view: Any, place: int) -> bool:
+        """Not known."""
+        return False
 
     def type_of(self, catalog: Any, entry: Any, text: str) -> Type | None:
         """Not known."""

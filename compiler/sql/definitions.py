@@ -86,6 +86,7 @@ class CreateIndex(Definition):
     elements: tuple[str, ...] = ()
     """The expressions, if they are more than columns or ``where`` says of which rows."""
     where: str = ""
+    included: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

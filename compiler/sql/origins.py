@@ -8,8 +8,10 @@ from typing import Final
 
 from sqlglot import exp
 
-from kpg.compiler.catalog import Catalog, Entry
+from kpg.compiler.catalog import Catalog, Entry, ViewEntry
+from kpg.compiler.sql.parse import parse_query
 from kpg.compiler.sql.syntax import relation_name
+from kpg.runtime.errors import Error
 
 Origin = tuple[str, int]
 """The name of a relation, and the place of the column in it."""
@@ -39,6 +41,21 @@ def origins_of(query: exp.Expr, catalog: Catalog, width: int) -> tuple[Origin, .
         else:
             found.append(COMPUTED if isinstance(one, PLAIN) else NONE)
     return tuple(found) if len(found) == width else ()
+
+
+def is_computed(catalog: Catalog, view: ViewEntry, place: int) -> bool:
+    """Whether a column of a view is computed, so that its type has neither length nor digits."""
+    if not view.sql or not view.schema.types[place].precision:
+        return False
+    try:
+        found = origins_of(parse_query(view.sql).query, catalog, len(view.schema.columns))
+    except Error:
+        return False
+    name, column = found[place] if found else NONE
+    source = catalog.find(name) if name else None
+    if isinstance(source, ViewEntry):
+        return is_computed(catalog, source, column - 1)
+    return column == COMPUTED[1]
 
 
 Source = tuple[str, Entry | None]

@@ -6,7 +6,7 @@ from typing import Final
 from kpg.compiler.catalog import Catalog
 from kpg.compiler.system.indexes import indexes
 from kpg.compiler.system.kin import rule_number
-from kpg.compiler.system.naming import number_of, schema_number, split, system_number
+from kpg.compiler.system.naming import number_of, role_number, schema_number, split, system_number
 from kpg.compiler.system.relations import Row, System, columns
 from kpg.compiler.system.users import routines
 
@@ -18,6 +18,7 @@ STANDARD: Final = (
 """What is said of what is always there."""
 
 
+DATABASE_NUMBER: Final = 1
 OF_RELATIONS: Final = ("RELATION", "COLUMN", "CONSTRAINT", "TRIGGER", "RULE")
 """Kinds of what has the name of a relation."""
 
@@ -77,6 +78,25 @@ def _found(catalog: Catalog, key: tuple[str, ...]) -> list[tuple[int, str, int]]
             return []
 
 
+def _shared(catalog: Catalog) -> Iterator[tuple[int, str, str]]:
+    """The same of what all databases of a server have: roles, and databases."""
+    for (kind, name, *_), text in catalog.comments.items():
+        if kind == "ROLE":
+            yield role_number(name), "pg_authid", text
+        elif kind == "DATABASE":
+            yield DATABASE_NUMBER, "pg_database", text
+
+
+def _shared_rows(catalog: Catalog) -> Iterator[Row]:
+    for number, where, text in _shared(catalog):
+        yield number, system_number(where), text
+
+
+def shared_descriptions(catalog: Catalog, where: str) -> list[tuple[int, str]]:
+    """What is said of things that are in the catalog ``where``, by their numbers."""
+    return [(number, text) for number, its, text in _shared(catalog) if its == where]
+
+
 def _rows(catalog: Catalog) -> Iterator[Row]:
     for number, where, place, text in descriptions(catalog):
         yield number, system_number(where), place, text
@@ -89,4 +109,5 @@ def whole_descriptions(catalog: Catalog) -> list[tuple[int, str]]:
 
 POSTGRES: Final = {
     "pg_description": System(columns("objoid:o classoid:o objsubid:i description"), _rows),
+    "pg_shdescription": System(columns("objoid:o classoid:o description"), _shared_rows),
 }

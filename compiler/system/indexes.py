@@ -2,12 +2,15 @@
 
 import re
 from collections.abc import Iterator
+from dataclasses import replace
+from itertools import count
 from typing import Final
 
 from kpg.compiler.catalog import KEYS, Catalog, Entry, TableEntry
 from kpg.compiler.constraints import Exclusion, Index, Unique
 from kpg.compiler.system.naming import number_of, split
 from kpg.compiler.system.words import quoted, shown_name, whole
+from kpg.compiler.triggers import Heir
 from kpg.runtime.records import dataclass
 from kpg.runtime.types import INTEGER, Type
 
@@ -68,9 +71,8 @@ def indexes(catalog: Catalog) -> Iterator[IndexFacts]:
             for key in entry.constraints.uniques:
                 parts = tuple(_column(entry, name) for name in key.columns)
                 told = None if key.index else key
-                yield IndexFacts(
-                    beside(entry, key.name), entry, parts, True, told, distinct=key.nulls_distinct
-                )
+                name, distinct, more = beside(entry, key.name), key.nulls_distinct, key.included
+                yield IndexFacts(name, entry, parts, True, told, distinct=distinct, included=more)
     signs = {key[1:]: one for key, one in catalog.others.items() if key[0] == "exclusion"}
     for (table, _), one in signs.items():
         if not one.index:
@@ -82,9 +84,40 @@ def indexes(catalog: Catalog) -> Iterator[IndexFacts]:
             )
             method = "btree" if one.is_unique else "gist"
             yield IndexFacts(beside(entry_, one.name), entry_, named, key=one, where=one.where, method=method)
+    made = []
     for index in catalog.indexes.values():
         plain = index.name.rpartition(".")[2].lower()
-        yield _made(catalog, index, signs.get((index.table.lower(), plain)))
+        made.append(_made(catalog, index, signs.get((index.table.lower(), plain))))
+    yield from made
+    heirs = [one for one in catalog.others.values() if isinstance(one, Heir) and one.told is not None]
+    if heirs:
+        yield from _of_partitions(catalog, heirs, made)
+
+
+def _of_partitions(catalog: Catalog, heirs: list[Heir], made: list[IndexFacts]) -> Iterator[IndexFacts]:
+    """What Postgres makes of an index of a whole table: one of each partition that has none such."""
+    taken = {one.name.lower() for one in made}
+    pending = list(made)
+    for index in pending:
+        for heir in heirs:
+            if heir.parent.lower() != index.entry.name.lower():
+                continue
+            texts = [part.text.lower() for part in index.parts]
+            entry = catalog.get(heir.child)
+            own = (one for one in made if one.entry.name.lower() == entry.name.lower())
+            if any([part.text.lower() for part in one.parts] == texts for one in own):
+                continue
+            labels = "_".join((split(catalog, entry.name)[1], *map(label_of, index.parts), "idx"))
+            names = (beside(entry, f"{labels}{number or ''}") for number in count())
+            name = next(one for one in names if one.lower() not in taken)
+            taken.add(name.lower())
+            parts = tuple(
+                replace(part, place=_column(entry, part.text).place) if part.place else part
+                for part in index.parts
+            )
+            below = replace(index, name=name, entry=entry, parts=parts)
+            pending.append(below)
+            yield below
 
 
 def _made(catalog: Catalog, index: Index, rule: Exclusion | None) -> IndexFacts:
@@ -161,6 +194,12 @@ def _part(catalog: Catalog, entry: Entry, text: str) -> Part:
 def _column(entry: Entry, name: str) -> Part:
     place = [one.lower() for one in entry.schema.names].index(name.lower())
     return Part(place + 1, entry.schema.names[place], entry.schema.types[place])
+
+
+def included_parts(index: IndexFacts) -> list[Part]:
+    """The columns that an index has beside those that it is ordered by."""
+    known = {name.lower() for name in index.entry.schema.names}
+    return [_column(index.entry, name) for name in index.included if name.lower() in known]
 
 
 def part_text(catalog: Catalog, index: IndexFacts, part: Part, pretty: bool) -> str:

@@ -146,9 +146,10 @@ def definition_of(
             return f"CHECK ({text})"
         case Unique():
             listed = ", ".join(map(quoted, one.columns))
+            more = f" INCLUDE ({', '.join(map(quoted, one.included))})" if one.included else ""
             if one.is_primary:
-                return f"PRIMARY KEY ({listed})"
-            return f"UNIQUE {'' if one.nulls_distinct else 'NULLS NOT DISTINCT '}({listed})"
+                return f"PRIMARY KEY ({listed}){more}"
+            return f"UNIQUE {'' if one.nulls_distinct else 'NULLS NOT DISTINCT '}({listed}){more}"
         case ForeignKey():
             text = f"FOREIGN KEY ({', '.join(map(quoted, one.columns))}) "
             text += f"REFERENCES {shown_name(catalog, one.target, 'relation')}"

@@ -1,5 +1,6 @@
 """Rows of ``pg_catalog`` about relations, their columns, indexes and constraints."""
 
+import re
 from collections.abc import Iterator
 from typing import Final
 
@@ -80,12 +81,41 @@ PRESET: Final = {
 """Settings that say what is so, as programs look for them."""
 
 
+SUPERUSER: Final = dict.fromkeys(
+    ("lc_messages", "log_statement", "session_replication_role", "track_io_timing"), "superuser"
+)
+ENUMS: Final = dict.fromkeys(
+    (
+        *("bytea_output", "client_min_messages", "constraint_exclusion", "debug_parallel_query"),
+        *("default_transaction_isolation", "intervalstyle", "log_statement", "plan_cache_mode"),
+        *("synchronous_commit", "transaction_isolation", "xmlbinary", "xmloption"),
+    ),
+    "enum",
+) | dict.fromkeys(
+    (
+        *("cursor_tuple_fraction", "hash_mem_multiplier", "jit_above_cost", "parallel_setup_cost"),
+        *("parallel_tuple_cost", "random_page_cost", "seq_page_cost", "vacuum_cost_delay"),
+    ),
+    "real",
+)
+
+
+def _kind_of(shown: str) -> str:
+    """What kind of value a setting has, by one of its values."""
+    if shown in ("on", "off"):
+        return "bool"
+    return "integer" if re.fullmatch(r"-?\d+ ?(B|kB|MB|GB|TB|us|ms|s|min|h|d)?", shown) else "string"
+
+
 def _settings(catalog: Catalog) -> Iterator[Row]:
     for name, value in PRESET.items():
-        yield name, value, "Preset Options"
+        yield name, value, "Preset Options", _kind_of(value), "internal"
     for setting, shown in catalog.consulted.session("settings"):
         if setting not in PRESET:
-            yield setting, shown, "Client Connection Defaults"
+            name = str(setting)
+            context = "internal" if name == "is_superuser" else SUPERUSER.get(name, "user")
+            kind = ENUMS.get(name) or _kind_of(str(shown))
+            yield name, shown, "Client Connection Defaults", kind, context
 
 
 def _cursors(catalog: Catalog) -> Iterator[Row]:
@@ -153,7 +183,7 @@ POSTGRES: Final = {
         _functions,
     ),
     "pg_enum": System(columns("oid:o enumtypid:o enumsortorder:i enumlabel"), _enums),
-    "pg_settings": System(columns("name setting category"), _settings),
+    "pg_settings": System(columns("name setting category vartype context"), _settings),
     "pg_database": System(columns("oid:o datname datdba:o encoding:i datcollate"), relations.database),
     "pg_cursors": System(
         columns("name statement is_holdable:b is_binary:b is_scrollable:b creation_time"), _cursors
@@ -179,7 +209,7 @@ POSTGRES: Final = {
         columns(
             "oid:o typname typnamespace:o typlen:i typtype typcategory typelem:o typarray:o typinput "
             "typoutput typreceive typsend typbasetype:o typtypmod:i typnotnull:b typdefault typrelid:o "
-            "typbyval:b typalign typstorage typcollation:o typowner:o typdefaultbin"
+            "typbyval:b typalign typstorage typcollation:o typowner:o typdefaultbin typacl"
         ),
         type_rows.types,
     ),

@@ -8,6 +8,8 @@ from kpg.compiler.constraints import Domain
 from kpg.compiler.rights import ALL, PUBLIC, WORDS, Items, Key, Role
 from kpg.compiler.system.naming import DATABASE, role_number, schema_number, split
 from kpg.compiler.system.relations import Row, System, Value, columns, entries, yes
+from kpg.runtime.types import TIMESTAMPTZ
+from kpg.runtime.values import codec_of
 
 Granted = tuple[str, str, str, bool]
 """Grantor, grantee, privilege, and whether it may be passed on."""
@@ -33,7 +35,18 @@ def _attributes(role: Role) -> Row:
     """What pg_roles and pg_authid have of a role, but for its number and its password."""
     flags = (role.superuser, role.inherits, role.creates_roles, role.creates_databases)
     more = (role.logs_in, role.replicates, role.bypasses)
-    return (role.name, *map(int, (*flags, *more)), role.connections, role.until or None)
+    return (role.name, *map(int, (*flags, *more)), role.connections, _until(role))
+
+
+def _until(role: Role) -> Value:
+    """The moment until which a role's password holds, as a word."""
+    if not role.until:
+        return None
+    try:
+        moment: int = codec_of(TIMESTAMPTZ).parse(role.until)
+    except ValueError:
+        return None
+    return moment
 
 
 def roles(catalog: Catalog) -> Iterator[Row]:
@@ -72,7 +85,7 @@ def _users(catalog: Catalog) -> Iterator[Row]:
     for role in catalog.rights.every():
         if role.logs_in:
             flags = (role.creates_databases, role.superuser, role.replicates, role.bypasses)
-            yield role.name, role_number(role.name), *map(int, flags), "********", role.until or None
+            yield role.name, role_number(role.name), *map(int, flags), "********", _until(role)
 
 
 def _groups(catalog: Catalog) -> Iterator[Row]:

@@ -230,7 +230,14 @@ GIVEN: Final[dict[str, dict[str, int | str]]] = {
     "pg_index": {"indimmediate": 1, "indislive": 1},
     "pg_constraint": {"conislocal": 1, "confmatchtype": " "},
     "pg_proc": {"prolang": 12, "procost": 1, "provolatile": "i", "proparallel": "s", "prosrc": ""},
-    "pg_database": {"datallowconn": 1, "datconnlimit": -1, "datlocprovider": "c", "datctype": "C.UTF-8"},
+    "pg_database": {
+        "datallowconn": 1,
+        "datconnlimit": -1,
+        "datlocprovider": "c",
+        "datctype": "C.UTF-8",
+        "dattablespace": 1663,
+    },
+    "pg_settings": {"context": "user"},
     "pg_type": {"typowner": 10, "typisdefined": 1, "typdelim": ",", "typalign": "i", "typstorage": "p"},
 }
 """What is in columns that tell the same of everything."""

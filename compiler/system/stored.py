@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from kpg.compiler.catalog import Catalog, Entry, TableEntry
+from kpg.compiler.catalog import Catalog, Entry, TableEntry, ViewEntry
 from kpg.compiler.constraints import NO_RULE, Domain, Rule
 from kpg.compiler.system.naming import modifier, number_of, type_facts
 from kpg.runtime.types import Type
@@ -52,6 +52,8 @@ def type_at(catalog: Catalog, entry: Entry, place: int) -> tuple[int, int]:
 def modifier_at(catalog: Catalog, entry: Entry, place: int) -> int:
     """What a column's type has of a length, or digits."""
     if domain_at(catalog, entry, place) is not None:
+        return -1
+    if isinstance(entry, ViewEntry) and catalog.consulted.spelling.is_computed(catalog, entry, place):
         return -1
     return with_digits(entry.schema.types[place], rule_of(entry, place).digits)
 

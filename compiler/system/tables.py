@@ -7,7 +7,7 @@ from kpg.compiler.catalog import Catalog, Entry, TableEntry, ViewEntry
 from kpg.compiler.constraints import Check, Domain, ForeignKey
 from kpg.compiler.security import security_of
 from kpg.compiler.system import ownership, type_rows
-from kpg.compiler.system.indexes import IndexFacts, indexes, label_of
+from kpg.compiler.system.indexes import IndexFacts, included_parts, indexes, label_of
 from kpg.compiler.system.kin import bound_text, inherited, is_partition, is_partitioned
 from kpg.compiler.system.naming import modifier, number_of, schema_number, split, type_facts
 from kpg.compiler.system.relations import Row, System, columns, constraints, entries
@@ -78,17 +78,18 @@ def _index_class(catalog: Catalog, index: IndexFacts) -> Row:
     kind = "I" if is_partitioned(catalog, index.entry.name) else "i"
     part = int(kind == "i" and is_partition(catalog, index.entry.name))
     kept = "t" if index.entry.name.startswith("pg_temp") else "p"
-    head = (index.number, plain, schema_number(schema), kind, len(index.parts), owner, kept, 0, 0, 0)
-    return *head, GIST if index.method == "gist" else BTREE, 0, None, 0, 0, 0, 0, part, None, "n", 0
+    width, below = len(index.parts) + len(included_parts(index)), int(kind == "I")
+    head = (index.number, plain, schema_number(schema), kind, width, owner, kept, 0, 0, 0)
+    return *head, GIST if index.method == "gist" else BTREE, 0, None, 0, 0, 0, below, part, None, "n", 0
 
 
 Plain = tuple[int, str, Type, int]
 """The relation's number, the column's name, its type and its place."""
 
 
-def _plain_column(number: int, name: str, type_: Type, place: int) -> Row:
+def _plain_column(number: int, name: str, type_: Type, place: int, its: int) -> Row:
     facts = type_facts(type_)
-    head = (number, name, facts[2], facts[3], place, modifier(type_))
+    head = (number, name, facts[2], facts[3], place, its)
     return *head, 0, 0, "", "", 0, None, *physical(facts[1], facts[3]), _dimensions(type_), 1, 0
 
 
@@ -111,11 +112,12 @@ def _dimensions(type_: Type) -> int:
 
 def _attributes(catalog: Catalog) -> Iterator[Row]:
     for index in indexes(catalog):
-        for place, part in enumerate(index.parts, 1):
+        for place, part in enumerate((*index.parts, *included_parts(index)), 1):
             name = part.text if part.place else label_of(part)
-            yield _plain_column(index.number, name, part.type, place)
+            its = modifier_at(catalog, index.entry, part.place - 1) if part.place else -1
+            yield _plain_column(index.number, name, part.type, place, its)
     for number, name, type_, place in type_rows.fields(catalog):
-        yield _plain_column(number, name, type_, place)
+        yield _plain_column(number, name, type_, place, modifier(type_))
     for _, _, entry in entries(catalog):
         theirs = inherited(catalog, entry.name)
         for place, column in enumerate(entry.schema.columns):

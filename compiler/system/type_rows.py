@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from kpg.compiler.catalog import Catalog
+from kpg.compiler.rights import Key
 from kpg.compiler.system.naming import (
     ARRAYS,
     MORE_TYPES,
@@ -16,6 +17,7 @@ from kpg.compiler.system.naming import (
     schema_number,
     split,
 )
+from kpg.compiler.system.ownership import listed
 from kpg.compiler.system.relations import Row
 from kpg.compiler.system.stored import physical
 from kpg.compiler.system.users import composites
@@ -78,22 +80,23 @@ NO_BASE: Final = (0, -1, 0, None, 0)
 def types(catalog: Catalog) -> Iterator[Row]:
     """Rows of pg_type."""
     for row in _given(catalog):
-        yield *row, *NO_BASE, *_stored(str(row[1]), int(str(row[3]))), 10, None
+        yield *row, *NO_BASE, *_stored(str(row[1]), int(str(row[3]))), 10, None, None
     bases = {one[2]: (one[1], one[3]) for one in (*TYPES.values(), *MORE_TYPES.values(), TEXT_TYPE)}
     for number, name, schema, kind, category, *rest in made_types(catalog):
         arrays = 0 if kind == "p" else array_number(int(str(number)))
         relation = number_of("relation of a type", f"{schema} {name}") if kind == "c" else 0
         length, given = (4 if kind == "e" else -1), io_names(READ[str(kind)])
-        short, owner = str(name), _owner(catalog, str(name), int(str(schema)))
+        short, key = str(name), _key(catalog, str(name), int(str(schema)))
+        owner = role_number(catalog.rights.owner(key)) if key else 10
         if kind == "d":
             short, length = bases.get(int(str(rest[0])), (short, length))
             category = CATEGORIES.get(short, "U")
         facts = (*_stored(short, length), owner)
         head = (number, name, schema, length, kind, category, 0)
-        yield *head, arrays, *given, *rest, relation, *facts, rest[3]
+        yield *head, arrays, *given, *rest, relation, *facts, rest[3], listed(catalog, key) if key else None
         if arrays:
             its = (arrays, f"_{name}", schema, -1, "b", "A", number)
-            yield *its, 0, *io_names("array"), *NO_BASE, *_stored(f"_{short}", -1), owner, None
+            yield *its, 0, *io_names("array"), *NO_BASE, *_stored(f"_{short}", -1), owner, None, None
 
 
 def _stored(short: str, length: int) -> Row:
@@ -101,13 +104,13 @@ def _stored(short: str, length: int) -> Row:
     return by_value, align, storage, collation
 
 
-def _owner(catalog: Catalog, name: str, schema: int) -> int:
-    """The number of who owns a user's type."""
+def _key(catalog: Catalog, name: str, schema: int) -> Key | None:
+    """What privileges of a user's type are kept by."""
     for key, one in catalog.types.items():
         its, plain = split(catalog, one.name or key)
         if plain == name and schema_number(its) == schema:
-            return role_number(catalog.rights.owner(("TYPE", (one.name or key).lower())))
-    return 10
+            return ("TYPE", (one.name or key).lower())
+    return None
 
 
 def classes(catalog: Catalog) -> Iterator[Row]:

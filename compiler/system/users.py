@@ -19,6 +19,7 @@ from kpg.compiler.system.naming import (
 from kpg.compiler.system.ownership import array_of
 from kpg.compiler.system.relations import Row
 from kpg.compiler.system.words import quoted, shown_name
+from kpg.runtime.errors import ProgrammingError
 from kpg.runtime.types import Kind, Type
 
 LANGUAGES: Final = {"internal": 12, "c": 13, "sql": 14, "plpgsql": 13500}
@@ -26,13 +27,15 @@ LANGUAGES: Final = {"internal": 12, "c": 13, "sql": 14, "plpgsql": 13500}
 
 def routines(catalog: Catalog) -> Iterator[tuple[int, Routine | Aggregate]]:
     """The functions, procedures and aggregates, by their numbers."""
-    for group in catalog.routines.values():
-        for one in group:
-            yield number_of("function", one.label), one
-    for key, one in catalog.others.items():
-        if key[0] == "AGGREGATE" and isinstance(one, Aggregate):
-            listed = ", ".join(map(str, one.types))
-            yield number_of("function", f"{one.name}({listed})"), one
+    folds = {one.fold for group in catalog.aggregates.values() for one in group}
+    for routines_ in catalog.routines.values():
+        for one in routines_:
+            if one.name not in folds:
+                yield number_of("function", one.label), one
+    for group in catalog.aggregates.values():
+        for aggregate in group:
+            listed = ", ".join(map(str, aggregate.types))
+            yield number_of("function", f"{aggregate.name}({listed})"), aggregate
 
 
 def named(catalog: Catalog, name: str) -> list[int]:
@@ -67,6 +70,8 @@ def function_rows(catalog: Catalog) -> Iterator[Row]:
             kind = "p" if one.kind == "procedure" else "f"
             language, body, strict, rows = one.language, one.body, int(one.strict), int(one.rows)
             result = one.result if kind == "f" else None
+        else:
+            result = _given(catalog, one)
         definer = int(isinstance(one, Routine) and one.definer)
         gives = ROUTINE_TYPES["void"] if kind == "p" else 0 if result is None else type_number_of(result)
         facts = (gives, len(_types(one)), body)
@@ -110,6 +115,11 @@ def _argument_facts(one: Routine | Aggregate) -> Row:
         "{" + ",".join(f'"{name}"' for name in names) + "}" if any(names) else None,
         ", ".join(defaults) or None,
     )
+
+
+def _given(catalog: Catalog, one: Aggregate) -> Type | None:
+    """The type of what an aggregate gives."""
+    return next((routine.result for routine in catalog.routines.get(one.fold, ())), None)
 
 
 def _types(one: Routine | Aggregate) -> list[Type]:
@@ -158,7 +168,8 @@ def identity(catalog: Catalog, one: Routine | Aggregate) -> str:
 def result(catalog: Catalog, one: Routine | Aggregate) -> str | None:
     """What a function gives; None for a procedure."""
     if isinstance(one, Aggregate):
-        return None
+        gives = _given(catalog, one)
+        return None if gives is None else type_name(catalog, gives)
     if one.kind == "procedure":
         return None
     if one.rows and len(one.outs) > 1:
@@ -168,9 +179,9 @@ def result(catalog: Catalog, one: Routine | Aggregate) -> str | None:
 
 
 def definition(catalog: Catalog, one: Routine | Aggregate) -> str | None:
-    """The CREATE OR REPLACE FUNCTION of a function."""
+    """The CREATE OR REPLACE FUNCTION of a function; ProgrammingError for an aggregate, as in Postgres."""
     if isinstance(one, Aggregate):
-        return None
+        raise ProgrammingError(f'"{split(catalog, one.name)[1]}" is an aggregate function')
     schema, name = split(catalog, one.name)
     given = result(catalog, one)
     head = f"{quoted(schema)}.{quoted(name)}({arguments(catalog, one)})"

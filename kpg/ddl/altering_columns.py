@@ -89,7 +89,11 @@ class ColumnChange(RuleChange):
         constraints = Constraints(
             rules,
             tuple(check for check in old.checks if not uses(check.text, name)),
-            tuple(key for key in old.uniques if lower not in (one.lower() for one in key.columns)),
+            tuple(
+                key
+                for key in old.uniques
+                if lower not in (one.lower() for one in (*key.columns, *key.included))
+            ),
             tuple(key for key in old.foreign_keys if lower not in (one.lower() for one in key.columns)),
         )
         sequence = old.rule(place).sequence
@@ -170,7 +174,9 @@ class ColumnChange(RuleChange):
         constraints = Constraints(
             tuple(replace(rule, generated=renamed(rule.generated, before, new)) for rule in was.rules),
             tuple(replace(check, text=renamed(check.text, before, new)) for check in was.checks),
-            tuple(replace(key, columns=named(key.columns)) for key in was.uniques),
+            tuple(
+                replace(key, columns=named(key.columns), included=named(key.included)) for key in was.uniques
+            ),
             tuple(
                 replace(
                     key,

@@ -45,7 +45,8 @@ def create_index(engine: Engine, statement: ast.CreateIndex) -> None:
         catalog.indexes[name.lower()] = Index(name, entry.name, (), statement.what)
         return
     if statement.unique:
-        key = Unique(name, columns, nulls_distinct=statement.nulls_distinct, index=True)
+        distinct, included = statement.nulls_distinct, statement.included
+        key = Unique(name, columns, nulls_distinct=distinct, index=True, included=included)
         whole = catalog.others.get(("partitioned", entry.name.lower(), ""))
         if whole is not None:
             check_key(whole, columns)

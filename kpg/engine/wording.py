@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from kpg.compiler.catalog import Catalog, Entry
+    from kpg.compiler.catalog import Catalog, Entry, ViewEntry
     from kpg.engine.engine import Engine
     from kpg.runtime.types import Type
 
@@ -46,3 +46,9 @@ class InPostgresWords:
         from kpg.compiler.sql.placing import placed
 
         return placed(catalog, text)
+
+    def is_computed(self, catalog: "Catalog", view: "ViewEntry", place: int) -> bool:
+        """Whether a column of a view is computed, so that its type has neither length nor digits."""
+        from kpg.compiler.sql.origins import is_computed
+
+        return is_computed(catalog, view, place)

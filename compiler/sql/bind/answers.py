@@ -99,6 +99,5 @@ ANSWERS: Final[dict[str, tuple[int | str | None, Type]]] = {
     "pg_table_size": (None, BIGINT),
     "pg_tablespace_location": ("", TEXT),
     "pg_total_relation_size": (None, BIGINT),
-    "shobj_description": (None, TEXT),
 }
 """Functions of the system that give the same whatever they are asked about."""

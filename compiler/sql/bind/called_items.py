@@ -52,9 +52,8 @@ def bind_called(binding: Binding, scope: Scope, node: exp.Table) -> Node:
 
 
 def _is_of_partitions(node: exp.Anonymous) -> bool:
-    """Whether a call asks for the kin of one table; of each row's there is none that is known here."""
-    asked = str(node.this).lower() in OF_PARTITIONS and len(node.expressions) == 1
-    return asked and node.find(exp.Column) is None
+    """Whether a call asks for the kin of a table."""
+    return str(node.this).lower() in OF_PARTITIONS and len(node.expressions) == 1
 
 
 def bind_calls(

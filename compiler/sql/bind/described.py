@@ -17,6 +17,8 @@ from kpg.compiler.system.words import is_visible, quoted
 from kpg.runtime.scalar import If, Literal, Scalar
 from kpg.runtime.types import BIGINT, BOOLEAN, OID, TEXT
 
+WHOLE: Final = "pg_get_functiondef"
+
 
 def of_routine(binding: Binding, node: exp.Anonymous, name: str, number: Scalar) -> Scalar:
     """What a function takes or gives, or all of it."""
@@ -25,12 +27,17 @@ def of_routine(binding: Binding, node: exp.Anonymous, name: str, number: Scalar)
         "pg_get_function_arguments": partial(users.arguments, catalog),
         "pg_get_function_identity_arguments": partial(users.identity, catalog),
         "pg_get_function_result": partial(users.result, catalog),
-        "pg_get_functiondef": partial(users.definition, catalog),
+        WHOLE: partial(users.definition, catalog),
     }
     tell = tells[name]
     if isinstance(number, Literal) and isinstance(number.value, str):
         number = Literal(routine_number(binding, number.value, node), OID)
-    found = ((one, tell(routine)) for one, routine in users.routines(catalog))
+    asked = int(number.value) if isinstance(number, Literal) and number.value is not None else None
+    found = (
+        (one, tell(routine))
+        for one, routine in users.routines(catalog)
+        if asked == one or (asked is None and (name != WHOLE or isinstance(routine, Routine)))
+    )
     text = choice(binding, node, number, ((one, shown) for one, shown in found if shown is not None))
     return call(binding, "coalesce", [text, Literal("", TEXT)], node) if "arguments" in name else text
 
@@ -136,7 +143,7 @@ def _index_text(
 
     def columns() -> Iterable[tuple[int, str]]:
         for one in indexes.indexes(catalog):
-            for place, part in enumerate(one.parts, 1):
+            for place, part in enumerate((*one.parts, *indexes.included_parts(one)), 1):
                 yield one.number << 8 | place, indexes.part_text(catalog, one, part, pretty)
 
     shifted = call(binding, "mul", [coerce(number, BIGINT), Literal(1 << 8, BIGINT)], node)

@@ -173,6 +173,9 @@ def _described(binding: Binding, node: exp.Anonymous, name: str, args: list[Scal
                 return Literal(None, TEXT)
             said = comments.whole_descriptions(catalog)
             return choice(binding, node, as_number(binding, args[0]), said)
+        case "shobj_description":
+            where = str(args[1].value) if len(args) == 2 and isinstance(args[1], Literal) else ""
+            return choice(binding, node, args[0], comments.shared_descriptions(catalog, where))
         case "col_description":
             return _column_comment(binding, node, args)
         case "pg_get_serial_sequence":

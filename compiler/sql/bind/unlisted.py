@@ -1,22 +1,26 @@
 """Names in FROM that are no tables or views: relations of the system, sequences, foreign options."""
 
+from collections.abc import Iterator
+
 from sqlglot import exp
 
+from kpg.compiler.catalog import Catalog
 from kpg.compiler.sql.bind.called_items import KEYWORDS, OPTIONS
-from kpg.compiler.sql.bind.calls import settled
+from kpg.compiler.sql.bind.calls import call, coerce, settled
 from kpg.compiler.sql.bind.from_clause import alias_of, enter
 from kpg.compiler.sql.bind.scope import Binding, Field, Scope
 from kpg.compiler.sql.bind.system import as_number, sequence_row, system_rows
 from kpg.compiler.sql.syntax import relation_name
-from kpg.compiler.sql.tree import Map, Node, Rows
+from kpg.compiler.sql.tree import Filter, Map, Node, Rows
 from kpg.compiler.system.keywords import keywords
-from kpg.compiler.system.kin import ancestors, partition_tree
+from kpg.compiler.system.kin import ancestors, heirs_of, partition_tree
 from kpg.compiler.system.kinds import KINDS
 from kpg.compiler.system.naming import number_of, system_number
 from kpg.compiler.system.objects import find
 from kpg.compiler.system.relations import Row
+from kpg.compiler.triggers import Partitioned
 from kpg.runtime.scalar import Column, Literal
-from kpg.runtime.types import BOOLEAN, INTEGER, OID, TEXT, Type
+from kpg.runtime.types import BIGINT, BOOLEAN, INTEGER, OID, TEXT, Type
 
 TREE = "pg_partition_tree"
 
@@ -77,25 +81,42 @@ def word_rows(binding: Binding, scope: Scope, node: exp.Table) -> Node:
     return Rows(tuple(values), ids, types)
 
 
-def kin_rows(binding: Binding, scope: Scope, node: exp.Table, call: exp.Anonymous) -> Node:
-    """Rows of ``pg_partition_ancestors`` and ``pg_partition_tree`` of one table, by name or number."""
-    name = str(call.this).lower()
-    given = as_number(binding, settled(binding.expression(scope, call.expressions[0])))
-    if not isinstance(given, Literal):
-        binding.refuse(f"{name} of anything but a constant", node)
-    number = None if given.value is None else int(given.value)
-    catalog = binding.catalog
-    table = next((one.name for one in catalog if number_of("relation", one.name) == number), None)
-    rows: list[Row] = []
-    if table is not None and name == TREE:
-        rows = list(partition_tree(catalog, table))
-    elif table is not None:
-        rows = [(number_of("relation", one),) for one in ancestors(catalog, table)]
-    types: tuple[Type, ...] = (OID, OID, BOOLEAN, INTEGER) if name == TREE else (OID,)
+def kin_rows(binding: Binding, scope: Scope, node: exp.Table, sought: exp.Anonymous) -> Node:
+    """Rows of ``pg_partition_ancestors`` and ``pg_partition_tree`` of a table, by name or number."""
+    name = str(sought.this).lower()
+    given = as_number(binding, settled(binding.expression(scope, sought.expressions[0])))
+    tree = name == TREE
+    numbered = bool(node.args.get("ordinality"))
+    types: tuple[Type, ...] = (OID, OID, BOOLEAN, INTEGER) if tree else (OID,)
     names = ("relid", "parentrelid", "isleaf", "level")[: len(types)]
+    if numbered:
+        types, names = (*types, BIGINT), (*names, "ordinality")
     ids = tuple(binding.fresh() for _ in types)
     alias, renamed = alias_of(binding, node, name)
     columns = tuple(Column(id_, type_) for id_, type_ in zip(ids, types, strict=True))
     enter(binding, scope, alias, names, columns, renamed, node)
-    values = (tuple(Literal(*one) for one in zip(row, types, strict=True)) for row in rows)
-    return Rows(tuple(values), ids, types)
+    binding.catalog.consulted.times += 1
+    binding.catalog.consulted.steady += 1
+    of, whole = binding.fresh(), (OID, *types)
+    values = (
+        tuple(Literal(*one) for one in zip(row[: len(whole)], whole, strict=True))
+        for row in _kin(binding.catalog, tree=tree)
+    )
+    own = call(binding, "eq", [Column(of, OID), coerce(given, OID)], node)
+    return Filter(Rows(tuple(values), (of, *ids), whole), (own,))
+
+
+def _kin(catalog: Catalog, *, tree: bool) -> Iterator[Row]:
+    """The rows of each table that is a partition or has some: the table's number before, the row's behind."""
+    heirs = [one for one in heirs_of(catalog) if one.told is not None]
+    names = {name.lower(): name for one in heirs for name in (one.parent, one.child)}
+    names |= {one.table.lower(): one.table for one in catalog.others.values() if isinstance(one, Partitioned)}
+    for name in names.values():
+        number = number_of("relation", name)
+        rows = partition_tree(catalog, name) if tree else _ancestors(catalog, name)
+        for place, row in enumerate(rows, 1):
+            yield number, *row, place
+
+
+def _ancestors(catalog: Catalog, name: str) -> Iterator[Row]:
+    return ((number_of("relation", one),) for one in ancestors(catalog, name))

@@ -12,11 +12,9 @@ ACTIONS: Final = ("NO ACTION", "RESTRICT", "CASCADE", "SET NULL", "SET DEFAULT")
 def column_constraint(reader: Reader, column: str, named: str) -> Constraint:
     """A constraint of one column."""
     if reader.take("PRIMARY", "KEY"):
-        found: Constraint = Unique(named, (column,), primary=True)
-        _index_options(reader)
+        found: Constraint = _with_options(reader, Unique(named, (column,), primary=True))
     elif reader.take("UNIQUE"):
-        found = Unique(named, (column,), nulls_distinct=_nulls_distinct(reader))
-        _index_options(reader)
+        found = _with_options(reader, Unique(named, (column,), nulls_distinct=_nulls_distinct(reader)))
     elif reader.take("REFERENCES"):
         found = _references(reader, named, (column,))
     elif reader.at("DEFERRABLE") or reader.at("INITIALLY"):
@@ -48,8 +46,7 @@ def table_constraint(reader: Reader, name: str = "") -> Constraint | Exclusion:
         found = Unique(name, _columns(reader), nulls_distinct=distinct)
     else:
         reader.unexpected("a constraint")
-    _index_options(reader)
-    return found
+    return _with_options(reader, found)
 
 
 def _exclusion(reader: Reader, name: str) -> Exclusion:
@@ -105,10 +102,10 @@ def _nulls_distinct(reader: Reader) -> bool:
     return True
 
 
-def _index_options(reader: Reader) -> None:
-    """INCLUDE, storage parameters and deferral of UNIQUE and PRIMARY KEY."""
+def _with_options(reader: Reader, key: Unique) -> Unique:
+    """UNIQUE or PRIMARY KEY with its INCLUDE, behind which storage parameters and deferral may stand."""
     if reader.take("INCLUDE"):
-        reader.names()
+        key = replace(key, included=reader.names())
     if reader.take("WITH"):
         reader.skip_enclosed()
     if reader.take("USING", "INDEX", "TABLESPACE"):
@@ -117,6 +114,7 @@ def _index_options(reader: Reader) -> None:
     if deferred:
         reader.skip(-1)
         reader.refuse("a key that is INITIALLY DEFERRED", "keys are checked at the end of each statement")
+    return key
 
 
 def _deferral(reader: Reader, refused: str) -> tuple[bool, bool]:

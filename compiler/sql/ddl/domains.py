@@ -1,16 +1,14 @@
 """CREATE DOMAIN and ALTER DOMAIN."""
 
 from dataclasses import replace
-from typing import Final
 
 from kpg.compiler.constraints import Check, Domain
 from kpg.compiler.sql import definitions as ast
 from kpg.compiler.sql.ddl.constraints import table_constraint
 from kpg.compiler.sql.ddl.reader import Reader
+from kpg.compiler.sql.ddl.tables import collation
 from kpg.compiler.sql.session import Accepted
 from kpg.compiler.sql.tokens import tokenize
-
-BY_CODE_POINT: Final = ("C", "POSIX", "UCS_BASIC")
 
 
 def create_domain(reader: Reader) -> ast.CreateDomain:
@@ -30,7 +28,7 @@ def create_domain(reader: Reader) -> ast.CreateDomain:
         elif reader.at("CHECK"):
             checks.append(_check(reader, named))
         elif reader.take("COLLATE"):
-            reader.choice(*BY_CODE_POINT)
+            collation(reader)
         else:
             reader.unexpected("DEFAULT, NOT NULL or CHECK")
     reader.end()

@@ -16,8 +16,7 @@ def create_index(reader: Reader, *, unique: bool) -> CreateIndex:
         reader.name()
     start = reader.place
     columns, plain, elements = _columns(reader)
-    if reader.take("INCLUDE"):
-        reader.names()
+    included = reader.names() if reader.take("INCLUDE") else ()
     distinct = not reader.take("NULLS", "NOT", "DISTINCT")
     reader.take("NULLS", "DISTINCT")
     if reader.take("WITH"):
@@ -29,7 +28,8 @@ def create_index(reader: Reader, *, unique: bool) -> CreateIndex:
     what = reader.text[reader.tokens[start].start : reader.span.end]
     kept = columns if plain and not where else ()
     of_some = () if kept else elements
-    return CreateIndex(name, table, kept, what, unique, distinct, exists, reader.span, of_some, where)
+    span = reader.span
+    return CreateIndex(name, table, kept, what, unique, distinct, exists, span, of_some, where, included)
 
 
 def _columns(reader: Reader) -> tuple[tuple[str, ...], bool, tuple[str, ...]]:

@@ -110,6 +110,13 @@ def _no_type(name: str, place: object) -> Exception:
     return ProgrammingError(f'column "{name}" has no type', span=place)
 
 
+def collation(reader: Reader) -> None:
+    """A collation by name; only those that compare by code point, as kpg does."""
+    if reader.done or reader.tokens[reader.place].text.lower() not in BY_CODE_POINT:
+        reader.refuse("COLLATE", 'texts are compared by code point, as by COLLATE "C"')
+    reader.skip(1)
+
+
 class _Column:
     """What stands behind a column's type."""
 
@@ -140,9 +147,7 @@ class _Column:
                 assert isinstance(check, Check)
                 self.parts.constraints.append(replace(check, column=self.name))
             elif reader.take("COLLATE"):
-                if reader.done or reader.tokens[reader.place].text.lower() not in BY_CODE_POINT:
-                    reader.refuse("COLLATE", 'texts are compared by code point, as by COLLATE "C"')
-                reader.skip(1)
+                collation(reader)
             elif reader.take("AUTOINCREMENT") or reader.take("AUTO_INCREMENT"):
                 self._identity("BY DEFAULT")
             elif reader.take("STORAGE") or reader.take("COMPRESSION"):
