@@ -153,4 +153,4 @@ def test_names_are_completed_alike(
 ) -> None:
     there, here = (completed(one.address, tmp_path) for one in both)
     assert here == there
-    assert "shop.sale" in there["drop table sh"]
+    assert "shop.sale" in there["select * from shop."]
