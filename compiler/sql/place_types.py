@@ -30,6 +30,8 @@ def types_of_places(statement: object, known: Known) -> tuple[Types, Types]:
     """The types that parameters are cast to, or have as conditions; and those that they meet."""
     cast: Types = {}
     met: Types = {}
+    if (condition := _place(getattr(statement, "where", None))) is not None:
+        cast[condition] = BOOLEAN
     for tree in trees_of(statement):
         for node in tree.walk():
             if isinstance(node, exp.Cast):
@@ -39,6 +41,8 @@ def types_of_places(statement: object, known: Known) -> tuple[Types, Types]:
             elif isinstance(node, MEETING) or _chooses(node):
                 for place, type_ in _beside(node, known):
                     met.setdefault(place, type_)
+            elif isinstance(node, exp.Anonymous) and node.name.lower() == "round":
+                met |= {place: INTEGER for one in node.expressions[1:] if (place := _place(one)) is not None}
             for condition in _conditions(node):
                 if (place := _place(condition)) is not None:
                     cast.setdefault(place, BOOLEAN)
@@ -116,6 +120,8 @@ def _type(node: object, known: Known) -> Type | None:
             return INTERVAL
         case exp.Cast():
             return _named(node, known)
+        case exp.Predicate() | exp.Not() | exp.And() | exp.Or():
+            return BOOLEAN
         case _:
             return None
 

@@ -84,18 +84,8 @@ class ColumnChange(RuleChange):
             if place in entry.schema.primary_key
             else tuple(kept.index(index) for index in entry.schema.primary_key),
         )
-        old, lower = entry.constraints, name.lower()
-        rules = tuple(old.rules[index] for index in kept) if old.rules else ()
-        constraints = Constraints(
-            rules,
-            tuple(check for check in old.checks if not uses(check.text, name)),
-            tuple(
-                key
-                for key in old.uniques
-                if lower not in (one.lower() for one in (*key.columns, *key.included))
-            ),
-            tuple(key for key in old.foreign_keys if lower not in (one.lower() for one in key.columns)),
-        )
+        old = entry.constraints
+        constraints = _without(old, name, kept)
         sequence = old.rule(place).sequence
         if sequence:
             self.engine.catalog.sequences.pop(sequence.lower(), None)
@@ -229,3 +219,16 @@ class ColumnChange(RuleChange):
         engine.rename_table(old, name)
         self.entry = engine.catalog.table(name)
         return name
+
+
+def _without(old: Constraints, column: str, kept: tuple[int, ...]) -> Constraints:
+    """Constraints without those that a column takes with it; ``kept`` are the places of the others."""
+    lower = column.lower()
+    return Constraints(
+        tuple(old.rules[index] for index in kept) if old.rules else (),
+        tuple(check for check in old.checks if not uses(check.text, column)),
+        tuple(
+            key for key in old.uniques if lower not in (one.lower() for one in (*key.columns, *key.included))
+        ),
+        tuple(key for key in old.foreign_keys if lower not in (one.lower() for one in key.columns)),
+    )

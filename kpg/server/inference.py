@@ -19,7 +19,7 @@ from kpg.compiler.sql.place_types import Assignments, Types, places_assigned, ty
 from kpg.compiler.sql.slots import slots_in
 from kpg.compiler.system.naming import type_facts
 from kpg.engine.engine import Engine
-from kpg.queries.planning import plan
+from kpg.queries.planning import bind
 from kpg.runtime.types import Kind
 
 TEXT: Final = 25
@@ -33,7 +33,9 @@ SAMPLES: Final[dict[Kind, tuple[str, str]]] = {
     Kind.UUID: (str(UUID(int=1)), str(UUID(int=1))),
 }
 """Two values of types, as texts."""
-COUNT: Final = re.compile(r"\b(?:limit|offset|first|next)\s+\$(\d+)", re.IGNORECASE)
+ARRAYS_OF_TEXT: Final = {1015: 1009}
+"""Those of VARCHAR are compared as those of text."""
+COUNT: Final = re.compile(r"\b(?:limit|offset|first|next)\s+\$(\d+)\b(?!\s*[-+*/%:])", re.IGNORECASE)
 
 
 def numbers_of(engine: Engine, text: str, statement: ast.Statement | None, given: Sequence[int]) -> list[int]:
@@ -48,9 +50,8 @@ def numbers_of(engine: Engine, text: str, statement: ast.Statement | None, given
         found = _of_others(engine, text, len(given), cast)
     if isinstance(statement, ast.Update):
         found |= _of_assignments(engine, statement.table, statement.assignments)
-    found = _numbers(met) | found | _numbers(cast)
-    for place in COUNT.finditer(text):
-        found[int(place[1]) - 1] = BIGINT
+    counts = {int(one[1]) - 1: BIGINT for one in COUNT.finditer(text)}
+    found = _numbers(met) | found | counts | _numbers(cast)
     return [number or found.get(place, TEXT) for place, number in enumerate(given)]
 
 
@@ -128,10 +129,12 @@ def _converted(engine: Engine, question: Asked) -> dict[int, int]:
     statement = marked_statement(question, tuple(range(constants)))
     if not isinstance(statement, ast.Select | ast.Update | ast.Delete):
         return {}
-    planned = plan(statement, engine.reading_catalog, engine.statistics)
+    # It is not planned: what folds constants would look at the slots.
+    bound = bind(statement, engine.reading_catalog).rel
     found: dict[int, int] = {}
-    for slot in slots_in(planned.plan):
+    for slot in slots_in(bound):
         if slot.steps:
             # What the text is first read as is what Postgres would have the parameter be.
-            found.setdefault(slot.number - constants, type_facts(slot.steps[0][1])[2])
+            number = type_facts(slot.steps[0][1])[2]
+            found.setdefault(slot.number - constants, ARRAYS_OF_TEXT.get(number, number))
     return found

@@ -31,6 +31,7 @@ from kpg.runtime.types import (
     BIT_KINDS,
     BOOLEAN,
     DOUBLE,
+    INTEGER,
     MAX_DECIMAL_PRECISION,
     NUMERIC,
     REGPROC,
@@ -84,7 +85,7 @@ def call(binding: Binding, name: str, args: Sequence[Scalar], node: exp.Expr) ->
     try:
         meaning = resolve(name, tuple(arg.type for arg in args))
     except ProgrammingError as error:
-        guessed = _of_nulls(name, args)
+        guessed = _of_nulls(name, args) or _of_texts(binding, name, args, node)
         if guessed is not None:
             return call(binding, name, guessed, node)
         span = span_of(node, binding.source) or whole(binding.source)
@@ -106,13 +107,35 @@ def _of_nulls(name: str, args: Sequence[Scalar]) -> list[Scalar] | None:
     if not any(_is_null(arg) for arg in args):
         return None
     known = [arg.type for arg in args if arg.type != UNKNOWN]
-    for guess in (DOUBLE, TEXT, *map(array, known), *(type_.parts[0] for type_ in known if type_.parts)):
+    for guess in (
+        DOUBLE,
+        INTEGER,
+        TEXT,
+        *map(array, known),
+        *(type_.parts[0] for type_ in known if type_.parts),
+    ):
         typed = [Literal(None, guess) if _is_null(arg) else arg for arg in args]
         try:
             resolve(name, tuple(arg.type for arg in typed))
         except ProgrammingError:
             continue
         return typed
+    return None
+
+
+def _of_texts(binding: Binding, name: str, args: Sequence[Scalar], node: exp.Expr) -> list[Scalar] | None:
+    """The arguments with a type for quoted strings that the function takes; None if there is none."""
+    places = [place for place, arg in enumerate(args) if arg.type == UNKNOWN]
+    if not places or any(_is_null(arg) for arg in args):
+        return None
+    known = [arg.type for arg in args if arg.type != UNKNOWN]
+    for guess in (*known, DOUBLE, INTEGER, *map(array, known)):
+        types = tuple(guess if arg.type == UNKNOWN else arg.type for arg in args)
+        try:
+            resolve(name, types)
+        except ProgrammingError:
+            continue
+        return [brought(binding, arg, type_, node) for arg, type_ in zip(args, types, strict=True)]
     return None
 
 

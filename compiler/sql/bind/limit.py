@@ -113,6 +113,8 @@ def _constant(scalar: Scalar) -> Scalar:
     if not isinstance(scalar, Call) or scalar.function not in ("add", "sub", "mul", "cast", "neg"):
         return scalar
     parts = [_constant(arg) for arg in scalar.args]
+    if any(isinstance(part, Literal) and part.value is None for part in parts):
+        return Literal(None, scalar.type)
     values = [part.value for part in parts if isinstance(part, Literal) and isinstance(part.value, int)]
     if len(values) < len(parts) or not all(part.type.is_integer for part in (*parts, scalar)):
         return scalar
