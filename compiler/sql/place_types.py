@@ -30,8 +30,8 @@ def types_of_places(statement: object, known: Known) -> tuple[Types, Types]:
     """The types that parameters are cast to, or have as conditions; and those that they meet."""
     cast: Types = {}
     met: Types = {}
-    if (condition := _place(getattr(statement, "where", None))) is not None:
-        cast[condition] = BOOLEAN
+    if (place := _place(getattr(statement, "where", None))) is not None:
+        cast[place] = BOOLEAN
     for tree in trees_of(statement):
         for node in tree.walk():
             if isinstance(node, exp.Cast):

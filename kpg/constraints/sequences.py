@@ -61,11 +61,22 @@ class Sequences:
                 here = self.next.get(numbers.name, numbers.start)
                 self.next[numbers.name] = max(here, value) if numbers.increment > 0 else min(here, value)
 
-    def forget(self, name: str) -> None:
-        """A sequence is gone, or starts anew."""
-        self.next.pop(name, None)
-        for one in self._given.values():
-            one.numbers.pop(name, None)
+    def forget(self, name: str) -> Callable[[], None]:
+        """A sequence is gone, or starts anew; what puts it back where it stood."""
+        coming, fresh = self.next.pop(name, None), name in self.next.fresh
+        given = [(one.numbers, one.numbers.pop(name)) for one in self._given.values() if name in one.numbers]
+        self.next.fresh.discard(name)
+
+        def put_back() -> None:
+            self.forget(name)
+            if coming is not None:
+                self.next[name] = coming
+            for numbers, number in given:
+                numbers[name] = number
+            if fresh:
+                self.next.fresh.add(name)
+
+        return put_back
 
     def restart(self, name: str, value: int | None = None) -> None:
         """Have a sequence go on with a value, its first one without."""

@@ -73,7 +73,7 @@ class TableChange:
         name = action.sequence.name or free_name(f"{plain}_{column}_seq", catalog.sequences)
         name = beside(self.entry.name, name)
         catalog.sequences[name.lower()] = replace(action.sequence, name=name, owner=(self.entry.name, column))
-        self.engine.sequences.forget(name)
+        self.engine.journal.note(undo=self.engine.sequences.forget(name))
         return replace(rule, default=sequence_call(name), sequence=name)
 
     def _drop_reference(self, table: str, key: ForeignKey, name: str, *, cascade: bool) -> None:

@@ -102,7 +102,7 @@ def _create_sequence(engine: Engine, statement: ast.CreateSequence) -> None:
     catalog.sequences[name.lower()] = _with_owner(
         engine, replace(created(name, statement.options, "bigint", statement.span), name=name)
     )
-    engine.sequences.forget(name)
+    engine.journal.note(undo=engine.sequences.forget(name))
 
 
 def _with_owner(engine: Engine, sequence: Sequence) -> Sequence:
@@ -246,7 +246,7 @@ def drop_sequence(engine: Engine, statement: ast.DropOther, name: str) -> None:
             entry = replace(entry, constraints=replace(entry.constraints, rules=tuple(rules)))
             catalog.replace(entry)
     del catalog.sequences[found.name.lower()]
-    engine.journal.note(done=partial(engine.sequences.forget, found.name))
+    engine.journal.note(undo=engine.sequences.forget(found.name))
 
 
 def _truncate(engine: Engine, statement: ast.Truncate) -> int:

@@ -137,7 +137,9 @@ class Schemas:
             try:
                 self.executor.create_table(name, schema)
                 self._add_keys(name, schema, constraints)
-                self.catalog.sequences.update((one.name.lower(), one) for one in sequences)
+                for one in sequences:
+                    self.catalog.sequences[one.name.lower()] = one
+                    self.journal.note(undo=self.sequences.forget(one.name))
                 self._tables[name] = Table(self.executor, name, schema, self.watching)
                 self.journal.note(undo=partial(self._discard, name))
                 if constraints.guarded:
@@ -169,7 +171,7 @@ class Schemas:
         for sequence in list(self.catalog.sequences.values()):
             if sequence.owner is not None and sequence.owner[0] == name:
                 del self.catalog.sequences[sequence.name.lower()]
-                self.journal.note(done=partial(self.sequences.forget, sequence.name))
+                self.journal.note(undo=self.sequences.forget(sequence.name))
         self.set_aside(name)
         if entry.constraints.guarded or ("references" in self.__dict__ and self.references.concerns(name)):
             self.refresh_rules()
