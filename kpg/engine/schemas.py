@@ -168,10 +168,9 @@ class Schemas:
         for index in [one for one in self.catalog.indexes.values() if one.table == name]:
             del self.catalog.indexes[index.name.lower()]
             self.journal.note(done=partial(self.forget_index, index.name))
-        for sequence in list(self.catalog.sequences.values()):
-            if sequence.owner is not None and sequence.owner[0] == name:
-                del self.catalog.sequences[sequence.name.lower()]
-                self.journal.note(undo=self.sequences.forget(sequence.name))
+        for one in [one for one in self.catalog.sequences.values() if one.owner and one.owner[0] == name]:
+            del self.catalog.sequences[one.name.lower()]
+            self.journal.note(undo=self.sequences.forget(one.name))
         self.set_aside(name)
         if entry.constraints.guarded or ("references" in self.__dict__ and self.references.concerns(name)):
             self.refresh_rules()

@@ -35,7 +35,7 @@ from kpg.compiler.sql.tree import Rows
 from kpg.compiler.system import comments, kinds, naming, objects
 from kpg.compiler.system.indexes import indexes
 from kpg.compiler.system.relations import System
-from kpg.compiler.system.words import shown_name
+from kpg.compiler.system.words import shown_name, whole
 from kpg.runtime.errors import ProgrammingError
 from kpg.runtime.scalar import If, Literal, Scalar
 from kpg.runtime.types import BIGINT, BOOLEAN, INTEGER, OID, TEXT, Type
@@ -231,10 +231,12 @@ def _serial(binding: Binding, node: exp.Anonymous, args: list[Scalar]) -> Scalar
         if isinstance(entry, TableEntry):
             for column, rule in zip(entry.schema.names, entry.constraints.rules, strict=False):
                 if rule.sequence:
-                    name = Literal(".".join(naming.split(binding.catalog, rule.sequence)), TEXT)
-                    own = call(binding, "eq", [table, Literal(entry.name, TEXT)], node)
+                    name = Literal(whole(binding.catalog, rule.sequence), TEXT)
                     its = call(binding, "eq", [args[1], Literal(column, TEXT)], node)
-                    result = If(own, If(its, name, result, TEXT), result, TEXT)
+                    shown = shown_name(binding.catalog, entry.name, "relation")
+                    for text in dict.fromkeys((shown, whole(binding.catalog, entry.name), entry.name)):
+                        own = call(binding, "eq", [table, Literal(text, TEXT)], node)
+                        result = If(own, If(its, name, result, TEXT), result, TEXT)
     return result
 
 

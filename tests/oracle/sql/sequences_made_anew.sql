@@ -38,3 +38,5 @@ rollback to before;
 alter table made add column other serial;
 commit;
 insert into made (v) values (9) returning id, other;
+create table "odd (2) % name" ("Id 1" int generated always as identity, b serial);
+/* once */ select attname, pg_get_serial_sequence(attrelid::regclass::text, attname), pg_get_serial_sequence('"odd (2) % name"', attname) from pg_attribute where attrelid = '"odd (2) % name"'::regclass and attnum > 0 order by 1;
