@@ -383,3 +383,15 @@ def test_what_is_not_understood_is_said(option: list[str], message: str) -> None
     )
     assert found.returncode == 1
     assert message in found.stderr
+
+
+def test_examples_of_services_say_what_there_is() -> None:
+    """The options of the unit, the Dockerfile and the table are those of the command."""
+    text = (ROOT / "docs" / "operating.md").read_text()
+    lines = [line for line in text.splitlines() if line.startswith(("| `--", "ExecStart=", "ENTRYPOINT"))]
+    named = {option for line in lines for option in re.findall(r"--[a-z-]+", line.split(" | ")[0])}
+    assert {"--listen", "--http", "--log-slow", "--superuser-reserved-connections"} <= named
+    command = [sys.executable, "-m", "kpg", "serve", "--help"]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "COLUMNS": "300", "TERM": "dumb"}
+    said = subprocess.run(command, capture_output=True, text=True, check=True, cwd=ROOT, env=environment)
+    assert named <= set(re.findall(r"--[a-z-]+", said.stdout))
