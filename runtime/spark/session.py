@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final
 
 from kpg.runtime.errors import NotSupportedError, OperationalError
 from kpg.runtime.spark.own import LOAD_SETTINGS, WITHOUT_SPARK, Work, is_running, own_session
-from kpg.runtime.spark.slots import require_room
+from kpg.runtime.spark.slots import require_room, taken
 from kpg.runtime.spark.source import by_ending
 
 if TYPE_CHECKING:
@@ -69,6 +69,8 @@ def _means_more(source: str) -> bool:
     """Whether a text may be more than a file here: the catalog of a session of our own has no tables."""
     if any(map(os.environ.get, CONFIGURED)) or SCHEME.match(source) or OWN_PATTERNS & set(source):
         return True
+    if taken:
+        return True  # the session that has workers may have a catalog
     return "pyspark.sql" in sys.modules and not is_running() and _active() is not None
 
 
