@@ -7,9 +7,11 @@ is open for as long as one of them is.
 
 import threading
 from collections.abc import Callable
+from datetime import time
 from typing import TYPE_CHECKING, Any, Final
 
-from sqlalchemy import pool
+from sqlalchemy import Time, pool
+from sqlalchemy.dialects.postgresql import TIME
 from sqlalchemy.dialects.postgresql.base import PGDialect
 from sqlalchemy.dialects.postgresql.pg_catalog import INT2VECTOR
 
@@ -48,6 +50,14 @@ class Places(INT2VECTOR):
         return lambda value: [*map(int, value.split())] if isinstance(value, str) else value
 
 
+class Clock(TIME):
+    """A time of the day, whose zone kpg tells in a text."""
+
+    def result_processor(self, dialect: Any, coltype: Any) -> Any:
+        """To Python's time, with its zone."""
+        return lambda value: time.fromisoformat(value) if isinstance(value, str) else value
+
+
 class Dialect(PGDialect):
     """See the module."""
 
@@ -63,7 +73,7 @@ class Dialect(PGDialect):
         options.setdefault("paramstyle", "numeric_dollar")
         initialize: Any = super().__init__
         initialize(**options)
-        self.colspecs = {**self.colspecs, INT2VECTOR: Places}
+        self.colspecs = {**self.colspecs, INT2VECTOR: Places, Time: Clock}
         self._lock = threading.Lock()
         self._database: kpg.Database | None = None
         self._folder: str | None = None

@@ -357,6 +357,8 @@ def _numbers_by_name(binding: Binding, name: Scalar, node: exp.Expr) -> Scalar:
     catalog = binding.catalog
     known = [*(entry.name for entry in catalog), *(one.name for one in catalog.sequences.values())]
     names = {one: one for one in known} | {".".join(naming.split(catalog, one)): one for one in known}
+    names |= {shown_name(catalog, one, "relation"): one for one in known}
+    names |= {whole(catalog, one): one for one in known}
     numbers = {shown: str(naming.number_of("relation", one)) for shown, one in names.items()}
     return coerce(chosen(binding, name, numbers), BIGINT)
 

@@ -212,6 +212,26 @@ def test_many_changes_are_counted(engine: sa.Engine) -> None:
         )
 
 
+def test_times_have_their_zones(engine: sa.Engine) -> None:
+    table = sa.Table(
+        "clocks", sa.MetaData(), sa.Column("at", sa.Time(timezone=True)), sa.Column("on", sa.Time)
+    )
+    given = datetime.time(12, 57, 18, tzinfo=datetime.UTC), datetime.time(1, 2, 3, 4)
+    with engine.begin() as connection:
+        table.create(connection)
+        connection.execute(table.insert(), {"at": given[0], "on": given[1]})
+        connection.execute(table.insert(), {"at": None, "on": None})
+        found = connection.execute(sa.select(table)).all()
+        assert set(found) == {given, (None, None)}
+
+
+def test_identities_of_names_in_quotes_are_reflected(engine: sa.Engine) -> None:
+    table = sa.Table("an (odd) %", sa.MetaData(), sa.Column("Id", sa.Integer, sa.Identity(start=7)))
+    table.create(engine)
+    (column,) = sa.inspect(engine).get_columns("an (odd) %")
+    assert column["identity"]["start"] == 7
+
+
 @pytest.mark.parametrize(
     ("address", "message"),
     [
