@@ -38,6 +38,7 @@ def _group(walk: "Walk", node: Group | GroupingSets, whole: Values, known: Value
     args: dict[Scalar, None] = {
         arg: None for call in node.aggregates for arg in call.args if not isinstance(arg, Literal)
     }
+    block.scalars += [(scalar, ()) for scalar in (*node.keys, *args)]  # for the subqueries in them
     fresh = {arg: walk.asking.fresh(arg.type) for arg in args}
     asked = walk.asking.asked([*node.keys, *args]) & produced(node.input)
     want = list(dict.fromkeys((*walk.wanted(block, asked), *fresh.values())))
