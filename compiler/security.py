@@ -89,8 +89,10 @@ def demands(
         if one.command not in ("ALL", command) or not (EVERYBODY in roles or roles & acts):
             continue
         text = (one.check or one.using) if written else one.using
+        if not text:
+            continue  # as in Postgres: of rows that are there a policy without USING lets nobody have any
         if one.permissive:
-            permissive.append(text or "true")
-        elif text:
+            permissive.append(text)
+        else:
             found.append(Demand(text, one.name))
     return [Demand(" OR ".join(f"({text})" for text in permissive) or "false"), *found]

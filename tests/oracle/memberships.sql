@@ -81,4 +81,27 @@ create sequence q;
 grant usage on sequence q to bob;
 set role bob;
 revoke grant option for update on sequence q from eve;
-revoke usage on sequence q from eve
+revoke usage on sequence q from eve;
+reset role;
+create table guarded (a int);
+insert into guarded values (1), (2);
+grant all on guarded to bob;
+alter table guarded enable row level security;
+create policy z on guarded for all with check (a > 1);
+set role bob;
+select a from guarded;
+select a from guarded for update;
+update guarded set a = 3;
+insert into guarded values (5);
+insert into guarded values (0);
+delete from guarded;
+reset role;
+create policy y on guarded for insert;
+set role bob;
+insert into guarded values (0);
+reset role;
+drop policy z on guarded;
+set role bob;
+insert into guarded values (0);
+reset role;
+select a from guarded order by a

@@ -317,7 +317,7 @@ def test_all_of_equal_rows_of_a_recursion_are_explained_where_they_are_counted(d
         " SELECT n, count(*) AS times FROM r GROUP BY n"
     )
     proof = db.explain_row("v", (2, 4), sample=None)
-    assert sorted(node.row or () for node in proof.nodes() if node.kind.value == "source") == [
+    assert sorted(tuple(node.row or ()) for node in proof.nodes() if node.kind.value == "source") == [
         (4, 3, 7),
         (5, 3, 8),
         (6, 3, 9),
@@ -332,14 +332,14 @@ def test_of_except_all_every_row_of_the_first_query_is_told(db: kpg.Database) ->
         " EXCEPT ALL SELECT customer FROM sale WHERE id < 7"
     )
     proof = db.explain_row("v", (3,), sample=None)
-    sources = sorted(node.row or () for node in proof.nodes() if node.kind.value == "source")
+    sources = sorted(tuple(node.row or ()) for node in proof.nodes() if node.kind.value == "source")
     assert sources == [(4, 3, 7), (5, 3, 8), (6, 3, 9), (7, 3, 1)]
 
 
 def test_a_subquery_in_an_aggregate_tells_what_it_found(db: kpg.Database) -> None:
     db.sql(
-        "CREATE VIEW v AS SELECT region, max((SELECT min(total) FROM sale s WHERE s.customer = c.id)) AS least"
-        " FROM customer c GROUP BY region"
+        "CREATE VIEW v AS SELECT region, max((SELECT min(total) FROM sale s WHERE s.customer = c.id))"
+        " AS least FROM customer c GROUP BY region"
     )
     proof = db.explain_row("v", ("US", 1), sample=None)
     sources = {(node.relation, node.row) for node in proof.nodes() if node.kind.value == "source"}
