@@ -42,11 +42,11 @@ def run_serve(
     """Serve a database until the process is told to stop."""
     host, port = address_of(listen)
     web = None if http is None else address_of(http)
-    if log_format not in ("text", "json") or log_level.upper() not in logging.getLevelNamesMapping():
-        raise InterfaceError(
-            f"log format {log_format} and level {log_level} are not known",
-            hint="--log-format text or json, --log-level debug, info, warning or error",
-        )
+    if log_format not in ("text", "json"):
+        raise InterfaceError(f"log format {log_format} is not known", hint="--log-format text or json")
+    if log_level.upper() not in logging.getLevelNamesMapping():
+        hint = "--log-level debug, info, warning or error"
+        raise InterfaceError(f"log level {log_level} is not known", hint=hint)
     set_up(log_format, log_level, log_file)
     if reserved_connections >= max_connections:
         reserved_connections = max_connections - 1

@@ -95,6 +95,11 @@ def tls_of(options: Options) -> ssl.SSLContext | None:
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     try:
         context.load_cert_chain(options.certificate, options.key)
+    except FileNotFoundError as error:
+        files = (options.certificate, options.key or options.certificate)
+        missing = next((str(one) for one in files if not Path(one).exists()), "")
+        message = f"the certificate cannot be used: there is no file {missing}"
+        raise OperationalError(message, hint="--certificate and --key name files of PEM") from error
     except (OSError, ssl.SSLError) as error:
         raise OperationalError(f"the certificate cannot be used: {error}") from error
     return context

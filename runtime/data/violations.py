@@ -36,7 +36,9 @@ def duplicate_error(table: "Table", words: Words, row: int, exists: bool | None 
     where = "exists already" if exists else "is given twice"
     return IntegrityError(
         f"duplicate key in table {table.name}: ({names}) = {_describe(table, words, key, row)} {where}",
-        hint="delete the old row first, or use upsert" if exists else "give each key once",
+        hint="delete the old row first, or say ON CONFLICT (upsert in Python)"
+        if exists
+        else "give each key once",
     )
 
 

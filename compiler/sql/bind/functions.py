@@ -147,13 +147,20 @@ COMPARISONS: Final[dict[type[exp.Expr], str]] = {
 OPPOSITE: Final = {"eq": "ne", "ne": "eq", "lt": "ge", "ge": "lt", "gt": "le", "le": "gt"}
 
 
+SPELLINGS: Final[dict[type[exp.Expr], tuple[str, ...]]] = {
+    exp.CurrentTimestamp: ("current_timestamp", "now"),
+    exp.Ceil: ("ceil", "ceiling"),
+    exp.Pow: ("power", "pow"),
+    exp.Length: ("length", "char_length", "character_length"),
+    exp.StrPosition: ("position", "strpos"),
+}
+"""Functions that have several names, of different lengths, by which it is known how they were written."""
 FUNCTION_NAMES: Final[dict[type[exp.Expr], str]] = {
+    exp.CurrentVersion: "version",
     exp.GroupConcat: "string_agg",
     exp.LogicalAnd: "bool_and",
     exp.LogicalOr: "bool_or",
-    exp.StrPosition: "position",
     exp.TimestampTrunc: "date_trunc",
-    exp.Pow: "power",
     exp.VariancePop: "var_pop",
 }
 """The names of columns of a function, where sqlglot has another."""
@@ -210,9 +217,12 @@ def default_name(node: exp.Expr) -> str:
             return "case"
         case exp.Exists():
             return "exists"
-        case exp.CurrentTimestamp():
-            written = node.meta.get("end", 0) - node.meta.get("start", 0)
-            return "now" if written == len("now") - 1 else "current_timestamp"
+        case exp.Func() if type(node) in SPELLINGS:
+            size = node.meta.get("end", -1) + 1 - node.meta.get("start", 0)
+            names = SPELLINGS[type(node)]
+            return next((name for name in names if len(name) == size), names[0])
+        case exp.Tuple():
+            return "row"
         case exp.Anonymous():
             name = str(node.meta.get(WRITTEN, node.this)).lower()
             return "div" if name == WHOLE_QUOTIENT else name
