@@ -188,12 +188,46 @@ class _Naming:
             return
         name = node.name.replace('"', "")
         found = self._catalog.find_sequence(name) or self._catalog.find(name)
-        shown = "'" + node.name.replace("'", "''") + "'"
-        at = self._text.find(shown)
-        while found is not None and at >= 0:
-            end = at + len(shown)
-            self.changes[at] = (end, "'" + self._spell(found.name).replace("'", "''") + "'")
-            at = self._text.find(shown, end)
+        place = _literal_at(node, self._text, self._offset)
+        if found is not None and place is not None:
+            start, end = place
+            self.changes[start] = (end, "'" + self._spell(found.name).replace("'", "''") + "'")
+
+
+def _literal_at(node: exp.Literal, text: str, offset: int) -> tuple[int, int] | None:
+    """Where a text in quotes is, and no other that is the same: None unless it is written as usual."""
+    if "start" not in node.meta or "end" not in node.meta:
+        return None
+    start, end = node.meta["start"] - offset, node.meta["end"] + 1 - offset
+    return (start, end) if text[start:end] == "'" + node.name.replace("'", "''") + "'" else None
+
+
+def with_sequence(text: str, old: str, new: str) -> str:
+    """A DEFAULT that names a sequence of the catalog by another name, where it is asked and nowhere else."""
+    try:
+        tree = tree_of(tokenize("SELECT " + text), "SELECT " + text)
+    except Error:
+        return text
+    was = sequence_call(old).removeprefix("nextval('").removesuffix("')").replace("''", "'").lower()
+    changes: Changes = {}
+    for node in tree.find_all(exp.Literal):
+        place = _literal_at(node, text, len("SELECT "))
+        asked = node.name.lower() in (was, old.lower())
+        if place is not None and asked and _is_asked(node):
+            changes[place[0]] = (place[1], sequence_call(new).removeprefix("nextval(").removesuffix(")"))
+    return changed(text, changes)
+
+
+def _is_asked(node: exp.Expr) -> bool:
+    """Whether a text in quotes is the first argument of a function of sequences, or a regclass."""
+    above = node.parent
+    while isinstance(above, exp.Cast):
+        if above.to.sql("postgres").lower() == "regclass":
+            return True
+        node, above = above, above.parent
+    if not isinstance(above, exp.Anonymous) or str(above.this).lower() not in SEQUENCES:
+        return False
+    return node is above.expressions[0]
 
 
 def sequence_call(name: str) -> str:

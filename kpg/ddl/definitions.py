@@ -6,11 +6,11 @@ from functools import partial
 from typing import TYPE_CHECKING, assert_never
 
 from kpg.compiler.catalog import TableEntry
-from kpg.compiler.constraints import Sequence
-from kpg.compiler.resolved import beside
+from kpg.compiler.constraints import Rule, Sequence
+from kpg.compiler.resolved import Resolved, beside
 from kpg.compiler.sql import definitions as ast
 from kpg.compiler.sql import roles
-from kpg.compiler.sql.anchoring import asks_sequence, sequence_call
+from kpg.compiler.sql.anchoring import asks_sequence, sequence_call, with_sequence
 from kpg.compiler.sql.ddl.sequences import created, settled
 from kpg.engine.engine import Engine
 from kpg.engine.transaction import State
@@ -151,14 +151,20 @@ def rename_sequence(engine: Engine, old: Sequence, name: str) -> None:
     engine.sequences.rename(old.name, new)
     engine.journal.note(undo=partial(engine.sequences.rename, new, old.name))
     for entry in list(catalog):
-        if isinstance(entry, TableEntry) and any(
-            rule.sequence == old.name for rule in entry.constraints.rules
-        ):
-            rules = tuple(
-                replace(rule, sequence=new, default=sequence_call(new)) if rule.sequence == old.name else rule
-                for rule in entry.constraints.rules
-            )
+        if not isinstance(entry, TableEntry):
+            continue
+        rules = tuple(_renumbered(rule, old.name, new) for rule in entry.constraints.rules)
+        if rules != entry.constraints.rules:
             catalog.replace(replace(entry, constraints=replace(entry.constraints, rules=rules)))
+
+
+def _renumbered(rule: Rule, old: str, new: Resolved) -> Rule:
+    """A column's rule after its sequence, or one that its DEFAULT asks, has got another name."""
+    if rule.sequence == old:
+        return replace(rule, sequence=new, default=sequence_call(new))
+    if not asks_sequence(rule.default, old):
+        return rule
+    return replace(rule, default=with_sequence(rule.default, old, new))
 
 
 def _create_schema(engine: Engine, statement: ast.CreateSchema) -> None:
