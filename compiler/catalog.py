@@ -283,9 +283,8 @@ class Catalog:
         return self._find(self.sequences, name)
 
     def find_index(self, name: str) -> Index | None:
-        """The index of that name, if there is one; of any schema, if it is written without one."""
-        plain = (one for one in self.indexes.values() if one.name.rpartition(".")[2].lower() == name.lower())
-        return self._find(self.indexes, name) or next(plain, None)
+        """The index of that name, if there is one."""
+        return self._find(self.indexes, name)
 
     def sequence(self, name: str, span: Span | None = None) -> Sequence:
         """The sequence of that name; ProgrammingError if there is none."""

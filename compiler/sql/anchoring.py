@@ -17,6 +17,7 @@ from kpg.compiler.resolved import Resolved, written
 from kpg.compiler.sql import statements as ast
 from kpg.compiler.sql.ddl.reader import tree_of
 from kpg.compiler.sql.tokens import tokenize
+from kpg.compiler.sql.type_names import user_name
 from kpg.runtime.errors import Error
 
 T = TypeVar("T")
@@ -84,18 +85,47 @@ def whole_names(text: str, catalog: Catalog) -> str:
     A text without anything of users in it is returned as it is; so is one that cannot be read, for whoever
     reads it next to say what is wrong.
     """
+    tree, offset = _tree(text)
+    naming = _Naming(catalog, text, offset, _spelled)
+    for node in tree.walk() if tree is not None else ():
+        naming.note(node)
+    return changed(text, naming.changes)
+
+
+def _tree(text: str) -> tuple[exp.Expr | None, int]:
+    """The tree of an expression, a query or a change, and where the text begins in its places."""
     if "(" not in text and "::" not in text and " " not in text:
-        return text
+        return None, 0
     for before in ("", "SELECT "):
         try:
-            tree = tree_of(tokenize(before + text), before + text)
+            return tree_of(tokenize(before + text), before + text), len(before)
         except Error:
             continue
-        naming = _Naming(catalog, text, len(before), _spelled)
-        for node in tree.walk():
-            naming.note(node)
-        return changed(text, naming.changes)
-    return text
+    return None, 0
+
+
+def calls(text: str, name: str) -> bool:
+    """Whether a text with whole names calls a function; one of before there were such has none of public."""
+    schema, _, plain = name.lower().rpartition(".")
+    tree, _ = _tree(text) if plain in text.lower() else (None, 0)
+    for node in tree.find_all(exp.Anonymous) if tree is not None else ():
+        given = node.parent.this if isinstance(node.parent, exp.Dot | exp.Table) else None
+        if isinstance(node.parent, exp.Table):
+            given = node.parent.args.get("db")
+        whose = given.name.lower() if isinstance(given, exp.Identifier) else ""
+        if str(node.this).lower() == plain and (whose or PUBLIC) == (schema or PUBLIC):
+            return True
+    return False
+
+
+def casts(text: str, name: str) -> bool:
+    """Whether a text that has whole names names a type of a user's."""
+    tree, _ = _tree(text) if name.rpartition(".")[2].lower() in text.lower() else (None, 0)
+    for node in tree.find_all(exp.DataType) if tree is not None else ():
+        given = user_name(node.args.get("kind")).lower()
+        if given and given.removeprefix(f"{PUBLIC}.") == name.lower():
+            return True
+    return False
 
 
 def _spelled(name: str) -> str:

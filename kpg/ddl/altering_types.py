@@ -54,6 +54,9 @@ def _columns(engine: "Engine", type_: Type, statement: ast.AlterUserType) -> lis
 
 
 def _renamed(engine: "Engine", old: Type, statement: ast.AlterUserType) -> Type:
+    from kpg.ddl.callers import refuse_named_type
+
+    refuse_named_type(engine, old.name, statement.span)
     new = beside(old.name, statement.new)
     if new.lower() in engine.catalog.types:
         raise ProgrammingError(f'type "{new}" already exists', span=statement.span)

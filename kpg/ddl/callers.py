@@ -4,16 +4,17 @@ A view's plan knows the functions that it calls. The rest is kept as text, in wh
 names: see :mod:`kpg.compiler.sql.anchoring`.
 """
 
-import re
 from collections.abc import Callable, Iterator
 from functools import partial
 
-from kpg.compiler.catalog import PUBLIC, TableEntry
+from kpg.compiler.catalog import PUBLIC, TableEntry, ViewEntry
 from kpg.compiler.constraints import Domain, Exclusion
+from kpg.compiler.resolved import beside
 from kpg.compiler.routines import Aggregate, Routine
 from kpg.compiler.security import Policy
 from kpg.compiler.sql import definitions as ast
 from kpg.compiler.sql import statements
+from kpg.compiler.sql.anchoring import calls, casts
 from kpg.compiler.sql.rules import check_rules
 from kpg.compiler.triggers import Deed, Partitioned, Trigger
 from kpg.engine.engine import Engine
@@ -51,36 +52,51 @@ def refuse_callers(engine: Engine, routine: Routine, what: str, span: Span) -> N
         raise NotSupportedError(message, span=span, hint="drop that first, and make it again afterwards")
 
 
+def refuse_named_type(engine: Engine, name: str, span: Span) -> None:
+    """NotSupportedError if a definition names a type that is to go, or to have another name."""
+    found = next(_naming(engine, lambda text: casts(text, name), span), None)
+    if found is None:
+        views = (one for one in engine.catalog if isinstance(one, ViewEntry) and casts(one.text, name))
+        found = next((Caller(f"view {one.name}", lambda: None) for one in views), None)
+    if found is not None:
+        message = f"dropping or renaming type {name} is not supported while {found.what} names it"
+        raise NotSupportedError(message, span=span, hint="drop that first, and make it again afterwards")
+
+
 def callers(engine: Engine, routine: Routine, span: Span) -> Iterator[Caller]:
     """All definitions but views that call a function."""
+
+    def called(text: str) -> bool:
+        return calls(text, routine.name)
+
+    alone = len(engine.catalog.routines.get(routine.name, ())) == 1
+    free = frozenset[str]()
+    if not alone:
+        tables = (one for one in engine.catalog if isinstance(one, TableEntry))
+        free = frozenset(one.name for one in tables if _can_do_without(engine, one, routine))
+    yield from _naming(engine, called, span, free)
+    for key, one in list(engine.catalog.others.items()):
+        if isinstance(one, Trigger) and _whole(one.function) == _whole(routine.name):
+            what = f'trigger "{one.name}" of {one.table}'
+            yield Caller(what, partial(engine.catalog.others.pop, key, None))
+
+
+def _naming(engine: Engine, names: Calls, span: Span, free: frozenset[str] = frozenset()) -> Iterator[Caller]:
+    """The definitions with a text that names something; those of the ``free`` tables are left out."""
     catalog = engine.catalog
-    calls = _calls(routine.name)
-    alone = len(catalog.routines.get(routine.name, ())) == 1
     for entry in list(catalog):
-        if isinstance(entry, TableEntry) and (alone or not _can_do_without(engine, entry, routine)):
-            yield from _of_table(engine, entry, calls, span)
+        if isinstance(entry, TableEntry) and entry.name not in free:
+            yield from _of_table(engine, entry, names, span)
     for key, one in list(catalog.others.items()):
-        if any(map(calls, _texts(one))):
+        if any(map(names, _texts(one))):
             yield Caller(f'{key[0]} "{key[2] or key[1]}" of {key[1]}', _without(engine, key, one, span))
-        elif isinstance(one, Trigger) and _whole(one.function) == _whole(routine.name):
-            yield Caller(f'trigger "{one.name}" of {one.table}', partial(catalog.others.pop, key, None))
     for name, type_ in list(catalog.types.items()):
         if isinstance(type_, Domain):
-            yield from _of_domain(engine, name, type_, calls, span)
+            yield from _of_domain(engine, name, type_, names, span)
 
 
 def _whole(name: str) -> str:
     return name.lower().removeprefix(f"{PUBLIC}.")
-
-
-def _calls(name: str) -> Calls:
-    """Whether a text calls a function of that name."""
-    schema, _, plain = name.rpartition(".")
-    before = rf'"?{re.escape(schema or PUBLIC)}"?\s*\.\s*'
-    # A text of before names were whole has none of the schema public.
-    before = before if schema else rf"(?:{before}|(?<![\w.\"]))"
-    form = re.compile(rf'{before}"?{re.escape(plain)}"?\s*\(', re.IGNORECASE)
-    return lambda text: form.search(text) is not None
 
 
 def _can_do_without(engine: Engine, entry: TableEntry, routine: Routine) -> bool:
@@ -95,38 +111,36 @@ def _can_do_without(engine: Engine, entry: TableEntry, routine: Routine) -> bool
     return True
 
 
-def _of_table(
-    engine: Engine, entry: TableEntry, calls: Callable[[str], bool], span: Span
-) -> Iterator[Caller]:
+def _of_table(engine: Engine, entry: TableEntry, names: Calls, span: Span) -> Iterator[Caller]:
     def altered(action: ast.Action) -> Callable[[], object]:
         from kpg.ddl.altering import alter
 
         return partial(alter, engine, ast.Alter("TABLE", entry.name, False, (action,), span))
 
     for column, rule in zip(entry.schema.names, entry.constraints.rules, strict=False):
-        if calls(rule.generated):
+        if names(rule.generated):
             yield Caller(
                 f"column {column} of table {entry.name}", altered(ast.DropColumn(column, True, True))
             )
-        elif calls(rule.default):
+        elif names(rule.default):
             what = f"the DEFAULT of column {column} of table {entry.name}"
             yield Caller(what, altered(ast.SetRule(column, "default", "")))
     for check in entry.constraints.checks:
-        if calls(check.text):
+        if names(check.text):
             what = f"constraint {check.name} of table {entry.name}"
             yield Caller(what, altered(ast.DropConstraint(check.name, True, True)))
 
 
-def _of_domain(engine: Engine, name: str, domain: Domain, calls: Calls, span: Span) -> Iterator[Caller]:
+def _of_domain(engine: Engine, name: str, domain: Domain, names: Calls, span: Span) -> Iterator[Caller]:
     def altered(action: ast.Action) -> Callable[[], object]:
         from kpg.ddl.domains import alter_domain
 
         return partial(alter_domain, engine, ast.AlterDomain(name, action, span))
 
-    if calls(domain.default):
+    if names(domain.default):
         yield Caller(f"the DEFAULT of domain {name}", altered(ast.SetRule("", "default", "")))
     for check in domain.checks:
-        if calls(check.text):
+        if names(check.text):
             what = f"constraint {check.name} of domain {name}"
             yield Caller(what, altered(ast.DropConstraint(check.name, True, True)))
 
@@ -147,7 +161,7 @@ def _texts(one: object) -> tuple[str, ...]:
         case tuple():
             folds = (each for each in one if isinstance(each, Aggregate))
             names = (name for each in folds for name in (each.step, each.final) if name)
-            return tuple(f"{name if '.' in name else f'{PUBLIC}.{name}'}(" for name in names)
+            return tuple(f"{name if '.' in name else f'{PUBLIC}.{name}'}()" for name in names)
         case _:
             return ()
 
@@ -158,8 +172,7 @@ def _without(engine: Engine, key: tuple[str, ...], one: object, span: Span) -> C
         case Exclusion(index=True):
             from kpg.ddl.indexes import drop_index
 
-            found = engine.catalog.find_index(key[2])
-            name = key[2] if found is None else found.name
+            name = beside(one.table, one.name)
             return partial(drop_index, engine, ast.DropOther("INDEX", (name,), True, True, span), name)
         case Exclusion():
             from kpg.ddl.altering import alter

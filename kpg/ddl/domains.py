@@ -129,6 +129,9 @@ def alter_domain(engine: "Engine", statement: ast.AlterDomain) -> None:
         case ast.SetRule(text=text):
             changed = replace(domain, default=text)
         case ast.RenameTo(name=name):
+            from kpg.ddl.callers import refuse_named_type
+
+            refuse_named_type(engine, domain.name, statement.span)
             changed = replace(domain, name=beside(domain.name, name))
         case _:
             raise AssertionError(statement.action)
@@ -200,4 +203,7 @@ def drop_domain(engine: "Engine", statement: ast.DropOther, name: str) -> None:
             span=statement.span,
             hint=f"drop {table} first",
         )
+    from kpg.ddl.callers import refuse_named_type
+
+    refuse_named_type(engine, found.name, statement.span)
     del engine.catalog.types[found.name.lower()]

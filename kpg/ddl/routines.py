@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Final, assert_never
 
 from kpg.compiler.catalog import Catalog
+from kpg.compiler.resolved import beside
 from kpg.compiler.routines import POLYMORPHIC, Routine, chosen
 from kpg.compiler.sql import definitions as ast
 from kpg.compiler.sql import statements
@@ -218,10 +219,14 @@ def _alter(engine: Engine, statement: ast.AlterFunction) -> None:
         from kpg.ddl.callers import refuse_callers
 
         refuse_callers(engine, routine, "renaming", statement.span)
+    name = beside(routine.name, statement.rename.lower()) if statement.rename else routine.name
+    types = [one.type for one in routine.parameters]
+    if statement.rename and any(one.same_arguments(types) for one in engine.catalog.routines.get(name, ())):
+        message = f"function {name} with these arguments already exists"
+        raise ProgrammingError(message, span=statement.span)
     _remove(engine.catalog, routine)
-    schema = routine.name.rpartition(".")[0]
-    name = statement.rename.lower() or routine.name
-    name = f"{schema}.{name}" if schema and statement.rename else name
+    if routine.name not in engine.catalog.routines:
+        engine.catalog.rights.rename(("FUNCTION", routine.name.lower()), ("FUNCTION", name.lower()))
     strict = routine.strict if statement.strict is None else statement.strict
     definer = routine.definer if statement.definer is None else statement.definer
     new = replace(routine, name=name, strict=strict, definer=definer, declared=declared)

@@ -75,4 +75,7 @@ def drop_type(engine: "Engine", statement: "ast.DropOther", name: str) -> None:
                     span=statement.span,
                     hint=f"drop {entry.name} first",
                 )
+    from kpg.ddl.callers import refuse_named_type
+
+    refuse_named_type(engine, found.name, statement.span)
     del engine.catalog.types[found.name.lower()]

@@ -96,7 +96,10 @@ def check_definition(catalog: Catalog, statement: Defining) -> None:
             _need_relation(catalog, statement.name, span)
             for action in statement.actions:
                 if isinstance(action, ddl.RenameTo):
-                    need_schema(catalog, statement.name, "C", span)
+                    named = catalog.find(statement.name) or catalog.find_sequence(statement.name)
+                    need_schema(catalog, statement.name if named is None else named.name, "C", span)
+                if isinstance(action, ddl.SetSchema):
+                    need_schema(catalog, f"{action.schema}.{statement.name.rpartition('.')[2]}", "C", span)
                 if isinstance(action, COLUMNS):
                     _need_heirs(catalog, statement.name, span)
         case ddl.Comment() | ddl.DropOther() | ddl.AlterSequence():

@@ -59,7 +59,9 @@ def test_what_hides_names_changes_no_definition(postgres: str, tmp_path: Path, p
     beside.check()
 
 
-@pytest.mark.parametrize("name", ["elsewhere.sql", "quoted.sql", "types.sql", "rights.sql", "user.sql"])
+@pytest.mark.parametrize(
+    "name", ["elsewhere.sql", "quoted.sql", "types.sql", "rights.sql", "user.sql", "renamed.sql"]
+)
 def test_what_is_defined_on_one_path_is_used_on_another(postgres: str, name: str) -> None:
     beside = Beside(postgres)
     beside.run("drop schema if exists far cascade")

@@ -129,6 +129,8 @@ def _of_texts(binding: Binding, name: str, args: Sequence[Scalar], node: exp.Exp
     if not places or any(_is_null(arg) for arg in args):
         return None
     known = [arg.type for arg in args if arg.type != UNKNOWN]
+    if not known and isinstance(node, exp.Binary | exp.Unary):
+        return None  # an operator that there is for many types: none is the best
     for guess in (*known, DOUBLE, INTEGER, *map(array, known)):
         types = tuple(guess if arg.type == UNKNOWN else arg.type for arg in args)
         try:

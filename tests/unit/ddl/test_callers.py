@@ -88,3 +88,30 @@ def test_an_aggregate_keeps_the_function_of_its_steps(db: Database) -> None:
     db.sql("drop function plus(int, int) cascade")
     with pytest.raises(kpg.Error, match="unknown function"):
         db.sql("select total(a) from t")
+
+
+def test_a_name_in_a_text_in_quotes_is_no_call(db: Database) -> None:
+    db.sql("create table t (a text check (a <> 'public.b(1)'), c text default 'b(2)' /* b(3) */)")
+    db.sql("drop function b(int)")
+    db.sql("insert into t values ('x')")
+    assert db.query("select * from t").fetchall() == [("x", "b(2)")]
+
+
+@pytest.mark.parametrize(
+    ("definition", "what"),
+    [
+        ("create table t (x text default 'a'::mood::text)", "the DEFAULT of column x of table t"),
+        ("create table t (x text check (x::mood > 'a'::mood))", "constraint t_x_check of table t"),
+        ("create table t (x text); create policy p on t using (x::mood > 'a')", 'policy "p" of t'),
+        ("create table t (x text); create view v as select x::mood > 'a' as y from t", "view v"),
+    ],
+)
+@pytest.mark.parametrize("statement", ["alter type mood rename to moods", "drop type mood"])
+def test_a_type_that_a_definition_names_stays(
+    db: Database, definition: str, what: str, statement: str
+) -> None:
+    db.sql("create type mood as enum ('a', 'b')")
+    db.sql(definition)
+    with pytest.raises(kpg.Error, match=f"type mood is not supported while {what} names it"):
+        db.sql(statement)
+    db.sql("insert into t values ('b')")
