@@ -1,6 +1,6 @@
 """A server's throughput and latency: point reads, single-row inserts and both, with 1, 8 and 64 clients.
 
-    python benchmarks/serve.py [--seconds 3] [--durable | --postgres] [--pgbench]
+    python benchmarks/serve.py [--seconds 3] [--durable] [--pgbench | --postgres]
     python benchmarks/serve.py --subscribe [--rate 1000] [--seconds 10]
     python benchmarks/serve.py --steady MINUTES [--rate 1000]
 
@@ -108,6 +108,8 @@ def main() -> None:
     parser.add_argument("--steady", type=float, default=0, metavar="MINUTES")
     parser.add_argument("--rate", type=int, default=1000)
     options = parser.parse_args()
+    if options.postgres and (options.subscribe or options.steady or options.pgbench):
+        parser.error("--postgres is for the clients of psycopg")
     if options.subscribe or options.steady or options.pgbench:
         with TemporaryDirectory() as folder, served([folder] if options.durable else []) as (port, process):
             if options.pgbench:

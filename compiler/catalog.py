@@ -149,6 +149,8 @@ class Catalog:
     @property
     def path(self) -> tuple[str, ...]:
         """The schemas in which a name without one is looked up, temporary tables before them all."""
+        if self.search_path is USUAL_PATH and len(self.schemas) == 1:
+            return ONLY_PUBLIC  # each statement asks, more than once
         return path_for(self.search_path, self.asker.user.lower(), self.schemas)
 
     @property
@@ -215,8 +217,7 @@ class Catalog:
             found = known.type if isinstance(known, Domain) else known or self._row_type(type_.name)
             if found is None:
                 names = (*self.types, *SAID_OF_TYPES, *(kind.name.lower() for kind in Kind))
-                hint = did_you_mean(type_.name, names)
-                place = span and span.at(type_.name)
+                hint, place = did_you_mean(type_.name, names), span and span.at(type_.name)
                 raise ProgrammingError(f'type "{type_.name}" does not exist', span=place, hint=hint)
             return found
         if not type_.parts:
