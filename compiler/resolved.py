@@ -58,7 +58,5 @@ def path_of(setting: str) -> tuple[str, ...]:
 def path_for(path: tuple[str, ...], user: str, schemas: Container[str]) -> tuple[str, ...]:
     """A path as it is for a user; without any schema, as in dumps, ``public`` is looked into."""
     own = (user,) if user in schemas else ()
-    if not own and path is USUAL_PATH:
-        return ONLY_PUBLIC
     found = (own if one == USER else (one,) for one in path)
     return tuple(one for each in found for one in each) or ONLY_PUBLIC

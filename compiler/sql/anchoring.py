@@ -109,9 +109,10 @@ def calls(text: str, name: str) -> bool:
     schema, _, plain = name.lower().rpartition(".")
     tree, _ = _tree(text) if plain in text.lower() else (None, 0)
     for node in tree.find_all(exp.Anonymous) if tree is not None else ():
-        given = node.parent.this if isinstance(node.parent, exp.Dot | exp.Table) else None
-        if isinstance(node.parent, exp.Table):
-            given = node.parent.args.get("db")
+        above = node.parent
+        given = (
+            above.this if isinstance(above, exp.Dot) else above.args.get("db") if above is not None else None
+        )
         whose = given.name.lower() if isinstance(given, exp.Identifier) else ""
         if str(node.this).lower() == plain and (whose or PUBLIC) == (schema or PUBLIC):
             return True
@@ -234,17 +235,13 @@ def _literal_at(node: exp.Literal, text: str, offset: int) -> tuple[int, int] | 
 
 def with_sequence(text: str, old: str, new: str) -> str:
     """A DEFAULT that names a sequence of the catalog by another name, where it is asked and nowhere else."""
-    try:
-        tree = tree_of(tokenize("SELECT " + text), "SELECT " + text)
-    except Error:
-        return text
-    was = sequence_call(old).removeprefix("nextval('").removesuffix("')").replace("''", "'").lower()
+    tree, offset = _tree(text)
+    names = (_spelled(old).lower(), old.lower())
     changes: Changes = {}
-    for node in tree.find_all(exp.Literal):
-        place = _literal_at(node, text, len("SELECT "))
-        asked = node.name.lower() in (was, old.lower())
-        if place is not None and asked and _is_asked(node):
-            changes[place[0]] = (place[1], sequence_call(new).removeprefix("nextval(").removesuffix(")"))
+    for node in tree.find_all(exp.Literal) if tree is not None else ():
+        place = _literal_at(node, text, offset)
+        if place is not None and node.name.lower() in names and _is_asked(node):
+            changes[place[0]] = (place[1], _in_quotes(new))
     return changed(text, changes)
 
 
@@ -262,14 +259,16 @@ def _is_asked(node: exp.Expr) -> bool:
 
 def sequence_call(name: str) -> str:
     """The DEFAULT that gives the next number of a sequence of the catalog."""
-    called = _spelled(name).replace("'", "''")
-    return f"nextval('{called}')"
+    return f"nextval({_in_quotes(name)})"
+
+
+def _in_quotes(name: str) -> str:
+    return "'" + _spelled(name).replace("'", "''") + "'"
 
 
 def asks_sequence(text: str, name: str) -> bool:
     """Whether a DEFAULT names a sequence of the catalog, with its schema or, as of old, without."""
-    called = sequence_call(name).removeprefix("nextval(").removesuffix(")")
-    return any(one.lower() in text.lower() for one in (f"'{name}'", called))
+    return any(one.lower() in text.lower() for one in (f"'{name}'", _in_quotes(name)))
 
 
 def trigger_function(name: str, catalog: Catalog) -> str:
