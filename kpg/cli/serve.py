@@ -9,6 +9,7 @@ from typing import Any
 import kpg
 from kpg.engine.memory import STATUS, machine_bytes, statement_limit
 from kpg.runtime.errors import InterfaceError
+from kpg.runtime.native import ahead
 from kpg.server.limits import Limits
 from kpg.server.local import path_in
 from kpg.server.logs import set_up
@@ -59,6 +60,11 @@ def run_serve(
         at = "" if web is None else f", http{'s' if certificate else ''}://{_shown(web[0])}:{web[1]}"
         local = "" if socket is None else f", {path_in(socket, port)}"
         print(f"kpg serves on {_shown(host)}:{port}{at}{local}; Ctrl-C ends it", file=sys.stderr, flush=True)
+        if missing := ahead.begin():
+            said = (
+                f"kpg compiles {missing} kernels, once on a machine: meanwhile statements may wait for some"
+            )
+            print(said, file=sys.stderr, flush=True)
 
     how: dict[str, Any] = {} if folder is None else {"synchronous": synchronous}
     with kpg.connect(folder, memory_limit=memory_limit, history=history, workers=workers, **how) as db:

@@ -146,7 +146,7 @@ def _held(files: Files) -> Lock:
         who = f"{lock}, which is this one" if lock == me else lock
         raise OperationalError(
             f"{files.where} is in use by {who}",
-            hint="close it there first, or open it with read_only=True (--read-only)",
+            hint="close it there first, or read it beside: connect(read_only=True), kpg sql --read-only",
         )
     return lock
 
@@ -158,7 +158,7 @@ def _refused(where: str, error: OSError, what: str = "opened") -> OperationalErr
         hint = "see to its permissions"
         with suppress(OSError):
             if Path(where, "manifest").exists():
-                hint = f"open it with read_only=True (--read-only), or {hint}"
+                hint = f"read it by connect(read_only=True) or kpg sql --read-only, or {hint}"
     elif error.errno == errno.ENOENT and what == "opened":
         hint = "a file of the database is missing: restore a backup"
     if isinstance(error.filename, str) and Path(error.filename).name == error.filename not in (LOCK, where):

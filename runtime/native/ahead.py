@@ -6,8 +6,8 @@ from kpg.runtime.native.catalog import every_kernel
 from kpg.runtime.native.link import CannotLink
 
 
-def begin() -> None:
-    """Have what is not compiled compiled by other processes, the usual kernels first; does not wait.
+def begin() -> int:
+    """Have what is not compiled compiled by others, the usual kernels first; how many. Does not wait.
 
     Nothing happens where a wheel has the kernels, or where they are not compiled ahead of time.
     """
@@ -15,10 +15,10 @@ def begin() -> None:
     from kpg.runtime.native.workers import usual, workers
 
     if is_shipped() or os.environ.get("KPG_KERNELS", "native") != "native":
-        return
+        return 0
     try:
         known = workers()
     except CannotLink:
-        return
+        return 0
     first = usual()
-    known.begin([*first, *(kernel for kernel in every_kernel() if kernel not in first)])
+    return len(known.begin([*first, *(kernel for kernel in every_kernel() if kernel not in first)]))

@@ -64,7 +64,7 @@ def test_a_file_system_that_may_only_be_read(tmp_path: Path) -> None:
     refused = "PLACE/db was opened with read_only=True"
     assert mounted("read", tmp_path / "place", "16m") == [
         "PLACE/db cannot be opened: Read-only file system; "
-        "hint: open it with read_only=True (--read-only), or see to its permissions",
+        "hint: read it by connect(read_only=True) or kpg sql --read-only, or see to its permissions",
         "PLACE/new cannot be made: Read-only file system; hint: see to its permissions",
         "[(3, 'c')]",
         *[refused] * 4,

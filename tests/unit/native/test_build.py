@@ -69,3 +69,16 @@ def test_a_kernel_knows_its_name_in_compiled_code() -> None:
         return x
 
     assert Kernel(nothing, "int64(int64)").symbol == "kpg_test_build_nothing"
+
+
+def test_all_kernels_that_are_missing_are_compiled_ahead(tmp_path: Path) -> None:
+    program = f"""
+import os
+os.environ["KPG_CACHE_DIR"] = {str(tmp_path)!r}
+from kpg.runtime.kernels import every_kernel
+from kpg.runtime.native import ahead
+print(ahead.begin() == len(every_kernel()))
+os.environ["KPG_KERNELS"] = "interpret"
+print(ahead.begin())
+"""
+    assert lines(program) == ["True", "0"]
