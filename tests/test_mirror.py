@@ -459,6 +459,8 @@ ELSEWHERE: dict[str, str] = {
     "runtime/functions/range_sets.py": AGGREGATES,
     "runtime/functions/times_with_zones.py": "oracle/sql/types_spelled.sql",
     "kpg/server/binary_forms.py": "unit/server/test_formats.py",
+    "kpg/server/received.py": "unit/server/test_formats.py",
+    "kpg/server/received_forms.py": "unit/server/test_formats.py",
     "runtime/functions/aggregation.py": AGGREGATES,
     "runtime/functions/algorithms.py": AGGREGATES,
     "runtime/functions/gathered.py": AGGREGATES,

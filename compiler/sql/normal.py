@@ -9,7 +9,7 @@ from functools import lru_cache
 from typing import Any, Final
 
 from kpg.compiler.sql.bind.literals import from_text, negated, number
-from kpg.compiler.sql.parameters import Parameters, numbered
+from kpg.compiler.sql.parameters import Parameters, Sized, numbered
 from kpg.runtime.errors import InterfaceError
 from kpg.runtime.records import dataclass
 from kpg.runtime.scalar import Literal
@@ -116,6 +116,8 @@ def kinds(parameters: tuple[tuple[str | int, Given], ...]) -> tuple[object, ...]
 def _constant(value: Any) -> Literal | None:
     """A value as the constant that the parser would make of it; None if it is no such."""
     match value:
+        case Sized():
+            return Literal(int(value), value.type)
         case int():
             positive = number(str(abs(value)))
             return negated(positive) if value < 0 and positive is not None else positive

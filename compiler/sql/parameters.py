@@ -6,12 +6,16 @@ import math
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from decimal import Decimal
+from functools import cache
 from itertools import count
 from typing import Any, Final, TypeVar
 
+import sqlglot
 from sqlglot import exp
 
+from kpg.compiler.sql.dialect import Dialect
 from kpg.runtime.errors import InterfaceError
+from kpg.runtime.types import BIGINT, INTEGER, SMALLINT, Type
 
 Parameters = Sequence[Any] | Mapping[str, Any]
 Part = TypeVar("Part")
@@ -20,6 +24,24 @@ Part = TypeVar("Part")
 _TOKEN: Final = re.compile(
     r"""'(?:[^']|'')*' | "(?:[^"]|"")*" | --[^\n]* | /\*.*?\*/ | (?P<mark>\?)""", re.VERBOSE | re.DOTALL
 )
+
+
+class Sized(int):
+    """A number of a type that constants of its size are not of: small ones are INTEGER."""
+
+    type: Type
+
+    @classmethod
+    def of(cls, value: int, type_: Type) -> "Sized":
+        """The number; ValueError if its type has none such."""
+        if not -(2 ** (BITS[type_] - 1)) < value < 2 ** (BITS[type_] - 1):
+            raise ValueError(value)
+        found = cls(value)
+        found.type = type_
+        return found
+
+
+BITS: Final = {SMALLINT: 16, INTEGER: 32, BIGINT: 64}
 
 
 def has_marks(text: str) -> bool:
@@ -113,7 +135,14 @@ def written(text: str | None, type_name: str | None) -> exp.Expr:
     found: exp.Expr = exp.Null() if text is None else exp.Literal.string(text)
     if type_name is None:
         return found
-    return exp.Cast(this=found, to=exp.DataType.build(type_name, dialect="postgres"))
+    return exp.Cast(this=found, to=_type(type_name).copy())
+
+
+@cache
+def _type(name: str) -> exp.DataType:
+    cast = sqlglot.parse_one(f"CAST(NULL AS {name})", dialect=Dialect)
+    assert isinstance(cast.args["to"], exp.DataType)
+    return cast.args["to"]
 
 
 def trees_of(part: object) -> Iterator[exp.Expr]:
@@ -161,6 +190,8 @@ def to_literal(value: Any) -> exp.Expr:
             return value.copy()
         case bool():
             return exp.Boolean(this=value)
+        case Sized():
+            return _cast(_signed(str(abs(value)), value < 0), str(value.type))
         case int():
             return _signed(str(abs(value)), value < 0)
         case Decimal() if value.is_finite():

@@ -13,7 +13,11 @@ from kpg.compiler.sql.session import SetRole
 from kpg.engine.client import Asking
 from kpg.engine.engine import Engine
 from kpg.listeners.notices import Notice, say
-from kpg.runtime.errors import InterfaceError, PrivilegeError, ProgrammingError, Span
+from kpg.runtime.errors import DataError, InterfaceError, PrivilegeError, ProgrammingError, Span
+from kpg.runtime.types import TIMESTAMPTZ
+from kpg.runtime.values import codec_of
+from kpg.runtime.values.complaints import complaint
+from kpg.runtime.values.styles import reader_of
 from kpg.security.memberships import add, giver, join, leave
 from kpg.settings.settings import settle
 
@@ -79,15 +83,28 @@ def kept(password: str) -> str:
     return f"SCRAM-SHA-256${made.rounds}:{salt}${stored}:{server}"
 
 
-def _settled(given: Attributes) -> Attributes:
-    """The same, the password as it is kept."""
-    return given if given.password is None else replace(given, password=kept(given.password))
+def _settled(engine: Engine, given: Attributes) -> Attributes:
+    """The same, the password and the moment until which it holds as they are kept."""
+    if given.password is not None:
+        given = replace(given, password=kept(given.password))
+    return given if given.until is None else replace(given, until=_moment(engine, given.until))
+
+
+def _moment(engine: Engine, text: str) -> str:
+    """A moment as it is kept, whatever the session's zone and style; DataError if the text is none."""
+    try:
+        return codec_of(TIMESTAMPTZ).show(reader_of(TIMESTAMPTZ, engine.catalog.style)(text))
+    except (ValueError, ArithmeticError):
+        wrong = complaint(text, TIMESTAMPTZ)
+        error = DataError(wrong.message)
+        error.detail, error.sqlstate = wrong.detail, wrong.sqlstate
+        raise error from None
 
 
 def _create(engine: Engine, statement: ast.CreateRole) -> None:
     rights, asker = engine.catalog.rights, engine.catalog.asker
     name, own = statement.name, rights.find(asker.user)
-    attributes = _settled(statement.attributes)
+    attributes = _settled(engine, statement.attributes)
     _check_name(name, statement.span)
     if engine.catalog.is_limited:
         if own is None or not own.creates_roles:
@@ -133,7 +150,7 @@ def _alter(engine: Engine, statement: ast.AlterRole) -> None:
     name = known(engine, statement.name, span)
     role = rights.find(name)
     assert role is not None
-    attributes = _settled(statement.attributes)
+    attributes = _settled(engine, statement.attributes)
     only_password = attributes == Attributes(password=attributes.password) != Attributes()
     own_things = name == asker.user and (bool(statement.setting) or only_password)
     if engine.catalog.is_limited and not own_things:

@@ -4,12 +4,11 @@ import struct
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from kpg.compiler.system.naming import type_facts
 from kpg.result import Result
 from kpg.runtime.dictionary import Dictionary
 from kpg.runtime.errors import DataError
 from kpg.runtime.types import Type
-from kpg.server import binary
+from kpg.server import received
 from kpg.server.portal import encoded
 from kpg.server.replies import NULL_FIELD, copy_data
 
@@ -25,12 +24,12 @@ ESCAPES: Final = str.maketrans({"\\": r"\\", "\t": r"\t", "\n": r"\n", "\r": r"\
 def text_of(data: bytes, types: Sequence[Type]) -> str:
     """The same rows as lines of COPY's text form; DataError if they are malformed."""
     try:
-        return "".join(_lines(memoryview(data), [type_facts(type_)[2] for type_ in types]))
+        return "".join(_lines(memoryview(data), types))
     except (struct.error, IndexError) as error:
         raise DataError(f"COPY brings rows that cannot be read: {error}") from None
 
 
-def _lines(data: memoryview, numbers: Sequence[int]) -> Iterator[str]:
+def _lines(data: memoryview, types: Sequence[Type]) -> Iterator[str]:
     if bytes(data[: len(SIGNATURE)]) != SIGNATURE:
         raise DataError("COPY file signature not recognized")
     flags, more = struct.unpack_from("!Ii", data, len(SIGNATURE))
@@ -43,10 +42,10 @@ def _lines(data: memoryview, numbers: Sequence[int]) -> Iterator[str]:
         place += 2
         if count == -1:
             return
-        if count != len(numbers):
-            raise DataError(f"row field count is {count}, expected {len(numbers)}")
+        if count != len(types):
+            raise DataError(f"row field count is {count}, expected {len(types)}")
         fields = []
-        for number in numbers:
+        for type_ in types:
             (length,) = struct.unpack_from("!i", data, place)
             place += 4
             if length < -1 or place + length > len(data):
@@ -54,16 +53,9 @@ def _lines(data: memoryview, numbers: Sequence[int]) -> Iterator[str]:
             if length == -1:
                 fields.append(r"\N")
                 continue
-            fields.append(_text(bytes(data[place : place + length]), number).translate(ESCAPES))
+            fields.append(received.text_of(bytes(data[place : place + length]), type_).translate(ESCAPES))
             place += length
         yield "\t".join(fields) + "\n"
-
-
-def _text(field: bytes, number: int) -> str:
-    try:
-        return binary.text_of(field, number)
-    except ValueError as error:
-        raise DataError(f"incorrect binary data format in COPY: {error}") from None
 
 
 def messages(outcome: Result, dictionary: Dictionary) -> Iterator[bytes]:

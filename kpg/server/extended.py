@@ -11,12 +11,15 @@ from kpg.compiler.sql import session
 from kpg.compiler.sql import statements as ast
 from kpg.compiler.sql.parameters import highest_place
 from kpg.compiler.sql.parse import parse
+from kpg.compiler.system.naming import FIRST
 from kpg.engine.transaction import State
 from kpg.result import Affected, Result
 from kpg.runtime.errors import InterfaceError, NotSupportedError
+from kpg.runtime.types import Type
 from kpg.server import quick, replies, streams, subscribing
 from kpg.server.inference import numbers_of
 from kpg.server.portal import Portal, Prepared, Shape, gives_rows, shape_of, shape_of_result, spread
+from kpg.server.received import types_of_users
 from kpg.server.requests import Request
 from kpg.server.subscribing import Subscribe
 from kpg.server.tags import tag_of
@@ -146,11 +149,18 @@ class Extended:
         again = self._quick(prepared, message)
         statement = prepared.statement
         if again is None or "returning" in prepared.text.lower():
-            statement = prepared.bind(message.param_values, message.param_formats)
+            known = await self._known(prepared.parameters, forms)
+            statement = prepared.bind(message.param_values, message.param_formats, known)
         portal = self._portals[message.portal] = Portal(statement, tuple(message.result_formats), again)
         if message.portal:
             self._tie(message.portal, portal)
         self._client.send(replies.BOUND)
+
+    async def _known(self, numbers: Sequence[int], forms: Sequence[int]) -> dict[int, Type]:
+        """The types that users have made, if there are binary values of one."""
+        if not any(form and number >= FIRST for form, number in zip(forms, numbers, strict=False)):
+            return {}
+        return await self._client.engine(lambda engine: types_of_users(engine.catalog))
 
     def _tie(self, name: str, portal: Portal) -> None:
         """Have a portal end with what of an open transaction it was made in."""

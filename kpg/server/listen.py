@@ -2,6 +2,7 @@
 
 import asyncio
 import hmac
+import secrets
 import socket
 import ssl
 import time
@@ -68,6 +69,8 @@ class Server:
         """Clients that have come by HTTP."""
         self.sampler: Sampler
         """Reads the figures of the dataflow for the page."""
+        self.life = secrets.token_hex(4)
+        """Tells this server's epochs from those of another life of its database."""
         self.spellings: dict[Maintained, Spelling] = {}
         """How changes of views are written for those of them who subscribe."""
         self._loop: asyncio.AbstractEventLoop | None = None

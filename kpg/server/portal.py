@@ -1,25 +1,27 @@
 """Statements of the extended protocol: prepared, bound to values, run, and read in portions."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from kpg.compiler.sql import session as session_statements
 from kpg.compiler.sql import statements as ast
 from kpg.compiler.sql.once import settings, with_settings
 from kpg.compiler.sql.parameters import Binder, written
+from kpg.compiler.system.naming import type_facts
 from kpg.engine.engine import Engine
 from kpg.queries.planning import bind, returned_shape
 from kpg.queries.reading import Decoded
 from kpg.result import PLAN as PLAN_COLUMN
 from kpg.result import Affected, Result
 from kpg.runtime.dictionary import Dictionary
-from kpg.runtime.errors import DataError, InterfaceError
+from kpg.runtime.errors import InterfaceError
 from kpg.runtime.records import dataclass
 from kpg.runtime.types import Type
 from kpg.runtime.values import codec_of
 from kpg.runtime.values.styles import PLAIN, Style
-from kpg.server import binary, quick
+from kpg.server import binary, quick, received
 from kpg.server.formats import rows_of, text_writer
 from kpg.server.subscribing import Subscribe
 from kpg.sessions.texts import word_of
@@ -40,38 +42,10 @@ class Shape(NamedTuple):
     origins: tuple[tuple[str, int], ...] = ()
 
 
-NAMES: Final = {
-    16: "BOOLEAN",
-    17: "BYTEA",
-    20: "BIGINT",
-    21: "SMALLINT",
-    23: "INT",
-    700: "REAL",
-    701: "DOUBLE",
-    1082: "DATE",
-    1083: "TIME",
-    1114: "TIMESTAMP",
-    1184: "TIMESTAMPTZ",
-    1186: "INTERVAL",
-    1700: "DECIMAL",
-    2950: "UUID",
-    114: "JSON",
-    3802: "JSONB",
-    1000: "BOOLEAN[]",
-    1005: "SMALLINT[]",
-    1007: "INT[]",
-    1009: "TEXT[]",
-    1015: "TEXT[]",
-    1016: "BIGINT[]",
-    1021: "REAL[]",
-    1022: "DOUBLE[]",
-    1115: "TIMESTAMP[]",
-    1182: "DATE[]",
-    1185: "TIMESTAMPTZ[]",
-    1231: "DECIMAL[]",
-    2951: "UUID[]",
-}
-"""Types of parameters by number; values of all others are literals whose context tells their type."""
+CONTEXT: Final = received.LIKE_TEXT | received.BY_NAME.keys() | {1014, 1561}
+"""The numbers of types whose values are literals whose context tells their type."""
+OTHERS: Final = {1015: "TEXT[]", 1560: "BIT VARYING"}
+"""Of types that are known by another name: of any length."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,9 +60,15 @@ class Prepared:
     version: int = -1
 
     def bind(
-        self, values: Sequence[bytes | None], formats: Sequence[int]
+        self,
+        values: Sequence[bytes | None],
+        formats: Sequence[int],
+        known: Mapping[int, Type] = MappingProxyType({}),
     ) -> "ast.Statement | Subscribe | None":
-        """The statement with values; DataError for one that is malformed."""
+        """The statement with values; DataError for one that is malformed.
+
+        ``known``: types that users have made, by their numbers, as far as there are binary values of these.
+        """
         if len(values) != len(self.parameters):
             raise InterfaceError(
                 f"bind message supplies {len(values)} parameters, but prepared statement requires "
@@ -98,7 +78,7 @@ class Prepared:
             return None
         forms = spread(formats, len(values))
         literals = [
-            written(_text(value, form, number), NAMES.get(number))
+            written(_text(value, form, number, known), name_of(number))
             for value, form, number in zip(values, forms, self.parameters, strict=True)
         ]
         return Binder(literals).bind(self.statement)
@@ -113,6 +93,14 @@ class Prepared:
         return None if found is None else (self.text, found or None)
 
 
+def name_of(number: int) -> str | None:
+    """The type that a parameter's value is cast to; None if its context tells."""
+    if number in CONTEXT:
+        return None
+    type_ = received.type_of(number)
+    return OTHERS.get(number) or (None if type_ is None else type_facts(type_)[0])
+
+
 def spread(formats: Sequence[int], count: int) -> list[int]:
     """A format for each of some values: none given means text, one given is for all."""
     if len(formats) == 1:
@@ -122,32 +110,11 @@ def spread(formats: Sequence[int], count: int) -> list[int]:
     return list(formats) or [0] * count
 
 
-def _text(value: bytes | None, format_: int, number: int) -> str | None:
+def _text(value: bytes | None, format_: int, number: int, known: Mapping[int, Type]) -> str | None:
     """The text of a value that came for a parameter of the type of that number (0: unknown)."""
     if value is None:
         return None
-    try:
-        text = binary.text_of(value, number) if format_ else value.decode()
-    except UnicodeDecodeError:
-        raise _malformed(value) from None
-    except ValueError as error:
-        raise DataError(f"a parameter cannot be read: {error}") from None
-    if "\0" in text:
-        raise _malformed(b"\0")
-    return text
-
-
-def _malformed(value: bytes) -> DataError:
-    """What is said of bytes that are no text."""
-    wrong = value
-    try:
-        value.decode()
-    except UnicodeDecodeError as error:
-        wrong = value[error.start : error.end]
-    shown = " ".join(f"0x{byte:02x}" for byte in wrong)
-    refused = DataError(f'invalid byte sequence for encoding "UTF8": {shown}')
-    refused.sqlstate = "22021"
-    return refused
+    return received.text_of_number(value, number, known) if format_ else received.text_in(value)
 
 
 def shape_of(engine: Engine, statement: ast.Statement | None) -> Shape | None:

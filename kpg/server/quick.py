@@ -7,10 +7,12 @@ from functools import lru_cache, partial
 from typing import Any, Final
 
 from kpg.compiler.sql import statements as ast
-from kpg.compiler.sql.parameters import highest_place
+from kpg.compiler.sql.parameters import Sized, highest_place
 from kpg.compiler.sql.parse import parse
 from kpg.result import Result
-from kpg.server import binary
+from kpg.runtime.errors import DataError
+from kpg.runtime.types import BIGINT, INTEGER, SMALLINT
+from kpg.server import received
 from kpg.sessions.texts import word_of
 
 Taker = Callable[[bytes], Any]
@@ -21,28 +23,23 @@ LONGEST: Final = 10_000
 TAKERS: Final[dict[int, Callable[[str], Any]]] = {
     0: str,
     16: lambda text: {"true": True, "t": True, "false": False, "f": False}[text],
-    20: lambda text: _large(int(text)),
-    21: int,
-    23: int,
+    20: lambda text: Sized.of(int(text), BIGINT),
+    21: lambda text: Sized.of(int(text), SMALLINT),
+    23: lambda text: Sized.of(int(text), INTEGER),
     25: str,
     705: str,
     1042: str,
     1043: str,
     1082: datetime.date.fromisoformat,
-    1700: lambda text: _finite(Decimal(text)),
+    1700: lambda text: _fraction(Decimal(text)),
 }
 """From a parameter's text to the value that means the same in SQL, by the number of its type."""
 
 
-def _large(value: int) -> int:
-    """A number that is a BIGINT as a constant, too; a smaller one would be an INTEGER."""
-    if -(2**31) <= value < 2**31:
-        raise ValueError
-    return value
-
-
-def _finite(value: Decimal) -> Decimal:
-    if not value.is_finite():
+def _fraction(value: Decimal) -> Decimal:
+    """A number with digits behind the point; another would be an INTEGER."""
+    exponent = value.as_tuple().exponent
+    if not isinstance(exponent, int) or exponent >= 0:
         raise ValueError
     return value
 
@@ -78,10 +75,10 @@ def takers_of(formats: Sequence[int], numbers: Sequence[int]) -> "list[Taker] | 
 
 
 def _binary(take: Callable[[str], Any], number: int, value: bytes) -> Any:
-    text = binary.text_of(value, number)
-    if "\0" in text:
-        raise ValueError
-    return take(text)
+    try:
+        return take(received.text_of_number(value, number, {}))
+    except DataError as error:
+        raise ValueError from error
 
 
 def _decoded(value: bytes) -> str:

@@ -11,13 +11,14 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from kpg.runtime.convert.encoding import accepts, decode_array, encode_array
+from kpg.runtime.convert.encoding import accepts, decode_array, encode_array, is_text
 from kpg.runtime.convert.texts import UnfitAt
 from kpg.runtime.convert.values import encode_records, encode_rows, encode_values
 from kpg.runtime.dictionary import Dictionary, utf8
 from kpg.runtime.errors import DataError, InterfaceError, InternalError, ProgrammingError
 from kpg.runtime.records import dataclass
 from kpg.runtime.types import ERROR, Kind, Schema, Type
+from kpg.runtime.values import complaints
 
 __all__ = ["Origin", "decode", "encode", "encode_records", "encode_rows", "from_any", "resolve"]
 
@@ -89,11 +90,16 @@ def encode(
             try:
                 _encode_chunk(chunk, schema.columns[i].type, dictionary, words[i, start : start + len(chunk)])
             except UnfitAt as unfit:
-                place = origin.place(start + unfit.position, schema.columns[i].name)
-                raise DataError(
-                    f"{place}: value {_shown(chunk[unfit.position])} does not fit {schema.columns[i].type}",
+                place, value = (
+                    origin.place(start + unfit.position, schema.columns[i].name),
+                    chunk[unfit.position],
+                )
+                error = DataError(
+                    f"{place}: value {_shown(value)} does not fit {schema.columns[i].type}",
                     hint="nothing of this batch was taken in; correct the value or widen the column",
-                ) from None
+                )
+                error.sqlstate = _state(value, schema.columns[i].type)
+                raise error from None
             start += len(chunk)
     return words
 
@@ -106,6 +112,11 @@ def _encode_chunk(chunk: pa.Array, type_: Type, dictionary: Dictionary, out: Wor
             reserved &= chunk.is_valid().to_numpy(zero_copy_only=False)
         if reserved.any():
             raise UnfitAt(int(np.argmax(reserved)))
+
+
+def _state(value: pa.Scalar, type_: Type) -> str | None:
+    """The SQLSTATE of a text that is not taken; None if it is another value."""
+    return complaints.complaint(value.as_py(), type_).sqlstate if is_text(value.type) else None
 
 
 def _shown(scalar: pa.Scalar) -> str:

@@ -84,7 +84,7 @@ def accepts(type_: Type, given: pa.DataType) -> bool:
             )
         case Kind.DATE | Kind.TIMESTAMP:
             utc = not pa.types.is_timestamp(given) or given.tz is None or given.tz in UTC
-            return bool(utc and (pa.types.is_date(given) or pa.types.is_timestamp(given)))
+            return is_text(given) or bool(utc and (pa.types.is_date(given) or pa.types.is_timestamp(given)))
         case Kind.INTERVAL_MONTH:
             return bool(pa.types.is_interval(given))
         case Kind.INTERVAL_DAY:

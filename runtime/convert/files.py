@@ -27,7 +27,7 @@ from kpg.runtime.dictionary import Dictionary
 from kpg.runtime.errors import DataError, NotSupportedError, OperationalError, ProgrammingError
 from kpg.runtime.records import dataclass
 from kpg.runtime.types import VALUE_KINDS, Kind, Schema, Type
-from kpg.runtime.values import codec_of
+from kpg.runtime.values import codec_of, complaints
 
 Words = NDArray[np.int64]
 
@@ -273,10 +273,24 @@ def typed(batch: pa.RecordBatch, targets: dict[str, Type], origin: Origin) -> pa
             columns.append(_parsed(stripped, type_))
         except pa.ArrowInvalid:
             position = _first_refused(stripped, type_)
-            raise DataError(
-                f"{origin.place(position, name)}: value {text[position].as_py()!r} is not a {type_}"
-            ) from None
+            refused = text[position].as_py()
+            wrong = complaints.complaint(refused, type_).sqlstate
+            if type_.kind in (Kind.DATE, Kind.TIMESTAMP) and _means(refused, type_):
+                columns.append(text)  # pyarrow knows fewer forms of these: they are read one by one
+                continue
+            error = DataError(f"{origin.place(position, name)}: value {refused!r} is not a {type_}")
+            error.sqlstate = wrong
+            raise error from None
     return pa.Table.from_arrays(columns, names=batch.schema.names)
+
+
+def _means(text: str, type_: Type) -> bool:
+    """Whether a text means a value of a type."""
+    try:
+        codec_of(type_).parse(text)
+    except (ValueError, ArithmeticError):
+        return False
+    return True
 
 
 def _parsed(text: pa.Array, type_: Type) -> pa.Array:

@@ -96,7 +96,7 @@ def parse_money(text: str) -> int:
 def of_decimal(value: Decimal) -> int:
     """The cents of a number, rounded half away from zero."""
     cents = int((value * 100).to_integral_value(ROUND_HALF_UP))
-    if not -MOST <= cents <= MOST:
+    if not -MOST - 1 <= cents <= MOST:
         raise OverflowError("money out of range")
     return cents
 

@@ -1,7 +1,8 @@
 """GET /subscribe: a subscription as server-sent events.
 
-An event's id is the epoch up to which all has been told: a browser that has lost the connection gives it back
-(Last-Event-ID), and goes on there, or, where that is not kept any more, gets a new snapshot.
+An event's id is the server's life and the epoch up to which all has been told: a browser that has lost the
+connection gives it back (Last-Event-ID), and goes on there, or, where that is of another life, or is not
+kept any more, gets a new snapshot.
 """
 
 import asyncio
@@ -13,7 +14,7 @@ from kpg.runtime.errors import Error, InterfaceError, OperationalError
 from kpg.server.web.answers import error_of, status_of
 from kpg.server.web.connection import Connection, Gone, Refused, Request
 from kpg.server.web.outbox import MOST_WAITING, Outbox, Overflow
-from kpg.server.web.watching import Told, Wanted, Watch, wanted_of
+from kpg.server.web.watching import MARK, Told, Wanted, Watch, mark_of, wanted_of
 
 if TYPE_CHECKING:
     from kpg.server.listen import Server
@@ -40,8 +41,9 @@ def wanted(request: Request) -> Wanted:
             fields[name] = WORDS[fields[name].lower()]
         if "parameters" in fields:
             fields["parameters"] = json.loads(fields["parameters"])
-        if "seen" in fields or (seen := request.headers.get("last-event-id")):
-            fields["seen"] = int(fields.get("seen") or seen or "")
+        seen = request.headers.get("last-event-id", "")
+        if MARK.fullmatch(seen):  # those of other servers are not: with them it is begun anew
+            fields.setdefault("seen", seen)
     except (ValueError, KeyError, RecursionError):
         raise Refused(
             400, "the query of the address cannot be read", hint="view=name&progress=true"
@@ -52,32 +54,32 @@ def wanted(request: Request) -> Wanted:
         raise Refused(400, error.message, hint=error.hint or "") from None
 
 
-def event(kind: str, epoch: int | None, message: bytes) -> bytes:
+def event(kind: str, epoch: int | None, message: bytes, life: str) -> bytes:
     """A message as an event; what is JSON already may have line ends, which would end its line here."""
     data = b"{" + message.replace(b"\r", b" ").replace(b"\n", b" ") + b"}"
-    mark = b"" if epoch is None else b"id: %d\n" % epoch
+    mark = b"" if epoch is None else f"id: {mark_of(life, epoch)}\n".encode()
     return b"event: %s\n%sdata: %s\n\n" % (kind.encode(), mark, data)
 
 
 class Events:
     """Messages as events, on their way to one client."""
 
-    def __init__(self, outbox: Outbox) -> None:
-        self._outbox = outbox
+    def __init__(self, outbox: Outbox, life: str) -> None:
+        self._outbox, self._life = outbox, life
 
     def send(self, message: Told) -> None:
         """See ``Sending``."""
-        self._outbox.put(event(*message))
+        self._outbox.put(event(*message, self._life))
 
     def send_all(self, messages: Iterable[Told]) -> None:
         """See ``Sending``."""
-        self._outbox.put_all(event(*message) for message in messages)
+        self._outbox.put_all(event(*message, self._life) for message in messages)
 
 
 async def subscribe(server: "Server", connection: Connection, request: Request, user: str) -> None:
     """Answer GET /subscribe until the client goes, or is too slow."""
     outbox = Outbox()
-    watch = Watch(wanted(request), server.spellings, Events(outbox))
+    watch = Watch(wanted(request), server, Events(outbox, server.life))
     session = await server.open_session(user)
     try:
         try:
@@ -129,5 +131,5 @@ async def _forward(
         except Error as error:
             failure = error
     text = json.dumps({"error": error_of(failure)})[1:-1].encode()
-    await connection.write(event("failure", None, text))
+    await connection.write(event("failure", None, text, server.life))
     await connection.end()

@@ -184,7 +184,7 @@ class Talk:
             raise InterfaceError("there is a subscription of that id already")
         if len(self._watches) >= MOST_SUBSCRIPTIONS:
             raise InterfaceError(f"a connection has {MOST_SUBSCRIPTIONS} subscriptions at most")
-        watch = Watch(wanted_of(wanted), self._server.spellings, Answers(self._outbox, id_))
+        watch = Watch(wanted_of(wanted), self._server, Answers(self._outbox, id_))
         self._watches[id_] = watch
         try:
             await self._server.run(self._session, watch.open)

@@ -7,6 +7,7 @@ been told.
 """
 
 import json
+import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, Final, Protocol
@@ -24,8 +25,10 @@ from kpg.server.web.answers import columns_of, spelled
 
 if TYPE_CHECKING:
     from kpg.engine.engine import Engine
+    from kpg.server.listen import Server
     from kpg.view import Maintained
 
+MARK: Final = re.compile("[0-9a-f]{1,32}-[0-9]{1,18}")
 PORTION: Final = 2_000
 """Rows of a snapshot that are told in one message."""
 Told = tuple[str, int | None, bytes]
@@ -52,8 +55,19 @@ class Wanted:
     snapshot: bool = True
     progress: bool = False
     as_of: int | None = None
-    seen: int | None = None
-    """The last epoch that came before: as ``as_of``, but begun anew if that is not kept any more."""
+    seen: str = ""
+    """The mark of what came last: as ``as_of``, but begun anew if that is not kept, or of another life."""
+
+
+def mark_of(life: str, epoch: int) -> str:
+    """What a subscriber gives back to go on behind an epoch: epochs in memory begin anew with each life."""
+    return f"{life}-{epoch}"
+
+
+def epoch_of(mark: str, life: str) -> int | None:
+    """The epoch of a mark of this life; None for any other text."""
+    known, _, epoch = mark.rpartition("-")
+    return int(epoch) if known == life else None
 
 
 def wanted_of(fields: dict[str, Any]) -> Wanted:
@@ -65,8 +79,10 @@ def wanted_of(fields: dict[str, Any]) -> Wanted:
         "snapshot": bool,
         "progress": bool,
         "as_of": int,
-        "seen": int,
+        "seen": str,
     }
+    if isinstance(fields.get("seen"), str) and not MARK.fullmatch(fields["seen"]):
+        raise InterfaceError("seen of a subscription is no mark", hint="LIFE-EPOCH, or the id of an event")
     for name, value in fields.items():
         if name not in kinds:
             raise InterfaceError(f"a subscription has no field {name!r}", hint=", ".join(kinds))
@@ -110,10 +126,10 @@ class Spelling:
 class Watch:
     """One subscription, used on the engine's thread."""
 
-    def __init__(self, wanted: Wanted, spellings: "dict[Maintained, Spelling]", sending: Sending) -> None:
-        """``spellings`` are shared by the subscriptions of a server."""
+    def __init__(self, wanted: Wanted, server: "Server", sending: Sending) -> None:
+        """A server's subscriptions share its spellings."""
         self._wanted = wanted
-        self._spellings = spellings
+        self._spellings, self._life = server.spellings, server.life
         self._sending = sending
         self._close: list[Callable[[], object]] = []
         self._check: Callable[[Engine], object] = lambda engine: None
@@ -161,11 +177,11 @@ class Watch:
                 del self._spellings[gone]
             spelling = self._spellings[view] = Spelling(view.reader.visible_types)
         self._columns(view.reader.names, view.reader.visible_types)
-        since = wanted.as_of if wanted.as_of is not None else wanted.seen
+        since = wanted.as_of if wanted.as_of is not None else epoch_of(wanted.seen, self._life)
         before: list[Change] | None = None
         if since is not None:
             try:
-                if since > engine.executor.epoch:  # of another life of a database in memory, if it was seen
+                if since > engine.executor.epoch:
                     raise ProgrammingError(f"there has been no epoch {since} yet")
                 before = [] if since == engine.executor.epoch else feed.since(view.name, since)
             except Error:
@@ -201,7 +217,7 @@ class Watch:
 
     def _columns(self, names: Sequence[str], types: Sequence[Type]) -> None:
         columns = json.dumps(columns_of(names, types))
-        self._sending.send(("columns", None, f'"columns":{columns}'.encode()))
+        self._sending.send(("columns", None, f'"columns":{columns},"life":"{self._life}"'.encode()))
 
     def _snapshot(self, engine: "Engine", spelling: Spelling, changes: list[Change]) -> None:
         self._sending.send_all(_portions(engine.executor.epoch, spelling, changes))

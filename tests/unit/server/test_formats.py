@@ -41,7 +41,12 @@ SPELLED = [
     "point '(1,2)', line '{1,2,3}', lseg '[(1,2),(3,4)]', box '(1,1),(0,0)', array[point '(1,2)']",
     "path '[(1,2),(3,4)]', path '((1,2),(3,4))', polygon '((1,2),(3,4))', circle '<(1,2),3>'",
 ]
+WORDS = [
+    "'cat:1 dog:2A,5B fish'::tsvector, ''::tsvector, 'it''s:3C'::tsvector",
+    "'cat & (dog | !fish:*AB) <2> bird'::tsquery, ''::tsquery, '!!a <-> (b <-> c)'::tsquery",
+]
 SENT = [
+    *WORDS,
     *VALUES,
     *SPELLED,
     "0::numeric(10,2), 5::numeric(18,4), array[1.5, 2]::numeric(5,1)[], (1, 'a b'::text, true)",
@@ -76,7 +81,7 @@ def test_values_are_sent_as_postgres_sends_them(
     assert ours == theirs
 
 
-@pytest.mark.parametrize("values", [*VALUES, *SPELLED])
+@pytest.mark.parametrize("values", [*VALUES, *SPELLED, *WORDS])
 def test_types_have_postgres_numbers(connections: tuple[pq.PGconn, pq.PGconn], values: str) -> None:
     found = []
     for one in connections:
@@ -85,7 +90,7 @@ def test_types_have_postgres_numbers(connections: tuple[pq.PGconn, pq.PGconn], v
     assert found[0] == found[1]
 
 
-@pytest.mark.parametrize("values", VALUES)
+@pytest.mark.parametrize("values", [*VALUES, *SPELLED, *WORDS])
 def test_parameters_are_read_as_they_were_sent(connections: tuple[pq.PGconn, pq.PGconn], values: str) -> None:
     ours, theirs = connections
     whole = theirs.exec_params(f"select {values}".encode(), None, result_format=1)

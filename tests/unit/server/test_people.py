@@ -56,6 +56,22 @@ def test_roles_log_in_with_their_passwords(guarded: Running, admin: Any) -> None
     admin.execute("ALTER ROLE ann PASSWORD 'right' VALID UNTIL '2001-01-01'")
     with pytest.raises(psycopg.OperationalError, match="password authentication failed"):
         connected(guarded, "ann", "right")
+    for moment in ("May 4 2001 12:00 Europe/Rome", "epoch", "-infinity"):
+        admin.execute(f"ALTER ROLE ann VALID UNTIL '{moment}'")
+        with pytest.raises(psycopg.OperationalError, match="password authentication failed"):
+            connected(guarded, "ann", "right")
+    admin.execute("SET timezone TO 'America/New_York'; ALTER ROLE ann VALID UNTIL 'May 4 2999 12:00'")
+    admin.execute("RESET timezone")
+    shown = "SELECT rolvaliduntil::text FROM pg_roles WHERE rolname = 'ann'"
+    assert admin.execute(shown).fetchone() == ("2999-05-04 16:00:00+00",)
+    for wrong, error in (
+        ("tomorrow or so", psycopg.errors.InvalidDatetimeFormat),
+        ("2001-13-01", psycopg.errors.DatetimeFieldOverflow),
+    ):
+        with pytest.raises(error):
+            admin.execute(f"ALTER ROLE ann VALID UNTIL '{wrong}'")
+    with connected(guarded, "ann", "right"):
+        pass
     admin.execute("ALTER ROLE ann VALID UNTIL 'infinity'")
 
 

@@ -44,7 +44,7 @@ class Stream:
             if name == "event":
                 found["kind"] = value
             elif name == "id":
-                found["id"] = int(value)
+                found["id"] = value
             elif name == "data":
                 data += value
 
@@ -98,7 +98,8 @@ def test_a_view_and_its_changes(web: Web) -> None:
         web.sql("insert into ev values (2, 'x'), (3, null)")
         change = stream.next()
         assert sorted(change["changes"], key=str) == [[-1, ["x", 1]], [1, ["x", 2]], [1, [None, 1]]]
-        assert change["id"] == change["epoch"] == snapshot["epoch"] + 1
+        assert change["id"] == f"{columns['life']}-{change['epoch']}"
+        assert change["epoch"] == snapshot["epoch"] + 1
 
 
 def test_progress_and_no_snapshot(web: Web) -> None:
@@ -132,23 +133,44 @@ def test_it_goes_on_where_it_was(remembering: Web) -> None:
     web.sql("create table re (a int); create materialized view re_v as select a from re")
     with subscribed(web, "view=re_v") as stream:
         stream.next()
-        seen = stream.next()["id"]
+        first = stream.next()
+        seen, epoch = first["id"], first["epoch"]
     web.sql("insert into re values (1)")
     web.sql("insert into re values (2)")
-    for query, headers in ((f"as_of={seen}", ""), ("", f"Last-Event-ID: {seen}\r\n"), (f"seen={seen}", "")):
+    for query, headers in ((f"as_of={epoch}", ""), ("", f"Last-Event-ID: {seen}\r\n"), (f"seen={seen}", "")):
         with subscribed(web, f"view=re_v&{query}", headers) as stream:
             stream.next()
             changes = [stream.next(), stream.next()]
-            assert [(one["id"], one["changes"]) for one in changes] == [
-                (seen + 1, [[1, [1]]]),
-                (seen + 2, [[1, [2]]]),
+            assert [(one["epoch"], one["changes"]) for one in changes] == [
+                (epoch + 1, [[1, [1]]]),
+                (epoch + 2, [[1, [2]]]),
             ]
+
+
+def test_marks_of_another_life_are_begun_anew() -> None:
+    """Epochs of a server in memory begin anew: those of another life may be there, and mean other changes."""
+    marks = []
+    for value in (1, 2):
+        with web_of(history=1000) as web:
+            web.sql("create table li (a int); create materialized view li_v as select a from li")
+            with subscribed(web, "view=li_v") as stream:
+                life, first = stream.next()["life"], stream.next()
+                assert first["id"] == f"{life}-{first['epoch']}"
+                marks.append(first["id"])
+            web.sql("insert into li values ($1)", [value])
+            found = []
+            for mark in marks:
+                with subscribed(web, "view=li_v", f"Last-Event-ID: {mark}\r\n") as stream:
+                    stream.next()
+                    one = stream.next()
+                    found.append((one["kind"], one["changes"]))
+    assert found == [("snapshot", [[1, [2]]]), ("changes", [[1, [2]]])]
 
 
 def test_what_is_not_kept_is_begun_anew(web: Web) -> None:
     web.sql("create table an (a int); create materialized view an_v as select a from an")
     web.sql("insert into an values (1)")
-    with subscribed(web, "view=an_v", "Last-Event-ID: 0\r\n") as stream:
+    with subscribed(web, "view=an_v", f"Last-Event-ID: {web.running.server.life}-0\r\n") as stream:
         assert [stream.next()["kind"], stream.next()["kind"]] == ["columns", "snapshot"]
     with subscribed(web, "view=an_v&as_of=0") as stream:
         assert stream.status == 400
@@ -211,7 +233,7 @@ def test_what_was_seen_of_an_earlier_life_is_begun_anew(web: Web) -> None:
     """A browser comes back by itself to a server in memory that was restarted: with an id that is to come."""
     web.sql("create table ag (a int); create materialized view ag_v as select a from ag")
     web.sql("insert into ag values (7)")
-    with subscribed(web, "view=ag_v", "Last-Event-ID: 123456789\r\n") as stream:
+    with subscribed(web, "view=ag_v", f"Last-Event-ID: {web.running.server.life}-123456789\r\n") as stream:
         assert stream.next()["kind"] == "columns"
         contents = stream.next()
         assert (contents["kind"], contents["changes"]) == ("snapshot", [[1, [7]]])
@@ -276,7 +298,7 @@ def test_who_was_cut_off_goes_on_where_it_stopped(remembering: Web, monkeypatch:
     web = remembering
     monkeypatch.setattr(outbox, "MOST_WAITING", 1 << 21)
     web.sql("create table cut (a int, b text); create materialized view cut_v as select a, b from cut")
-    big, told, epochs = "x" * 1_000_000, Counter[int](), list[int]()
+    big, told, epochs, marks = "x" * 1_000_000, Counter[int](), list[int](), list[str]()
 
     def read(stream: Stream) -> int:
         """Take what comes until the end or the last epoch; 1 for an end before that."""
@@ -287,7 +309,8 @@ def test_who_was_cut_off_goes_on_where_it_stopped(remembering: Web, monkeypatch:
                 return 1
             if one["kind"] in ("snapshot", "changes"):
                 told.update({row[0]: diff for diff, row in one["changes"]})
-                epochs.append(one["id"])
+                epochs.append(one["epoch"])
+                marks.append(one["id"])
         return 0
 
     with subscribed(web, "view=cut_v&progress=true", buffer=4096) as stream:
@@ -297,7 +320,7 @@ def test_who_was_cut_off_goes_on_where_it_stopped(remembering: Web, monkeypatch:
                 last = web.sql("delete from cut where a = $1", [number])[1]["epoch"]
         cuts = read(stream)
     while epochs[-1] < last:
-        seen = f"Last-Event-ID: {epochs[-1]}\r\n"
+        seen = f"Last-Event-ID: {marks[-1]}\r\n"
         with subscribed(web, "view=cut_v&progress=true", seen) as stream:
             cuts += read(stream)
     assert cuts > 0

@@ -76,10 +76,11 @@ def test_two_views_over_one_socket(web: Web) -> None:
     with connected(web) as one:
         assert isinstance(one.event(), AcceptConnection)
         one.say({"subscribe": {"view": "ws_a"}, "id": "a"})
-        assert one.next() == {"id": "a", "columns": [{"name": "a", "type": "INTEGER"}]}
+        life = web.running.server.life
+        assert one.next() == {"id": "a", "columns": [{"name": "a", "type": "INTEGER"}], "life": life}
         assert one.next()["snapshot"] is True
         one.say({"subscribe": {"view": "ws_b", "snapshot": False}, "id": 7})
-        assert one.next() == {"id": 7, "columns": [{"name": "b", "type": "INTEGER"}]}
+        assert one.next() == {"id": 7, "columns": [{"name": "b", "type": "INTEGER"}], "life": life}
         web.sql("insert into ws values (1)")
         found = sorted((one.next(), one.next()), key=lambda message: str(message["id"]))
         assert [(message["id"], message["changes"]) for message in found] == [
