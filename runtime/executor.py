@@ -9,7 +9,7 @@ table. So the executor may be in this process, on a server's thread, or be many 
 """
 
 from collections.abc import Sequence
-from typing import Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,6 +30,10 @@ from kpg.runtime.lasting import Lasting
 from kpg.runtime.plan import Mfp, Plan
 from kpg.runtime.trace.updates import Updates
 from kpg.runtime.types import Schema
+
+if TYPE_CHECKING:
+    from kpg.runtime.storage.placed import Sharded
+    from kpg.runtime.storage.shards import Vault
 
 Words = NDArray[np.int64]
 
@@ -70,6 +74,21 @@ class Executor(Lasting, Protocol):
     Tables are changed at any time; a change is pending until a step has taken it, and in tables only. A step
     takes everything or, whatever it raises, nothing. Ctrl-C waits for a moment at which nothing is half done.
     """
+
+    # Rows that workers have written
+
+    vault: "Vault | None"
+    """Where they are, if the database is in a folder."""
+
+    @property
+    def pinned(self) -> set[int]:
+        """The packs that workers may still read."""
+
+    def sharded(self, table: str, rowids: Words) -> "list[tuple[int, Sharded]]":
+        """Where rows that have come begin that only workers have, and what they have written; or nothing."""
+
+    def replay_shards(self, epoch: int, table: str, start: int, sharded: "Sharded") -> None:
+        """As ``replay``, of rows from a rowid on that workers have written."""
 
     # The clock
 

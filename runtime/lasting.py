@@ -39,6 +39,12 @@ class Recorder(Protocol):
     def load(self) -> None:
         """Rows that come now are loaded in bulk: until the next commit they are written once, if they can."""
 
+    def shelve(self, count: int) -> list[int]:
+        """Numbers of so many packs that workers write rows into, for the next commit to name."""
+
+    def unshelve(self, numbers: Collection[int]) -> None:
+        """No commit is going to name them."""
+
     def expect(self, changed: Sequence[Changed]) -> None:
         """Changes are going through everything installed, to be recorded or cancelled afterwards."""
 

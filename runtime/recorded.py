@@ -1,13 +1,21 @@
-"""The rows of an executor's tables as who records them asks for them."""
+"""The rows of an executor's tables as who records them asks for them, and as they were recorded."""
 
-from typing import Any
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from kpg.runtime.data.again import NONE, replay
 from kpg.runtime.data.foreseen import Foreseen
-from kpg.runtime.data.table import Table
+from kpg.runtime.data.table import Closed, Table
+from kpg.runtime.dictionary import Dictionary
 from kpg.runtime.lasting import MANY, Recorder
+from kpg.runtime.types import Schema
+
+if TYPE_CHECKING:
+    from kpg.runtime.storage.placed import Sharded
+    from kpg.runtime.storage.shards import Vault
 
 Words = NDArray[np.int64]
 
@@ -16,7 +24,11 @@ class Recorded:
     """A part of ``runtime.access.Access``."""
 
     tables: dict[str, Table]
+    dictionary: Dictionary
     recorder: Recorder | None
+    vault: "Vault | None" = None
+    """Where rows are that workers have written; None if the database is in no folder."""
+    _closed: list[Closed]
 
     def insert(self, table: str, words: Words) -> Words:
         """Append rows; their rowids."""
@@ -45,3 +57,39 @@ class Recorded:
     def filled(self, table: str, rowids: Words) -> list[tuple[int, int, int, Words]]:
         """Stretches of rows that have come that begin a group: their places, the group, and its columns."""
         return self.tables[table].groups.begun(rowids)
+
+    # Rows that workers have written
+
+    def sharded(self, table: str, rowids: Words) -> "list[tuple[int, Sharded]]":
+        """Where rows that have come begin that only workers have, and what they have written; or nothing."""
+        found = self.tables[table].sharded
+        return [one for one in found if rowids[0] <= one[0] <= rowids[-1]] if found else []
+
+    @property
+    def pinned(self) -> set[int]:
+        """The packs that workers may still read."""
+        found = [one for table in self.tables.values() for _, one in table.sharded]
+        return {shard.pack for one in found for shard in one.shards}
+
+    def take_shards(self, table: Table, start: int, sharded: "Sharded") -> None:
+        """Have a table, which need not have its name yet, take rows from rowid ``start`` on."""
+        for words in self.rows_in(table.schema, sharded):
+            replay(table, NONE, np.arange(start, start + words.shape[1]), words)
+            start += words.shape[1]
+
+    def rows_in(self, schema: Schema, sharded: "Sharded") -> Iterator[Words]:
+        """The rows of shards in words of this process."""
+        from kpg.runtime.storage.shards import recoded
+
+        assert self.vault is not None
+        texts = [place for place, type_ in enumerate(schema.types) if type_.is_interned]
+        for shard in sharded.shards:
+            if shard.rows:
+                codes = self.dictionary.intern_parts(*self.vault.strings(shard)) if texts else NONE
+                for words in self.vault.parts(shard):
+                    yield recoded(words, texts, codes)
+
+    def replay_shards(self, epoch: int, table: str, start: int, sharded: "Sharded") -> None:
+        """Do again what an epoch did to a table: rows came that workers have written."""
+        self.take_shards(self.tables[table], start, sharded)
+        self._closed.append(Closed(epoch, table, self.tables[table].drain()))

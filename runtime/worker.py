@@ -92,7 +92,7 @@ class Worker(Access):
         table = self._new_table(name, schema, number)
         self.tables_made = max(self.tables_made, number)
         if self.saved is not None:
-            self.saved.fill(table, number, past=self.remembering)
+            self.saved.fill(table, number, self.take_shards, past=self.remembering)
         if self.remembering and table.past is None:
             self._begin_past(table)
         self.tables[name] = table

@@ -156,6 +156,8 @@ ELSEWHERE: dict[str, str] = {
     "runtime/data/violations.py": ROW_STORE,
     "runtime/versions.py": CHAIN,
     "runtime/past.py": PAST,
+    "runtime/saved/sharded.py": "unit/workers/test_shelving.py",
+    "runtime/storage/shards.py": "unit/workers/test_shelving.py",
     "runtime/saved/loose.py": "unit/durable/test_rows.py",
     "runtime/storage/placed.py": "unit/durable/test_rows.py",
     "runtime/data/checking.py": "unit/durable/test_inspecting.py",

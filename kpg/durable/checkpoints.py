@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -20,13 +21,14 @@ from kpg.runtime.saved.apart import Apart
 from kpg.runtime.saved.background import Background
 from kpg.runtime.saved.keeper import Keeper as Packer
 from kpg.runtime.saved.leaves import Described
-from kpg.runtime.saved.loose import Straight, Written
+from kpg.runtime.saved.loose import Straight, Written, written
 from kpg.runtime.storage.codec import Codec
-from kpg.runtime.storage.files import Bytes, Files
+from kpg.runtime.storage.files import Bytes, Disk, Files
 from kpg.runtime.storage.log import segment_name, segment_number
 from kpg.runtime.storage.manifest import Checkpoint, Manifest
 from kpg.runtime.storage.packs import BLOCK
-from kpg.runtime.storage.placed import Placed, PlacedStrings
+from kpg.runtime.storage.placed import Placed, PlacedStrings, Sharded
+from kpg.runtime.storage.shards import Vault
 
 if TYPE_CHECKING:
     from kpg.engine.engine import Engine
@@ -43,6 +45,11 @@ SECONDS: Final = 300.0
 
 MEMBERS: Final = ("tables", "operators")
 """What an executor's state has leaves of."""
+
+
+def _seen(files: Files) -> str | None:
+    """The folder in which workers see files; None of those that only this process has."""
+    return str(Path(files.where).resolve()) if isinstance(files, Disk) else None
 
 
 class Checkpoints:
@@ -65,7 +72,8 @@ class Checkpoints:
         self._files = files
         self._codec = codec
         self._next_segment = next_segment
-        self._packer = Packer(files, database)
+        self._packer = Packer(files, database, lambda: engine.executor.pinned)
+        engine.executor.vault = Vault(files, database, _seen(files))
         self._background = Background(self._packer, files, self._done, release)
         self._shelves = Shelves(codec)
         self._bytes = 0
@@ -116,6 +124,10 @@ class Checkpoints:
         """A new pack for rows of a commit."""
         return self._packer.straight()
 
+    def numbers(self, count: int) -> list[int]:
+        """Of so many new packs, which others write."""
+        return self._packer.numbers(count)
+
     def named(self, written: Iterable[Written], segment: int) -> None:
         """A record in a segment of the log names packs."""
         for one in written:
@@ -133,6 +145,12 @@ class Checkpoints:
     def strings(self, placed: PlacedStrings, segment: int) -> tuple[Words, Bytes]:
         """Where the strings begin that a record in a segment names, and their bytes."""
         return self._packer.loose.strings(placed, segment, self._packer.read)
+
+    def sharded(self, sharded: Sharded, segment: int) -> None:
+        """A record in a segment of the log names what workers have written."""
+        for one in sharded.shards:
+            if one.rows:
+                self._packer.loose.add(written(one.pack, one.blocks), segment)
 
     def loose(self) -> set[int]:
         """The packs that records of the log name."""

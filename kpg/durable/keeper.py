@@ -64,7 +64,7 @@ class Keeper:
         self._watch = Watch(engine)
         self._state: State = {}
         self._rows = Rows(engine)
-        self.load = self._rows.load
+        self.load, self.shelve, self.unshelve = self._rows.load, self._rows.shelve, self._rows.unshelve
         self._strings = 0
         self._lazy = Lazy(self._sync_late, SECONDS)
         self._held: list[Any] | None = None
@@ -103,12 +103,12 @@ class Keeper:
         """Have checkpoints be made, and rows go straight into packs."""
         self.checkpoints = self._rows.checkpoints = checkpoints
 
-    def begin(self, log: Log | None, state: State, database: int) -> None:
-        """Keep what is committed from now on: a state, and the rows there are, have been kept."""
+    def begin(self, log: Log | None, state: State, database: int, strings: int) -> None:
+        """Keep what is committed from now on: a state, rows, and so many ``strings`` have been kept."""
         self._log = log
         self._database = database
         self._learn(state)
-        self._strings = len(self.engine.executor.dictionary)
+        self._strings = strings
         self.moment = self.engine.executor.epoch, 0
         self.engine.executor.recorder = self
 

@@ -15,7 +15,7 @@ from kpg.runtime.functions.named import Named
 from kpg.runtime.functions.tables import Expansion
 from kpg.runtime.plan import ego, nodes, windows
 from kpg.runtime.storage.codec import Codec, Custom
-from kpg.runtime.storage.placed import Placed, PlacedStrings
+from kpg.runtime.storage.placed import Placed, PlacedStrings, Shard, Sharded
 
 MODULES: Final = {
     "catalog": catalog,
@@ -37,6 +37,8 @@ MORE: Final[dict[str, type]] = {
     "expansion": Expansion,
     "placed": Placed,
     "strings": PlacedStrings,
+    "shard": Shard,
+    "sharded": Sharded,
 }
 NOT_KEPT: Final = frozenset({"Catalog", "NoStatistics", "Rights"})
 

@@ -16,18 +16,18 @@ from kpg.durable.checkpoints import Checkpoints
 from kpg.durable.keeper import COMMIT, ROWS, Keeper
 from kpg.durable.known import codec
 from kpg.durable.restoring import Restoring
-from kpg.durable.rows import rowids_of
+from kpg.durable.rows import intern, rowids_of
 from kpg.durable.state import PAST, Changes, State
 from kpg.durable.times import Times
 from kpg.importing import collector_at_rest
-from kpg.runtime.errors import InterfaceError, InternalError, OperationalError
+from kpg.runtime.errors import InterfaceError, OperationalError
 from kpg.runtime.records import dataclass
 from kpg.runtime.storage.codec import Codec, DamagedError
 from kpg.runtime.storage.columns import unpack
 from kpg.runtime.storage.files import Bytes, Disk, Files, Lock, make_folder
 from kpg.runtime.storage.log import HEADER_BYTES, Log, Segment, segment_name, segment_number
 from kpg.runtime.storage.manifest import NEW, Manifest, read_manifest, swap, write_beside
-from kpg.runtime.storage.placed import Placed, PlacedStrings
+from kpg.runtime.storage.placed import Placed, PlacedStrings, Sharded
 from kpg.runtime.underway import counted
 
 if TYPE_CHECKING:
@@ -195,8 +195,8 @@ class _Opening:
         self.times = Times()
         self.before: State | None = None
         """The catalog of the checkpoint, if there is one."""
-        self.size = 0
-        """Bytes of log behind it."""
+        self.size = self.strings = 0
+        """Bytes of log behind it, and the strings that it and the checkpoint have."""
 
     def run(self, lock: Lock | None) -> None:
         mode = self.wanted.synchronous
@@ -225,7 +225,7 @@ class _Opening:
             checkpoints.written(self.size)
         self.engine.keeper = keeper
         keeper.loose = checkpoints.loose
-        keeper.begin(log, self.state, manifest.database)
+        keeper.begin(log, self.state, manifest.database, self.strings)
         if not self.wanted.read_only:
             keeper.use(checkpoints)
         if self.wanted.read_only:
@@ -330,6 +330,10 @@ class _Opening:
 
     def _again(self) -> None:
         engine, restoring = self.engine, self.restoring
+        for _, strings, _, segment in self.commits:
+            if strings is not None:  # before rows that workers have written bring theirs
+                intern(engine, *self._strings(segment, *strings))
+        self.strings = len(engine.executor.dictionary)
         with collector_at_rest():
             restoring.begin(self.state)
             if self.before is not None:
@@ -338,9 +342,7 @@ class _Opening:
         finished = False
         computed: list[str] = []
         commits = counted(self.commits, f"opening {self.files.where}", "commits")
-        for place, (epoch, strings, rows, segment) in enumerate(commits):
-            if strings is not None:
-                _intern(engine, *self._strings(segment, *strings))
+        for place, (epoch, _, rows, segment) in enumerate(commits):
             for one in rows:
                 waiting += self._replay(segment, *one)
             # With history, views are there from the last definition on, to know what has changed since.
@@ -379,6 +381,10 @@ class _Opening:
         name = self.restoring.tables.get(number)
         if name is None:
             return 0
+        if isinstance(words, Sharded):
+            self.checkpoints.sharded(words, segment)
+            self.engine.executor.replay_shards(epoch, name, came[0], words)
+            return words.rows
         rowids = rowids_of(came)
         count = rowids.shape[0]
         if isinstance(words, Placed):
@@ -388,13 +394,3 @@ class _Opening:
             contents = np.empty((width, 0), np.int64) if words is None else unpack(words, count)
         self.engine.executor.replay(epoch, name, rowids_of(gone), rowids, contents)
         return count
-
-
-def _intern(engine: "Engine", first: int, bounds: Words, data: "NDArray[np.uint8]") -> None:
-    dictionary = engine.executor.dictionary
-    known = len(dictionary) - first
-    if 0 < known < len(bounds):  # a checkpoint has strings of queries, which no commit had yet
-        bounds, data = bounds[known:] - bounds[known], data[bounds[known] :]
-    elif known:
-        raise InternalError(f"the dictionary has {len(dictionary)} strings where the log has {first}")
-    dictionary.restore(bounds, data)

@@ -5,7 +5,7 @@ into a pack that the record names, and that the next checkpoint keeps. Groups th
 to the record, which packs words more tightly.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
@@ -14,8 +14,9 @@ from numpy.typing import NDArray
 
 from kpg.compiler.clock import CLOCK
 from kpg.durable.state import State
+from kpg.runtime.errors import InternalError
 from kpg.runtime.lasting import Changed
-from kpg.runtime.saved.loose import Straight, Written
+from kpg.runtime.saved.loose import Straight, Written, written
 from kpg.runtime.storage.columns import pack
 
 if TYPE_CHECKING:
@@ -48,6 +49,8 @@ class Rows:
         self._foreseen = 0
         """Bytes of rows that were packed before their commit."""
         self._least = STRAIGHT
+        self._doubtful = False
+        """Whether a record may have been written though its commit has failed."""
 
     def learn(self, state: State) -> None:
         """What has been recorded is a state."""
@@ -134,6 +137,12 @@ class Rows:
     def _came(
         self, straight: "_Straight", epoch: int, number: int, name: str, came: Words
     ) -> Iterable[tuple[Any, ...]]:
+        shards = self._engine.executor.sharded(name, came) if came.shape[0] else []
+        for first, sharded in shards:
+            self._written += [written(one.pack, one.blocks) for one in sharded.shards if one.rows]
+            yield epoch, number, None, (first, sharded.rows), sharded
+        if shards:
+            return
         at = 0
         for start, end, group, columns in self._groups(name, came):
             yield from self._packed(epoch, number, name, came[at:start])
@@ -167,6 +176,15 @@ class Rows:
         for rowids, words in self._engine.executor.parts(name, came) if came.shape[0] else ():
             yield epoch, number, None, told(rowids), pack(words)
 
+    def shelve(self, count: int) -> list[int]:
+        """Numbers of so many packs that workers write rows into."""
+        return [] if self.checkpoints is None else self.checkpoints.numbers(count)
+
+    def unshelve(self, numbers: Collection[int]) -> None:
+        """The record under way is not going to name them, nor has it perhaps been written."""
+        if self.checkpoints is not None and not self._doubtful:
+            self.checkpoints.unnamed(written(one, 0) for one in numbers)
+
     def settle(self, segment: int) -> None:
         """The record is written, to a segment of the log."""
         self._foreseen, self._least = 0, STRAIGHT
@@ -178,10 +196,11 @@ class Rows:
     def undo(self, *, certain: bool) -> None:
         """The record is not written; if that is ``certain``, nothing names the packs."""
         self._foreseen, self._least = 0, STRAIGHT
-        written, self._written = self._written, []
+        packs, self._written = self._written, []
+        self._doubtful = self._doubtful or not certain
         if certain and self.checkpoints is not None:
             with suppress(OSError):
-                self.checkpoints.unnamed(written)
+                self.checkpoints.unnamed(packs)
 
 
 class _Straight:
@@ -233,3 +252,14 @@ def rowids_of(written: Any) -> Words:
         return np.arange(written[0], written[0] + written[1], dtype=np.int64)
     rowids: Words = written
     return rowids
+
+
+def intern(engine: "Engine", first: int, bounds: Words, data: NDArray[np.uint8]) -> None:
+    """Have the dictionary have strings again that a record has brought, from a code on."""
+    dictionary = engine.executor.dictionary
+    known = len(dictionary) - first
+    if 0 < known < len(bounds):  # a checkpoint has strings of queries, which no commit had yet
+        bounds, data = bounds[known:] - bounds[known], data[bounds[known] :]
+    elif known:
+        raise InternalError(f"the dictionary has {len(dictionary)} strings where the log has {first}")
+    dictionary.restore(bounds, data)

@@ -49,6 +49,14 @@ class HoledTable(Table):
             replay(self, NONE, np.arange(self.count, self.count + words.shape[1]), words)
         self._pass_over(end)
 
+    def take_rows(self, parts: Iterable[tuple[Words, Words]], end: int) -> None:
+        """As :meth:`take_block`, of rows under any rowids, all ascending."""
+        for rowids, words in parts:
+            if rowids.shape[0]:
+                self._pass_over(int(rowids[0]))
+                replay(self, NONE, rowids, words)
+        self._pass_over(end)
+
     def _pass_over(self, end: int) -> None:
         """Have no rows below ``end`` but those that there are."""
         groups, size = self.groups, 1 << self.groups.bits

@@ -27,6 +27,7 @@ from kpg.runtime.types import NULL, Schema
 
 if TYPE_CHECKING:
     from kpg.runtime.data.past import TablePast
+    from kpg.runtime.storage.placed import Sharded
 
 Words = NDArray[np.int64]
 
@@ -69,6 +70,9 @@ class Table:
     ``count`` rowids have been given out; the rows of ``dead`` of them are deleted and still have their
     places, those of ``reclaimed`` are gone.
     """
+
+    sharded: "Sequence[tuple[int, Sharded]]" = ()
+    """Where rows begin that are not here, as workers have written them."""
 
     def __init__(
         self,
@@ -392,6 +396,5 @@ class Table:
         """The net change since the last drain, which is then no longer pending; deletions come first."""
         changes = self.pending
         self._told = self.count
-        if self._untold:
-            self._untold.clear()
+        self._untold.clear()
         return changes

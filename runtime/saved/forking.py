@@ -24,7 +24,7 @@ from kpg.runtime.saved.dormant import Fill, fill_by, filling, lull, state_of, wa
 from kpg.runtime.saved.form import Array, Part, Read, State, UnsavedError, kept, read
 from kpg.runtime.saved.operators import STATELESS, capture_operator
 from kpg.runtime.saved.pasts import capture_memory, capture_table_past, restored_table_past
-from kpg.runtime.saved.tables import capture_table, restore_table
+from kpg.runtime.saved.tables import Take, capture_table, restore_table
 from kpg.runtime.saved.worker import Holder, Saved
 from kpg.runtime.types import Schema
 
@@ -116,7 +116,7 @@ class Forked(Saved):
         known, found = (None, None) if view is None or view.found is None else view.found
         return found if known is plan and isinstance(found, Identities) else None
 
-    def fill(self, table: Table, number: int, *, past: bool) -> None:
+    def fill(self, table: Table, number: int, take: Take, *, past: bool) -> None:
         if number in self._lenders:
             _fork_table(self._lenders[number], table, self._read)
 

@@ -48,8 +48,10 @@ class Job:
 class Keeper:
     """The checkpoints of one database. ``read`` gives the arrays of what is stored."""
 
-    def __init__(self, files: Files, database: int) -> None:
+    def __init__(self, files: Files, database: int, pinned: Callable[[], set[int]] = set) -> None:
+        """``pinned`` tells the packs that others read by their numbers: they are not written anew."""
         self.database = database
+        self._pinned = pinned
         self.checkpoint: Checkpoint | None = None
         self._files = files
         self._packs = Packs(files, database)
@@ -129,6 +131,12 @@ class Keeper:
     def straight(self) -> Straight:
         """A new pack for rows that go straight into it."""
         return Straight(self._files, self._number(), self.database, self.read)
+
+    def numbers(self, count: int) -> list[int]:
+        """So many that no pack has."""
+        first = self._number()
+        self._given_out += count - 1
+        return list(range(first, first + count))
 
     def _number(self) -> int:
         """One that no pack has."""
@@ -244,10 +252,12 @@ class Keeper:
     def _kept(self) -> dict[int, PackFacts]:
         """The packs that are worth keeping."""
         known = () if self.checkpoint is None else self.checkpoint.packs
-        packs = [one for one in known if 2 * one.live >= one.used]
+        pinned = self._pinned()
+        stay = [one for one in known if one.number in pinned]
+        packs = [one for one in known if 2 * one.live >= one.used and one.number not in pinned]
         if len(packs) > MOST_PACKS:
             packs = sorted(packs, key=lambda one: one.used)[len(packs) // 2 :]
-        return {one.number: one for one in packs} | self.loose.facts
+        return {one.number: one for one in (*stay, *packs)} | self.loose.facts
 
     def _fixed(self, before: dict[str, object]) -> dict[int, Stored]:
         """Where arrays are that never change, by identity."""

@@ -34,6 +34,11 @@ class Written:
     places: Mapping[str, Stored]
 
 
+def written(pack: int, blocks: int) -> Written:
+    """A pack that a worker has written, in which there is nothing that a checkpoint looks for."""
+    return Written(PackFacts(pack, blocks, blocks), {})
+
+
 class Loose:
     """The packs of one database that records of the log name."""
 

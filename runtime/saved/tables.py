@@ -1,6 +1,7 @@
 """Tables and the dictionary as data: indexes, what waits for the vacuum, and strings."""
 
 from collections import deque
+from collections.abc import Callable
 from typing import Any, Final
 from weakref import ref
 
@@ -16,6 +17,8 @@ from kpg.runtime.saved.dormant import lull, state_of
 from kpg.runtime.saved.form import Read, State, changing, fixed, growing
 from kpg.runtime.saved.pasts import capture_table_past
 from kpg.runtime.saved.rowgroups import capture_groups, restore_groups
+from kpg.runtime.saved.sharded import capture_shards, shards_of
+from kpg.runtime.storage.placed import Sharded
 
 
 def capture_table(table: Table) -> State:
@@ -27,7 +30,7 @@ def capture_table(table: Table) -> State:
         "count": table.count,
         "dead": table.dead,
         "reclaimed": table.reclaimed,
-        "groups": capture_groups(table.groups, table.count),
+        "groups": capture_shards(table.sharded) or capture_groups(table.groups, table.count),
         "key": None if table._key is None else _capture_key(table._key),
         "bag": None if table._bag is None else _capture_slots(table._bag),
         "unique": tuple(map(_capture_unique, table._unique)),
@@ -61,8 +64,28 @@ def version_of_table(table: Table) -> object:
     )  # fmt: skip
 
 
-def restore_table(table: Table, state: Any, read: Read) -> None:
+Take = Callable[[Table, int, Sharded], None]
+"""Has a table take rows that workers have written, from a rowid on."""
+
+
+def _restore_sharded(table: Table, state: Any, take: Take) -> None:
+    """The same of one whose rows are as workers have written them."""
+    for start, sharded in shards_of(state["groups"]):
+        take(table, start, sharded)
+    table.drain()
+    table.commit()
+    table.touched.pop(table, None)
+    for one in state["unique"]:
+        if table._loose_key is None or one["name"] != table._loose_key.name:
+            distinct = bool(one["nulls distinct"])
+            table.add_unique(one["name"], one["columns"], nulls_distinct=distinct)
+
+
+def restore_table(table: Table, state: Any, read: Read, take: Take | None = None) -> None:
     """Have a new table take on a state, its arrays once they are needed; not its past."""
+    if take is not None and "sharded" in state["groups"]:
+        _restore_sharded(table, state, take)
+        return
     table.count, table.dead, table.reclaimed = state["count"], state["dead"], state["reclaimed"]
     table._told = table.count
     groups = restore_groups(table.groups, state["groups"], read)

@@ -22,6 +22,7 @@ from kpg.runtime.saved.leaves import Leaf
 from kpg.runtime.saved.operators import STATELESS, captured, restore_known, version_of_operator
 from kpg.runtime.saved.pasts import capture_memory, restore_memory, restored_table_past
 from kpg.runtime.saved.tables import (
+    Take,
     capture_dictionary,
     capture_table,
     restore_dictionary,
@@ -69,13 +70,15 @@ class Saved:
         self.versions: dict[str, object] = {}
         """What tables, by their numbers, and operators were when they had just been restored."""
 
-    def fill(self, table: Table, number: int, *, past: bool) -> None:
+    def fill(self, table: Table, number: int, take: Take, *, past: bool) -> None:
         """Have a new table keep what the one of that number kept, if there was one, its past too if asked."""
         state = self._tables.get(str(number))
         if state is not None:
-            restore_table(table, state, self._read)
+            restore_table(table, state, self._read, take)
             self._filled.add(table)
-            self.versions[str(number)] = version_of_table(table)
+            # Rows that are here now, and were in shards, are to be described as such.
+            same = "sharded" not in state["groups"] or table.sharded
+            self.versions[str(number)] = version_of_table(table) if same else None
             if past and state["past"] is not None:
                 table.past = restored_table_past(state["past"], self._read)
 

@@ -32,7 +32,7 @@ from kpg.runtime.storage.mapped import read_in
 Words = NDArray[np.int64]
 
 MAGIC: Final = int.from_bytes(b"kpg log\n", "little")
-VERSION: Final = 3
+VERSION: Final = 4
 """Of the format of segments and of what stands in records."""
 RECORD: Final = 0x6B706772656300
 HEADER_WORDS: Final = 8

@@ -24,7 +24,7 @@ Words = NDArray[np.int64]
 BLOCK: Final = 4096
 WORDS: Final = BLOCK // 8
 MAGIC: Final = int.from_bytes(b"kpgpack\n", "little")
-VERSION: Final = 4
+VERSION: Final = 5
 FOOTER_WORDS: Final = 8
 RUN: Final = 1 << 10
 """Blocks that are checked or written at a time; who writes beside others syncs as often."""

@@ -20,7 +20,8 @@ from kpg.runtime.sharing.company import Parcel
 from kpg.runtime.trace.updates import ONE, Updates
 from kpg.runtime.types import ERROR, NULL, ColumnDef, Schema
 from kpg.runtime.workers.keys import NOTHING, Keys, among, asking, repeated
-from kpg.runtime.workers.landing import Landing, Load
+from kpg.runtime.workers.landing import Load
+from kpg.runtime.workers.shelving import Shelving
 
 Words = NDArray[np.int64]
 Flags = NDArray[np.bool_]
@@ -55,7 +56,7 @@ class Reference(NamedTuple):
     """Which of the key's columns says whose the target's row is; None if none does."""
 
 
-class Auditing(Landing):
+class Auditing(Shelving):
     """The part of a member that checks."""
 
     _books: dict[tuple[str, tuple[int, ...]], tuple[Table, int]]

@@ -107,6 +107,7 @@ class Coordinator(Installing):
         self._gone = None
         self._told = self._nobody_told()
         self._positions = 0
+        self._landings.begin()
         try:
             self.inform("start_at", self.epoch)
             for name in self.tables:
@@ -139,8 +140,7 @@ class Coordinator(Installing):
                 hidden, _ = table.changed_since(point)
                 self.inform("stand", name, point.count, table.live_at(point).shape[0], hidden)
             return
-        if isinstance(table, FarTable) and table.blocks:
-            self._landings.send_again(table)
+        if isinstance(table, FarTable) and table.blocks and self._landings.send_again(table):
             return
         rowids = table.live_at(point)
         for start in range(0, rowids.shape[0], AT_ONCE):
@@ -177,6 +177,7 @@ class Coordinator(Installing):
         if memory is None:
             far = FarTable(name, schema, self.dictionary, self._interrupt, self._touched)
             far.fetch, far.gone = self._landings.fetch, self._landings.gone
+            far.opening = lambda: self.recorder is None and self.vault is not None
             return far
         groups = CommonGroups(len(schema.columns), memory, number)
         return Table(name, schema, self.dictionary, self._interrupt, self._touched, groups)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from kpg.runtime.data.loose import LooseIndex
+from kpg.runtime.data.loose import LooseIndex, index_of
 from kpg.runtime.data.rowgroups import RowGroups
 from kpg.runtime.data.table import NO_KEY, Closed, Savepoint, Table
 from kpg.runtime.data.unique import UniqueIndex
@@ -23,6 +23,7 @@ from kpg.runtime.kernels import rowgroups as kernels
 from kpg.runtime.records import dataclass
 from kpg.runtime.saved.dormant import lull, wake
 from kpg.runtime.sharing.owners import Owners
+from kpg.runtime.storage.placed import Sharded
 from kpg.runtime.storage.scratch import LOADS, Scratch
 from kpg.runtime.types import NULL, Schema
 from kpg.runtime.workers.audit import Reference
@@ -50,8 +51,10 @@ class Block:
     start: int
     counts: list[int]
     files: list[list[str]]
-    folder: Scratch
+    folder: Scratch | None
     final: bool = False
+    sharded: Sharded | None = None
+    """What members, of an earlier life perhaps, have written of it into the folder of the database."""
 
     @property
     def starts(self) -> list[int]:
@@ -65,6 +68,8 @@ class Block:
 
     def told(self, epoch: int, name: str, member: int) -> Changed:
         """What a member is told of an epoch in which it came."""
+        if self.folder is None:  # by how many members it was written does not matter
+            return Changed(epoch, name, None, (self.start, self.end), None, (self.end, self.end), self.load)
         first = self.starts[member]
         rowids = first, first + self.counts[member]
         return Changed(epoch, name, None, rowids, None, (self.end, self.end), self.load)
@@ -77,6 +82,8 @@ class FarTable(Table):
     """Gives the rows of a block."""
     gone: Callable[[Block], None]
     """Is told of blocks that nobody needs any more."""
+    opening: Callable[[], bool]
+    """Whether what is there was committed before, and is asked nothing any more."""
 
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
@@ -92,6 +99,19 @@ class FarTable(Table):
         return not (self.count or loose or self._bag is not None)
 
     @property
+    def takes_shards(self) -> bool:
+        """The same of rows that were recorded: it does not matter whether others wait for a step."""
+        return bool(self.blocks) or self.takes_blocks
+
+    def add_unique(self, name: str, columns: tuple[int, ...], *, nulls_distinct: bool) -> None:
+        """See ``Table``; of rows that are kept it is known, wherever they are."""
+        index = index_of(self, name, columns, nulls_distinct=nulls_distinct)
+        if self.blocks and self.opening() and not isinstance(index, LooseIndex):
+            self._unique.append(index)
+        else:
+            super().add_unique(name, columns, nulls_distinct=nulls_distinct)
+
+    @property
     def uniques(self) -> list[UniqueIndex]:
         """What it is unique in, besides its primary key."""
         return self._unique
@@ -105,7 +125,7 @@ class FarTable(Table):
             if self._key is not None:
                 # Any key may be there: each that comes is looked for, for which rows have to be here.
                 self._key.highest, self._key.known = np.full_like(self._key.highest, HIGHEST), 1
-            self.blocks.append(block)
+            self._have([*self.blocks, block])
             self.count = block.end
             self.touched[self] = None
 
@@ -132,7 +152,11 @@ class FarTable(Table):
     def _forget(self, blocks: list[Block]) -> None:
         for block in blocks:
             self.gone(block)
-        self.blocks = [block for block in self.blocks if block not in blocks]
+        self._have([block for block in self.blocks if block not in blocks])
+
+    def _have(self, blocks: list[Block]) -> None:
+        self.blocks = blocks
+        self.sharded = [(block.start, block.sharded) for block in blocks if block.sharded is not None]
 
     def give_up(self) -> None:
         """There is no such table any more."""
@@ -181,6 +205,7 @@ class Landings:
 
     def __init__(self, owner: "Coordinator") -> None:
         self._owner = owner
+        self._sees: bool | None = None
         self._open: dict[str, tuple[Scratch, bool]] = {}
         """By loads the folder that is theirs, and whether all members see it."""
 
@@ -222,15 +247,64 @@ class Landings:
         found = owner.ask("stage", berth.load, berth.table, schema, list(attempts), berth.home)
         staged = [Staged(*one) for one in found]
         counts = [one.rows for one in staged]
-        alone = shared and owner.recorder is None and store.takes_blocks
+        alone = (shared if owner.recorder is None else self.sees) and store.takes_blocks
         alone = alone and not any(one.astray for one in staged)
         if alone and rules is not None and audited(owner, berth, store, rules):
             files = [one.files for one in staged]
-            del self._open[berth.load]
             block = Block(berth.load, schema, store.count, counts, files, folder)
-            store.take(block)
-            return Taken(sum(counts), iter(()), (block.start, block.end))
+            if owner.recorder is None or self._shelved(store.name, block):
+                del self._open[berth.load]
+                store.take(block)
+                return Taken(sum(counts), iter(()), (block.start, block.end))
         return Taken(sum(counts), self._words(berth.table, berth.load, counts), None)
+
+    # Loads into a folder
+
+    def begin(self) -> None:
+        """Members are new, and perhaps elsewhere."""
+        self._sees = None
+
+    @property
+    def sees(self) -> bool:
+        """Whether all members see the folder of the database."""
+        vault = self._owner.vault
+        if self._sees is None:
+            self._sees = False
+            if vault is not None and vault.folder is not None:
+                self._sees = all(self._owner.ask("see", vault.folder, vault.database))
+        return self._sees
+
+    def _shelved(self, name: str, block: Block) -> bool:
+        """Have members write what is staged into packs; False if this process does not see what they have."""
+        owner, vault = self._owner, self._owner.vault
+        assert owner.recorder is not None and vault is not None
+        numbers = owner.recorder.shelve(len(block.counts))
+        try:
+            shards = owner.ask("shelve", block.load, name, Each(tuple(numbers)))
+            if not all(vault.sees(one) for one in shards if one.rows):
+                owner.recorder.unshelve(numbers)
+                self._sees = False
+                return False
+        except BaseException:
+            owner.recorder.unshelve(numbers)
+            raise
+        block.sharded = Sharded(tuple(shards))
+        assert block.folder is not None
+        block.folder.cleanup()
+        return True
+
+    def moor(self, table: FarTable, start: int, sharded: Sharded) -> Block:
+        """Have a table take rows that were recorded, of which members are not told yet."""
+        counts = [one.rows for one in sharded.shards]
+        block = Block(uuid.uuid4().hex, table.schema, start, counts, [], None, sharded=sharded)
+        table.take(block)
+        return block
+
+    def tell(self, name: str, block: Block, *, taken: bool) -> None:
+        """Have members take the rows of shards: with the next step, or as rows that they had before."""
+        load = None if taken else block.load
+        home = self._owner.home(name)
+        self._owner.inform("moor", name, block.schema, block.start, block.sharded, home, load)
 
     def dangling(
         self, table: str, rowids: tuple[int, int], columns: tuple[int, ...], target: str,
@@ -269,6 +343,8 @@ class Landings:
     def fetch(self, table: FarTable, block: Block) -> list[Words]:
         """See ``FarTable``."""
         owner, texts = self._owner, self._owner.texts_of(table.schema.types)
+        if block.sharded is not None:
+            return list(owner.rows_in(table.schema, block.sharded))
         parts: list[list[Words]] = [[] for _ in block.counts]
         for first in range(0, max(block.counts), AT_ONCE):
             if block.final:
@@ -288,13 +364,25 @@ class Landings:
         """See ``FarTable``."""
         if not block.final:
             self._owner.inform("unload", block.load)
-        block.folder.cleanup()
+            if block.sharded is not None and self._owner.recorder is not None:
+                self._owner.recorder.unshelve({one.pack for one in block.sharded.shards if one.rows})
+        if block.folder is not None:
+            block.folder.cleanup()
 
-    def send_again(self, table: FarTable) -> None:
-        """Have members that were started again have the rows of blocks that are final."""
+    def send_again(self, table: FarTable) -> bool:
+        """Have members that were started again have the rows of blocks that are final.
+
+        False if they cannot read them, and they are here now.
+        """
+        if table.sharded and not self.sees:
+            table.come_here()
+            return False
         for block in table.blocks:
-            if block.final:
+            if block.final and block.sharded is not None:
+                self.tell(table.name, block, taken=True)
+            elif block.final:
                 self._owner.inform(
                     "again", table.name, block.schema, Each(tuple(block.files)), Each(tuple(block.starts)),
                     Each(tuple(block.counts)), block.end,
                 )  # fmt: skip
+        return True

@@ -3,12 +3,15 @@
 from collections.abc import Iterable, Set
 from typing import Any, Final, Protocol
 
+from kpg.runtime.data.table import Table
 from kpg.runtime.errors import InternalError, NotSupportedError
 from kpg.runtime.handles import Installation
 from kpg.runtime.installed import Installed
 from kpg.runtime.plan import AnyNode, Columns, Import, Loop, Plan, Source, Types, user
+from kpg.runtime.storage.placed import Sharded
 from kpg.runtime.worker import Worker
 from kpg.runtime.workers.asking import Asking
+from kpg.runtime.workers.far import FarTable, Landings
 from kpg.runtime.workers.messages import MemberGoneError, UnsendableError
 from kpg.runtime.workers.remote import Remote
 
@@ -41,12 +44,29 @@ class Installing(Asking, Worker):
     _placer: Placer
     _positions: int
     _input_texts: dict[str, tuple[int, ...]]
+    _landings: Landings
     _sizes: dict[str, int]
     """Of each table that has changed the number of bits of its size then."""
 
     def texts_of(self, types: Types) -> tuple[int, ...]:
         """The columns whose words are others at members."""
         raise NotImplementedError
+
+    # Rows that members have written
+
+    def take_shards(self, table: Table, start: int, sharded: Sharded) -> None:
+        """See ``Worker``: members read them, if they can."""
+        if isinstance(table, FarTable) and table.takes_shards and self._landings.sees:
+            self._landings.moor(table, start, sharded)
+        else:
+            super().take_shards(table, start, sharded)
+
+    def replay_shards(self, epoch: int, table: str, start: int, sharded: Sharded) -> None:
+        """See ``Worker``."""
+        super().replay_shards(epoch, table, start, sharded)
+        store = self.tables[table]
+        if isinstance(store, FarTable) and store.blocks:
+            self._landings.tell(table, store.blocks[-1], taken=False)
 
     def install(
         self, name: str, plan: Plan, *, isolated: bool = False, then: int | None = None, own: bool = False

@@ -43,7 +43,7 @@ class Staged(NamedTuple):
 class Load:
     """Rows that come, or have come."""
 
-    dock: Dock
+    dock: Dock | None
     own: Scratch | None
     """A folder that only this member sees."""
     parts: list[Words] | None = None
@@ -54,6 +54,8 @@ class Load:
     """Those of its table that it was asked for."""
     landed: bool = False
     """Whether a step has taken it."""
+    shelved: "Callable[[], Iterator[tuple[Words, Words]]] | None" = None
+    """Of rows that were committed before: gives them, with their rowids."""
 
 
 def _drained(parts: list[Words]) -> Iterator[Words]:
@@ -83,6 +85,7 @@ class Landing(Holding):
     def stage(self, load: str, name: str, schema: Schema, attempts: Sequence[int], home: int) -> Staged:
         """Have what these attempts have sent, in their order, as words."""
         found = self._load(load)
+        assert found.dock is not None
         found.dock.close()
         files = found.dock.keep(attempts)
         found.again = partial(self._read, name, schema, files)
@@ -126,7 +129,8 @@ class Landing(Holding):
         """Nobody wants what has come any more, or all who want it have it."""
         found = self._loads.pop(load, None)
         if found is not None:
-            found.dock.close()
+            if found.dock is not None:
+                found.dock.close()
             if found.own is not None:
                 found.own.cleanup()
 
@@ -176,7 +180,10 @@ class Landing(Holding):
                 continue
             load, table = self._load(one.load), self.tables[one.table]
             assert isinstance(table, HoledTable) and isinstance(one.rowids, tuple)
-            parts, load.parts = self._staged(load), None
-            table.take_block(one.rowids[0], _drained(parts), one.after[0])
+            if load.shelved is not None:
+                table.take_rows(load.shelved(), one.after[0])
+            else:
+                parts, load.parts = self._staged(load), None
+                table.take_block(one.rowids[0], _drained(parts), one.after[0])
             load.landed = True
             self._closed.append(Closed(one.epoch, one.table, table.drain()))

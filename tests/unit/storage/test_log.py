@@ -218,8 +218,8 @@ def test_others_files_and_newer_formats_are_refused() -> None:
     )
     with pytest.raises(DamagedError, match="is no log of kpg"):
         Segment(sim, 4, 99)
-    sim.names[segment_name(3)].now[8] = 4
-    with pytest.raises(OperationalError, match="has format 4, and this kpg knows formats up to 3"):
+    sim.names[segment_name(3)].now[8] = 5
+    with pytest.raises(OperationalError, match="has format 5, and this kpg knows formats up to 4"):
         Segment(sim, 3, 99)
 
 

@@ -223,7 +223,9 @@ def test_what_only_the_coordinator_can_check_comes_through_it(db: Database, tmp_
         db.load("w", Parts(numbers(89, 99)))
     with apart(2, folder=tmp_path / "db") as kept:
         kept.sql(TABLE)
-        kept.load("t", Parts(numbers(0, 3000)))
+        with kept.transaction():
+            kept.load("t", Parts(numbers(0, 2000)))
+            kept.load("t", Parts(numbers(2000, 3000)))
         assert blocks(kept) == 0
     with kpg.connect(tmp_path / "db") as one:
         assert one.sql("select count(*), sum(k) from t").fetchall() == [(3000, 4498500)]
