@@ -94,7 +94,23 @@ def crawl(nodes: int, edges: int, random: np.random.Generator) -> np.ndarray:
     return np.unique(np.stack((np.repeat(pages, degree), links.reshape(-1))), axis=1)
 
 
-GRAPHS = {"social": social, "web": web, "crawl": crawl}
+def groups(nodes: int, edges: int, random: np.random.Generator) -> np.ndarray:
+    """Members of groups, who hear all that are in theirs: as many as a power law says, and 200 at least.
+
+    Most members of a group live near each other, so that groups overlap. It is what shares most.
+    """
+    sizes = np.minimum(200 / random.random(edges // 200) ** (1 / 2.2), 1000).astype(np.int64)
+    sizes = sizes[: int(np.searchsorted(np.cumsum(sizes**2), edges)) + 1]
+    group = np.repeat(np.arange(sizes.shape[0]), sizes)
+    home = (nodes * random.random(sizes.shape[0])).astype(np.int64)[group]
+    members = (home + sizes[group] * random.standard_normal(group.shape[0])).astype(np.int64) % nodes
+    count = sizes[group]
+    heads = (np.cumsum(sizes) - sizes)[group]
+    places = np.repeat(heads - (np.cumsum(count) - count), count) + np.arange(int(count.sum()))
+    return np.unique(np.stack((np.repeat(members, count), members[places])), axis=1)
+
+
+GRAPHS = {"social": social, "web": web, "crawl": crawl, "groups": groups}
 
 
 def forget_peak() -> float:

@@ -198,7 +198,6 @@ ELSEWHERE: dict[str, str] = {
     **{
         f"runtime/ego/{name}.py": "unit/ego/test_engine.py"
         for name in (
-            "bags",
             "counts",
             "extremes",
             "families",

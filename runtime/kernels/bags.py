@@ -15,6 +15,7 @@ FREE = -(2**63) + 1  # the word of a row without one; no value has it
 TABLE_AT, TABLE_ROWS, HELD, FOUND = 0, 1, 2, 3  # of a head
 LEAST = 2  # rows of a table
 AHEAD = 32  # bags that are looked for together
+NEXT = 8  # nodes that are approached together
 KNOWN = -1  # the size of what has an answer
 SAME = -2  # that of what is asked again: less the place where it was asked first
 NUMBER, BY_WORD, BY_COUNT = 0, 1, 2  # what is asked of bags: how many words, which, in what order
@@ -102,14 +103,17 @@ def change(bag, word, diff, heads, table, state):
 
 
 @device
-def fetch(items, first, last, heads, table, state):
-    """Look at some bags, so that memory is asked for all of them at once: they are at hand afterwards."""
+def fetch(items, origin, nodes, given, first, last, heads, table, state):
+    """Look at the rows of some bags that will change, so that memory is asked for all of them at once."""
     seen = 0
     for k in range(first, last):
         seen ^= heads[items[k] >> 1, TABLE_AT]
     for k in range(first, last):
-        if heads[items[k] >> 1, TABLE_ROWS] > 0:
-            seen ^= table[heads[items[k] >> 1, TABLE_AT], 0]
+        at, rows = heads[items[k] >> 1, TABLE_AT], heads[items[k] >> 1, TABLE_ROWS]
+        i = origin[k]
+        while rows > 0 and i < nodes.shape[0] and nodes[i] == nodes[origin[k]]:
+            seen ^= table[at + home(given[i], rows), 0]
+            i += 1
     state[1] = seen  # or nobody would look
 
 
@@ -136,7 +140,7 @@ def spread(items, origin, nodes, given, diffs, done, heads, table, state):
     for k in range(done[0], items.shape[0]):
         if k == ready:
             ready = min(k + AHEAD, items.shape[0])
-            fetch(items, k, ready, heads, table, state)
+            fetch(items, origin, nodes, given, k, ready, heads, table, state)
         bag, sign = items[k] >> 1, 1 - 2 * (items[k] & 1)
         writer = nodes[origin[k]]
         i = origin[k] + done[1]
@@ -285,10 +289,12 @@ def above(node, at_start, at_size, at_items, pushed, heads, stack):
 
 
 @device
-def merge(stack, top, pushed, heads, table, heap, rows):
-    """Add up the bags of a list in a table of so many rows."""
-    for at in range(rows):
-        heap[at, 0] = FREE
+def merge(stack, top, pushed, heads, table, heap, rows, tally):
+    """Add up the bags of a list in ``tally``, a row for each word that has come; how many rows.
+
+    ``heap`` says which row is a word's, by so many of its places: -1 in all, before and after.
+    """
+    count = 0
     for k in range(top):
         source = stack[k] >> 1
         if pushed[source] == 0:
@@ -297,12 +303,46 @@ def merge(stack, top, pushed, heads, table, heap, rows):
         first = heads[source, TABLE_AT]
         for at in range(first, first + heads[source, TABLE_ROWS]):
             word = table[at, 0]
-            if word != FREE:
-                place = place_of(word, 0, rows, heap)
-                if heap[place, 0] == FREE:
-                    heap[place, 0] = word
-                    heap[place, 1] = 0
-                heap[place, 1] += sign * table[at, 1]
+            if word == FREE:
+                continue
+            place = home(word, rows)
+            while heap[place] >= 0 and tally[heap[place], 0] != word:
+                place = (place + 1) & (rows - 1)
+            if heap[place] < 0:
+                heap[place] = count
+                tally[count, 0] = word
+                tally[count, 1] = 0
+                tally[count, 2] = place
+                count += 1
+            tally[heap[place], 1] += sign * table[at, 1]
+    for k in range(count):
+        heap[tally[k, 2]] = -1
+    return count
+
+
+@device
+def approach(nodes, first, last, at_start, at_size, at_items, pushed, heads, table):
+    """Look at the bags that some nodes are read from, so that memory is asked for all of them at once."""
+    seen = 0
+    for i in range(first, last):
+        node = nodes[i]
+        seen ^= heads[node, FOUND] ^ at_start[node] ^ at_size[node]
+    for i in range(first, last):
+        node = nodes[i]
+        if pushed[node] == 0:
+            for k in range(at_start[node], at_start[node] + at_size[node]):
+                seen ^= heads[at_items[k] >> 1, TABLE_AT]
+        elif heads[node, FOUND] == FREE:
+            for at in range(heads[node, TABLE_AT], heads[node, TABLE_AT] + heads[node, TABLE_ROWS], 4):
+                seen ^= table[at, 0]
+    for i in range(first, last):
+        node = nodes[i]
+        if pushed[node] == 0:
+            for k in range(at_start[node], at_start[node] + at_size[node]):
+                source = at_items[k] >> 1
+                if heads[source, TABLE_ROWS] > 0:
+                    seen ^= table[heads[source, TABLE_AT], 0]
+    return seen
 
 
 @kernel(
@@ -321,9 +361,13 @@ def frequent(nodes, begun, at_start, at_size, at_items, pushed, heads, table, fe
     """
     stack = np.empty(1 << 10, np.int64)
     best = np.empty(max(few, 1), np.int64)
-    heap = np.empty((1 << 6, 2), np.int64)
-    written = 0
+    heap = np.full(1 << 6, -1, np.int32)
+    tally = np.empty((1 << 5, 3), np.int64)
+    written, ready, seen = 0, begun, 0
     for i in range(begun, nodes.shape[0]):
+        if i == ready:
+            ready = min(i + NEXT, nodes.shape[0])
+            seen ^= approach(nodes, i, ready, at_start, at_size, at_items, pushed, heads, table)
         node = nodes[i]
         first, rows, bag, answer = heads[node, TABLE_AT], heads[node, TABLE_ROWS], table, heads[node, FOUND]
         if FREE < answer <= FREE + nodes.shape[0]:
@@ -334,13 +378,14 @@ def frequent(nodes, begun, at_start, at_size, at_items, pushed, heads, table, fe
             continue
         if pushed[node] == 0:
             stack, top, expected = above(node, at_start, at_size, at_items, pushed, heads, stack)
-            first, rows = 0, 4
-            while rows < 2 * expected:
-                rows *= 2
-            if rows > heap.shape[0]:
-                heap = np.empty((rows, 2), np.int64)
-            merge(stack, top, pushed, heads, table, heap, rows)
-            bag = heap
+            places = 4
+            while places < 2 * expected:
+                places *= 2
+            if places > heap.shape[0]:
+                heap = np.full(places, -1, np.int32)
+                tally = np.empty((places // 2, 3), np.int64)
+            first, rows = 0, merge(stack, top, pushed, heads, table, heap, places, tally)
+            bag = tally
         if way == NUMBER:
             count = heads[node, HELD]
             if pushed[node] == 0:
@@ -362,4 +407,5 @@ def frequent(nodes, begun, at_start, at_size, at_items, pushed, heads, table, fe
         size[i] = count
         heads[node, FOUND] = FREE + 1 + i
         written += count
+    tally[0, 0] = seen  # or nobody would look
     return nodes.shape[0]
