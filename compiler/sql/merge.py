@@ -73,7 +73,7 @@ def _of_all(binding: Binding, statement: ast.Merge, below: Node, scan: Scan) -> 
     """The target's rows; for what no table has, those of all tables under its ids, with NULL for rowids."""
     if statement.part != "unmatched":
         return below
-    query = with_heirs(binding, binding.catalog.table(statement.table))
+    query = with_heirs(binding, binding.catalog.table(statement.table), "")
     assert query is not None
     *ids, rowid = scan.ids
     return Map(query.node, (*ids, rowid), (*query.columns[: len(ids)], Literal(None, types(scan.rel)[-1])))

@@ -27,10 +27,14 @@ class Reads:
     within: "list[tuple[Catalog, Reads]]" = field(default_factory=list)
     """What bodies of functions read with the rights of their owners."""
 
-    def enter(self, entry: Entry, columns: Iterable[Column], *, scanned: bool = True) -> None:
-        """A relation is named, whose columns have these ids."""
+    def enter(
+        self, entry: Entry, columns: Iterable[Column], *, scanned: bool = True, locked: bool = False
+    ) -> None:
+        """A relation is named, whose columns have these ids; FOR UPDATE: its rows are to be ``locked``."""
         read = Read(entry, scanned)
         self.relations.append(read)
+        if locked:
+            self.locked.append(read)
         for name, column in zip(entry.schema.names, columns, strict=False):
             self._columns[column.index] = (read, name)
 
@@ -45,7 +49,3 @@ class Reads:
         known = self._columns.get(column.index)
         if known is not None:
             known[0].used.add(known[1])
-
-    def lock(self, start: int) -> None:
-        """The rows of relations, from a number of them on, are to be locked: FOR UPDATE."""
-        self.locked += self.relations[start:]

@@ -4,6 +4,7 @@ from kpg.compiler.rights import Attributes
 from kpg.compiler.sql.definition import Definition
 from kpg.runtime.errors import Span
 from kpg.runtime.records import dataclass
+from kpg.runtime.types import Type
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +85,8 @@ class Grant(Definition):
     span: Span
     columns: tuple[str, ...] = ()
     """Of ALL PRIVILEGES, if it names some."""
+    arguments: tuple[tuple[Type, ...] | None, ...] = ()
+    """Of functions, with each name the types of its arguments, None where these are left out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +108,8 @@ class AlterOwner(Definition):
     owner: str
     if_exists: bool
     span: Span
+    arguments: tuple[Type, ...] | None = None
+    """Of a function, if they are told."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,12 +5,13 @@ from dataclasses import replace
 from typing import assert_never
 
 from kpg.compiler.catalog import Catalog, Entry
-from kpg.compiler.permitted import denied, key_of, need, need_named, need_owner, plain, schema_of
-from kpg.compiler.rights import ALL, DATABASE, LETTERS, PUBLIC, Item, Items, Key, kind_of, merged, ordered
+from kpg.compiler.permitted import denied, need_owner, plain, schema_of
+from kpg.compiler.rights import ALL, LETTERS, PUBLIC, Item, Items, Key, kind_of, merged, ordered
 from kpg.compiler.sql import roles as ast
 from kpg.engine.engine import Engine
 from kpg.listeners.notices import warn
 from kpg.runtime.errors import PrivilegeError, ProgrammingError, Span
+from kpg.security.meant import best_grantor, key_to_own, keys_of, schema_key, things
 from kpg.security.roles import known
 
 
@@ -21,98 +22,17 @@ def run_granting(
     match statement:
         case ast.Grant():
             roles = [known(engine, one, statement.span) if one else PUBLIC for one in statement.roles]
-            for key in list(_keys(engine, statement)):
+            for key in list(keys_of(engine, statement)):
                 _change(engine, key, statement, roles)
         case ast.AlterDefaults():
             _defaults(engine, statement)
         case ast.AlterOwner():
-            for key in _named(
-                engine.catalog, statement.kind, statement.name, statement.span, statement.if_exists
-            ):
+            for key in key_to_own(engine, statement):
                 give(engine, key, known(engine, statement.owner, statement.span), statement.span)
         case ast.Reassign():
             _reassign(engine, statement)
         case _:
             assert_never(statement)
-
-
-# What is meant
-
-
-def things(catalog: Catalog) -> Iterator[Key]:
-    """Everything that has an owner."""
-    yield from (("RELATION", name) for name in catalog.entries)
-    yield from (("SEQUENCE", name) for name in catalog.sequences)
-    yield from (("SCHEMA", name) for name in catalog.schemas)
-    yield from (("TYPE", name) for name in catalog.types)
-    yield from (("FUNCTION", name) for name in catalog.routines)
-    yield ("DATABASE", DATABASE)
-
-
-def _keys(engine: Engine, statement: ast.Grant) -> Iterator[Key]:
-    catalog = engine.catalog
-    if not statement.within:
-        for name in statement.names:
-            yield from _named(catalog, statement.kind, name, statement.span)
-        return
-    for schema in statement.names:
-        key = _schema(catalog, schema, statement.span)
-        need(catalog, key, "U", statement.span)
-        wanted = "RELATION" if statement.kind == "TABLE" else statement.kind
-        for key in things(catalog):
-            if key[0] == wanted and schema_of(catalog, key[1]) == schema.lower():
-                yield key
-
-
-def _schema(catalog: Catalog, name: str, span: Span) -> Key:
-    if name.lower() not in catalog.schemas:
-        raise ProgrammingError(f'schema "{name}" does not exist', span=span)
-    return ("SCHEMA", name.lower())
-
-
-def _named(catalog: Catalog, kind: str, name: str, span: Span, if_exists: bool = False) -> Iterator[Key]:
-    """What a name means, of a kind."""
-    found: Key | None = None
-    match kind:
-        case "SCHEMA":
-            found = _schema(catalog, name, span)
-        case "DATABASE":
-            if name != DATABASE:
-                raise ProgrammingError(f'database "{name}" does not exist', span=span)
-            found = ("DATABASE", DATABASE)
-        case "TYPE" | "DOMAIN":
-            type_ = catalog.find_type(name)
-            if type_ is None:
-                raise ProgrammingError(f'type "{name}" does not exist', span=span)
-            found = ("TYPE", type_.name.lower())
-        case "FUNCTION" | "ROUTINE":
-            routines = catalog.find_routines(name.rpartition(".")[2], name.rpartition(".")[0])
-            if not routines:
-                return  # a function of the system's, which everybody may call
-            found = ("FUNCTION", routines[0].name.lower())
-        case "INDEX":
-            index = catalog.find_index(name)
-            found = None if index is None else key_of(index.table)
-        case _:
-            found = _relation(catalog, kind, name, span, if_exists)
-    if found is not None:
-        yield found
-
-
-def _relation(catalog: Catalog, kind: str, name: str, span: Span, if_exists: bool) -> Key | None:
-    need_named(catalog, name, span)
-    entry = catalog.find(name) if kind != "SEQUENCE" else None
-    if entry is not None:
-        return key_of(entry.name)
-    sequence = catalog.find_sequence(name)
-    if sequence is not None and kind in ("TABLE", "SEQUENCE"):
-        return ("SEQUENCE", sequence.name.lower())
-    if if_exists:
-        return None
-    if kind == "SEQUENCE":
-        catalog.sequence(name, span)
-    catalog.get(name, span)
-    return None
 
 
 # GRANT and REVOKE
@@ -161,10 +81,9 @@ def _column(catalog: Catalog, key: Key, name: str, span: Span) -> Key:
 
 def _apply(engine: Engine, key: Key, letters: str, statement: ast.Grant, roles: list[str]) -> None:
     catalog = engine.catalog
-    rights, asker = catalog.rights, catalog.asker
-    grantor = rights.owner(key) if rights.owns(asker.user, key) else asker.user
-    allowed = _grantable(engine, key, letters)
-    if grantor != rights.owner(key):
+    rights = catalog.rights
+    grantor, allowed = best_grantor(rights, catalog.asker.user, key, letters)
+    if allowed != letters:
         _check_grantable(engine, key, letters, allowed, statement)
     items = list(rights.items(key))
     for role in roles:
@@ -182,13 +101,6 @@ def _apply(engine: Engine, key: Key, letters: str, statement: ast.Grant, roles: 
         rights.lists.pop(key, None)
 
 
-def _grantable(engine: Engine, key: Key, letters: str) -> str:
-    """The privileges among some that who asks may pass on, of a column also those of its relation."""
-    rights, user = engine.catalog.rights, engine.catalog.asker.user
-    keys = [key, ("RELATION", key[1])] if key[0] == "COLUMN" else [key]
-    return ordered(one for one in letters if any(rights.may_pass_on(user, each, one) for each in keys))
-
-
 def _check_grantable(engine: Engine, key: Key, letters: str, allowed: str, statement: ast.Grant) -> None:
     catalog = engine.catalog
     name = key[2] if key[0] == "COLUMN" else plain(catalog, key)
@@ -199,7 +111,7 @@ def _check_grantable(engine: Engine, key: Key, letters: str, allowed: str, state
         if not given & set(ALL[kind_of(key)]):
             raise denied(catalog, key, statement.span)
         warn(engine, f'no privileges {done} for "{name}"', "01007" if statement.grants else "01006")
-    elif set(allowed) != set(letters):
+    elif statement.parts or statement.columns:  # of ALL it is meant that there may be less
         text = f'not all privileges {done} for "{name}"'
         warn(engine, text, "01007" if statement.grants else "01006")
 
@@ -235,7 +147,7 @@ def _revoked(items: list[Item], role: str, grantor: str, letters: str, statement
 def _defaults(engine: Engine, statement: ast.AlterDefaults) -> None:
     catalog, grant = engine.catalog, statement.grant
     owners = [known(engine, one, statement.span) for one in statement.owners] or [catalog.asker.user]
-    schemas = [_schema(catalog, one, statement.span)[1] for one in statement.schemas] or [""]
+    schemas = [schema_key(catalog, one, statement.span)[1] for one in statement.schemas] or [""]
     roles = [known(engine, one, statement.span) if one else PUBLIC for one in grant.roles]
     letters = ordered(LETTERS[part.privilege] for part in grant.parts) or ALL[grant.kind]
     for owner in owners:
@@ -283,7 +195,7 @@ def give(engine: Engine, key: Key, owner: str, span: Span | None) -> None:
     if catalog.is_limited and owner != rights.owner(key):
         if owner not in rights.acts_as(asker.user, by="sets"):
             raise PrivilegeError(f'must be able to SET ROLE "{owner}"', span=span)
-        if key[0] in ("RELATION", "SEQUENCE"):
+        if key[0] in ("RELATION", "SEQUENCE", "FUNCTION", "TYPE"):
             schema: Key = ("SCHEMA", schema_of(catalog, key[1]))
             if not rights.has(owner, schema, "C"):
                 raise denied(catalog, schema, span)

@@ -15,7 +15,8 @@ from kpg.compiler.sql.changes_allowed import check_change
 from kpg.compiler.triggers import heirs
 from kpg.engine.engine import Engine
 from kpg.runtime.errors import PrivilegeError, Span
-from kpg.security.granting import settle, things
+from kpg.security.granting import settle
+from kpg.security.meant import things
 
 Defining = ast.CreateTable | ast.CreateTableAs | ast.CreateView | ast.Drop | ddl.AnyDefinition
 COLUMNS: Final = (ddl.AddColumn, ddl.DropColumn, ddl.RenameColumn, ddl.AlterType)
@@ -108,6 +109,8 @@ def check_definition(catalog: Catalog, statement: Defining) -> None:
             _need_type(catalog, statement.name, span)
         case ddl.AlterFunction():
             _need_function(catalog, statement.name, span)
+            if statement.rename:
+                need_schema(catalog, _altered(catalog, statement)[1], "C", span)
         case ddl.CreateAggregate():
             _check_new(catalog, statement.name, span)
         case ddl.DropFunction() | ddl.DropAggregate():
@@ -203,6 +206,19 @@ def _check_other(catalog: Catalog, statement: ddl.Comment | ddl.DropOther | ddl.
                 need_owner(catalog, ("DATABASE", DATABASE), span)
 
 
+def _altered(catalog: Catalog, statement: ddl.Alter | ddl.AlterSequence | ddl.AlterFunction) -> Key:
+    """What a statement is about, of its kind; as it is written if there is no such thing."""
+    name = statement.name
+    if isinstance(statement, ddl.AlterFunction):
+        schema, _, plain = name.rpartition(".")
+        return ("FUNCTION", next((one.name.lower() for one in catalog.find_routines(plain, schema)), name))
+    entry = catalog.find(name) if isinstance(statement, ddl.Alter) else None
+    if entry is not None:
+        return key_of(entry.name)
+    sequence = catalog.find_sequence(name)
+    return key_of(name) if sequence is None else ("SEQUENCE", sequence.name.lower())
+
+
 @contextmanager
 def settling(engine: Engine, statement: Defining) -> Iterator[None]:
     """See :func:`kpg.security.owning.owning`."""
@@ -210,16 +226,15 @@ def settling(engine: Engine, statement: Defining) -> Iterator[None]:
     if catalog.is_limited:
         check_definition(catalog, statement)
     before = frozenset(things(catalog))
+    altered: Key | None = None
+    if isinstance(statement, ddl.Alter | ddl.AlterSequence | ddl.AlterFunction):
+        altered = _altered(catalog, statement)
     yield
     owner = None
     if isinstance(statement, ddl.CreateSchema) and statement.owner:
         from kpg.security.roles import known
 
         owner = known(engine, statement.owner, statement.span)
-    altered: Key | None = None
-    if isinstance(statement, ddl.Alter | ddl.AlterSequence | ddl.AlterFunction):
-        entry = catalog.find(statement.name)
-        altered = key_of(statement.name if entry is None else entry.name)
     settle(engine, before, owner, altered=altered)
 
 

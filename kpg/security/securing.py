@@ -74,6 +74,11 @@ def define_policy(engine: Engine, statement: ddl.DefinePolicy) -> None:
 
 
 def _altered(engine: Engine, old: Policy, statement: ddl.DefinePolicy) -> Policy:
+    fitting = {"SELECT": "USING", "DELETE": "USING", "INSERT": "WITH CHECK"}.get(old.command)
+    given = statement.check if fitting == "USING" else statement.using if fitting else ""
+    if given:
+        of = "INSERT" if fitting == "WITH CHECK" else "SELECT, DELETE"
+        raise ProgrammingError(f"only {fitting} expression allowed for {of}", span=statement.span)
     return replace(
         old,
         name=statement.renamed or old.name,

@@ -277,11 +277,11 @@ def _table(binding: Binding, scope: Scope, node: exp.Table) -> Node:
     if binding.catalog.others and not node.args.get("only"):
         from kpg.compiler.sql.bind.inherited import with_heirs
 
-        query = with_heirs(binding, entry)
+        query = with_heirs(binding, entry, name)
         if query is not None:
             width = len(entry.schema.columns)
             if binding.reads is not None:
-                binding.reads.enter(entry, query.columns[:width])
+                binding.reads.enter(entry, query.columns[:width], locked=binding.locks(name))
             enter(binding, scope, name, query.names[:width], query.columns[:width], renamed, node)
             more = zip(query.names[width:], query.columns[width:], strict=True)
             scope.fields += (Field(name, shown, column, of_system=True) for shown, column in more)
@@ -291,9 +291,9 @@ def _table(binding: Binding, scope: Scope, node: exp.Table) -> Node:
     if binding.catalog.others:
         from kpg.compiler.sql.bind.secured import secured_rows
 
-        result, columns = secured_rows(binding, entry, result, columns)
+        result, columns = secured_rows(binding, entry, result, columns, name)
     if binding.reads is not None:
-        binding.reads.enter(entry, columns)
+        binding.reads.enter(entry, columns, locked=binding.locks(name))
     enter(binding, scope, name, entry.schema.names, columns, renamed, node)
     text = "" if binding.located else binding.source.lower()
     if not binding.located and "tableoid" not in text and "ctid" not in text:

@@ -6,7 +6,7 @@ from kpg.compiler.catalog import Entry, TableEntry
 from kpg.compiler.resolved import written
 from kpg.compiler.sql.bind.output import settled_query
 from kpg.compiler.sql.bind.scope import Binding, Scope
-from kpg.compiler.sql.bind.secured import visible
+from kpg.compiler.sql.bind.secured import seen_for, visible
 from kpg.compiler.sql.bind.system_columns import asked
 from kpg.compiler.sql.ddl.reader import tree_of
 from kpg.compiler.sql.tokens import tokenize
@@ -14,8 +14,8 @@ from kpg.compiler.sql.tree import Query
 from kpg.compiler.triggers import heirs
 
 
-def with_heirs(binding: Binding, entry: Entry) -> Query | None:
-    """The rows of a table and of those that inherit it; None if there are none."""
+def with_heirs(binding: Binding, entry: Entry, alias: str) -> Query | None:
+    """The rows of a table, named so in FROM, and of those that inherit it; None if there are none."""
     found = heirs(binding.catalog.others, entry.name) if isinstance(entry, TableEntry) else ()
     if not found:
         return None
@@ -35,7 +35,7 @@ def with_heirs(binding: Binding, entry: Entry) -> Query | None:
         binding.reads, binding.governed = before
     if not isinstance(entry, TableEntry):
         return query
-    seen = visible(binding, entry, query.node, query.columns, binding.seen_for, binding.owner)
+    seen = visible(binding, entry, query.node, query.columns, seen_for(binding, alias), binding.owner)
     return replace(query, node=seen)
 
 

@@ -253,8 +253,8 @@ class Binding:
     """Whose policies hold for the tables that are named, if not those of who asks: a view's owner's."""
     securing: set[str] = field(default_factory=set)
     """The tables whose policies are being bound."""
-    seen_for: tuple[str, ...] = ("SELECT",)
-    """The commands whose policies rows of tables have to satisfy: with FOR UPDATE that, too."""
+    locked: frozenset[str] | None = frozenset()
+    """The relations of the FROM that is bound, by their aliases, whose rows are to be locked; None: all."""
     governed: bool = False
     """Whether the rows that are bound are a part of another table's, whose policies hold for them."""
     located: bool = False
@@ -265,6 +265,10 @@ class Binding:
         if self.reads is not None:
             for one in fields:
                 self.reads.use(one.column)
+
+    def locks(self, alias: str) -> bool:
+        """Whether the rows of a relation of FROM are to be locked."""
+        return self.locked is None or alias.lower() in self.locked
 
     def fresh(self) -> int:
         """An id that nothing has yet."""

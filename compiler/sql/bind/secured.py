@@ -26,13 +26,13 @@ from kpg.runtime.scalar import Column, Scalar
 
 
 def secured_rows(
-    binding: Binding, entry: Entry, node: Node, columns: tuple[Column, ...]
+    binding: Binding, entry: Entry, node: Node, columns: tuple[Column, ...], alias: str
 ) -> tuple[Node, tuple[Column, ...]]:
     """The rows of a relation with policies: of a table its own, of a view those of the tables below."""
     if binding.governed:
         return node, columns
     if isinstance(entry, TableEntry):
-        return visible(binding, entry, node, columns, binding.seen_for, binding.owner), columns
+        return visible(binding, entry, node, columns, seen_for(binding, alias), binding.owner), columns
     catalog = binding.catalog
     if entry.materialized or not entry.sql or entry.of_system or not any_enabled(catalog):
         return node, columns
@@ -44,6 +44,11 @@ def secured_rows(
     # Its text is bound here, so that policies are as they are now, and about who asks now.
     query = _of_view(binding, entry)
     return query.node, query.columns[: len(entry.schema.columns)]
+
+
+def seen_for(binding: Binding, alias: str) -> tuple[str, ...]:
+    """The commands whose policies rows of a relation of FROM have to satisfy: if locked, that too."""
+    return ("SELECT", "UPDATE") if binding.locks(alias) else ("SELECT",)
 
 
 def _of_view(binding: Binding, entry: ViewEntry) -> Query:
@@ -165,14 +170,14 @@ def condition(
         tree = _with_values(binding.catalog, tree)
     fields = [Field(name, one, column) for one, column in zip(entry.schema.names, columns, strict=False)]
     binding.securing.add(table)
-    before = binding.governed, binding.seen_for
-    binding.governed, binding.seen_for = False, ("SELECT",)
+    before = binding.governed, binding.locked
+    binding.governed, binding.locked = False, frozenset()
     try:
         scope = Scope(fields=fields, clause="WHERE").without_aggregates("policy expressions")
         return conjuncts(bind_condition(binding, scope, tree, "a policy"))
     finally:
         binding.securing.discard(table)
-        binding.governed, binding.seen_for = before
+        binding.governed, binding.locked = before
 
 
 class RecursionInPolicyError(ProgrammingError):

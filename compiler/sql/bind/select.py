@@ -119,20 +119,23 @@ def bind_select(binding: Binding, around: Scope, node: exp.Select) -> tuple[Quer
     return query, ordering if reordered else kept_order
 
 
+def _locked_names(node: exp.Select) -> frozenset[str] | None:
+    """Of the relations of FROM those whose rows the query locks, by their aliases; None if all."""
+    named = [
+        {table.name.lower() for table in lock.expressions or ()} for lock in node.args.get("locks") or ()
+    ]
+    return frozenset().union(*named) if all(named) else None
+
+
 def _from(binding: Binding, scope: Scope, node: exp.Select) -> Node:
     """The rows of FROM, of which FOR UPDATE and its like say that they are locked."""
-    reads = binding.reads
-    before = 0 if reads is None else len(reads.relations)
-    seen_for, located = binding.seen_for, binding.located
+    locked, located = binding.locked, binding.located
     binding.located = bool(node.args.get("locks")) or (located and binding.governed)
-    if node.args.get("locks"):
-        binding.seen_for = ("SELECT", "UPDATE")
+    binding.locked = _locked_names(node)
     try:
         source = bind_from(binding, scope, node)
     finally:
-        binding.seen_for, binding.located = seen_for, located
-    if reads is not None and node.args.get("locks"):
-        reads.lock(before)
+        binding.locked, binding.located = locked, located
     if not binding.kept and MENTIONS.search(binding.source):
         from kpg.compiler.sql.bind.chance import with_numbers
 

@@ -8,8 +8,10 @@ from sqlglot.tokenizer_core import TokenType
 
 from kpg.compiler.rights import ALL, LETTERS, Attributes
 from kpg.compiler.sql import roles as ast
+from kpg.compiler.sql.ddl.functions import signatures
 from kpg.compiler.sql.ddl.reader import Reader
 from kpg.runtime.errors import ProgrammingError
+from kpg.runtime.types import Type
 
 SWITCHES: Final[dict[str, Callable[[Attributes, bool], Attributes]]] = {
     "SUPERUSER": lambda known, on: replace(known, superuser=on),
@@ -202,7 +204,7 @@ def _privileges(reader: Reader, grants: bool, *, passing: bool) -> ast.Grant | N
     if not reader.take("ON"):
         reader.skip(start - reader.place)
         return None
-    kind, names, within = _target(reader)
+    kind, names, within, arguments = _target(reader)
     reader.need("TO" if grants else "FROM")
     given = roles(reader)
     if grants:
@@ -211,7 +213,9 @@ def _privileges(reader: Reader, grants: bool, *, passing: bool) -> ast.Grant | N
     cascade = reader.take("CASCADE")
     if not cascade:
         reader.take("RESTRICT")
-    found = ast.Grant(parts, kind, names, within, given, grants, passing, cascade, reader.span, columns)
+    found = ast.Grant(
+        parts, kind, names, within, given, grants, passing, cascade, reader.span, columns, arguments
+    )
     _check(reader, found)
     return found
 
@@ -256,29 +260,23 @@ def _parts(reader: Reader) -> tuple[tuple[ast.Part, ...], tuple[str, ...]]:
             return tuple(found), ()
 
 
-def _target(reader: Reader) -> tuple[str, tuple[str, ...], bool]:
-    """What privileges are about: its kind, names, and whether these are schemas whose things are meant."""
+def _target(reader: Reader) -> tuple[str, tuple[str, ...], bool, tuple[tuple[Type, ...] | None, ...]]:
+    """What privileges are about: its kind, names, and whether these are schemas whose things are meant.
+
+    Of functions also the types of their arguments.
+    """
     if reader.take("ALL"):
         kind = PLURALS[reader.choice(*PLURALS)]
         reader.need("IN", "SCHEMA")
-        return kind, reader.relations(), True
+        return kind, reader.relations(), True, ()
     for word, construct in REFUSED.items():
         if reader.at(word):
             reader.refuse(construct)
     kind = next((known for word, known in KINDS.items() if reader.take(word)), "TABLE")
     if kind != "FUNCTION":
-        return kind, reader.relations(), False
-    names = [_function(reader)]
-    while reader.take(","):
-        names.append(_function(reader))
-    return kind, tuple(names), False
-
-
-def _function(reader: Reader) -> str:
-    name = reader.relation()
-    if reader.at("("):
-        reader.skip_enclosed()
-    return name
+        return kind, reader.relations(), False, ()
+    found = signatures(reader)
+    return kind, tuple(name for name, _ in found), False, tuple(types for _, types in found)
 
 
 def _grant_role(reader: Reader, grants: bool, option: str) -> ast.GrantRole:
@@ -352,12 +350,16 @@ def owner(reader: Reader, kind: str) -> ast.AlterOwner | None:
     exists = reader.take("IF", "EXISTS")
     reader.take("ONLY")
     if not reader.done:
-        name = reader.relation()
-        reader.take("*")
-        if reader.at("("):
-            reader.skip_enclosed()
+        arguments: tuple[Type, ...] | None = None
+        if kind in ("FUNCTION", "ROUTINE"):
+            ((name, arguments),) = signatures(reader)
+        else:
+            name = reader.relation()
+            reader.take("*")
+            if reader.at("("):
+                reader.skip_enclosed()
         if reader.take("OWNER", "TO"):
-            found = ast.AlterOwner(kind, name, role(reader), exists, reader.span)
+            found = ast.AlterOwner(kind, name, role(reader), exists, reader.span, arguments)
             reader.end()
             return found
     reader.skip(start - reader.place)
