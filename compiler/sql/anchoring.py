@@ -45,6 +45,8 @@ TEXTS: Final[Mapping[str, tuple[str, ...]]] = {
     "CreateFunction": ("parameters",),
     "Parameter": ("default",),
     "DefinePolicy": ("using", "check"),
+    "Policy": ("using", "check"),
+    "Routine": ("parameters",),
 }
 """Where definitions, and what they are made of, have texts of SQL, or parts that have some."""
 SEQUENCES: Final = frozenset(("nextval", "currval", "setval"))
@@ -52,31 +54,32 @@ SEQUENCES: Final = frozenset(("nextval", "currval", "setval"))
 
 def anchored(statement: T, catalog: Catalog) -> T:
     """A definition with the whole names of the relations, sequences and functions that its texts name."""
-    wanted = TEXTS.get(type(statement).__name__)
+    return with_texts(statement, lambda text: whole_names(text, catalog))
+
+
+def with_texts(part: T, change: Callable[[str], str]) -> T:
+    """A definition with each of its texts changed; it itself if none is another then."""
+    wanted = TEXTS.get(type(part).__name__)
     if wanted is None:
-        return statement
-    return _part(statement, wanted, catalog)
-
-
-def _part(part: Any, wanted: tuple[str, ...], catalog: Catalog) -> Any:
-    names = {one.name for one in fields(part)}
+        return part
+    names = {one.name for one in fields(part)}  # type: ignore[arg-type]
     changes = {}
     for name in wanted:
         old = getattr(part, name) if name in names else None
-        new = _value(old, catalog)
+        new = _value(old, change)
         if new is not old:
             changes[name] = new
-    return replace(part, **changes) if changes else part
+    return replace(part, **changes) if changes else part  # type: ignore[type-var]
 
 
-def _value(value: Any, catalog: Catalog) -> Any:
+def _value(value: Any, change: Callable[[str], str]) -> Any:
     if isinstance(value, str):
-        return whole_names(value, catalog)
+        new = change(value)
+        return value if new == value else new
     if isinstance(value, tuple):
-        found = tuple(_value(one, catalog) for one in value)
+        found = tuple(_value(one, change) for one in value)
         return found if any(new is not old for new, old in zip(found, value, strict=True)) else value
-    wanted = TEXTS.get(type(value).__name__)
-    return value if wanted is None else _part(value, wanted, catalog)
+    return with_texts(value, change)
 
 
 def whole_names(text: str, catalog: Catalog) -> str:
@@ -85,14 +88,14 @@ def whole_names(text: str, catalog: Catalog) -> str:
     A text without anything of users in it is returned as it is; so is one that cannot be read, for whoever
     reads it next to say what is wrong.
     """
-    tree, offset = _tree(text)
-    naming = _Naming(catalog, text, offset, _spelled)
+    tree, offset = tree_of_text(text)
+    naming = _Naming(catalog, text, offset, spelled)
     for node in tree.walk() if tree is not None else ():
         naming.note(node)
     return changed(text, naming.changes)
 
 
-def _tree(text: str) -> tuple[exp.Expr | None, int]:
+def tree_of_text(text: str) -> tuple[exp.Expr | None, int]:
     """The tree of an expression, a query or a change, and where the text begins in its places."""
     if "(" not in text and "::" not in text and " " not in text:
         return None, 0
@@ -107,7 +110,7 @@ def _tree(text: str) -> tuple[exp.Expr | None, int]:
 def calls(text: str, name: str) -> bool:
     """Whether a text with whole names calls a function; one of before there were such has none of public."""
     schema, _, plain = name.lower().rpartition(".")
-    tree, _ = _tree(text) if plain in text.lower() else (None, 0)
+    tree, _ = tree_of_text(text) if plain in text.lower() else (None, 0)
     for node in tree.find_all(exp.Anonymous) if tree is not None else ():
         above = node.parent
         given = (
@@ -121,7 +124,7 @@ def calls(text: str, name: str) -> bool:
 
 def casts(text: str, name: str) -> bool:
     """Whether a text that has whole names names a type of a user's."""
-    tree, _ = _tree(text) if name.rpartition(".")[2].lower() in text.lower() else (None, 0)
+    tree, _ = tree_of_text(text) if name.rpartition(".")[2].lower() in text.lower() else (None, 0)
     for node in tree.find_all(exp.DataType) if tree is not None else ():
         given = user_name(node.args.get("kind")).lower()
         if given and given.removeprefix(f"{PUBLIC}.") == name.lower():
@@ -129,7 +132,7 @@ def casts(text: str, name: str) -> bool:
     return False
 
 
-def _spelled(name: str) -> str:
+def spelled(name: str) -> str:
     """A whole name as people write it: users see these texts in errors."""
     from kpg.compiler.system.words import quoted
 
@@ -196,11 +199,11 @@ class _Naming:
                 elif not isinstance(node.parent, exp.Dot):
                     known = catalog.find_routines(called)
                     if known:
-                        self._put(node, called, _spelled(known[0].name))
+                        self._put(node, called, spelled(known[0].name))
             case exp.DataType(args={"kind": exp.Identifier() as name}):
                 known_type = catalog.find_type(name.name) or catalog.find(name.name)
                 if known_type is not None:
-                    self._put(name, name.name, _spelled(known_type.name))
+                    self._put(name, name.name, spelled(known_type.name))
             case exp.Cast() if node.to.sql("postgres").lower() == "regclass":
                 self._sequence(node.this)
 
@@ -219,13 +222,13 @@ class _Naming:
             return
         name = node.name.replace('"', "")
         found = self._catalog.find_sequence(name) or self._catalog.find(name)
-        place = _literal_at(node, self._text, self._offset)
+        place = literal_at(node, self._text, self._offset)
         if found is not None and place is not None:
             start, end = place
             self.changes[start] = (end, "'" + self._spell(found.name).replace("'", "''") + "'")
 
 
-def _literal_at(node: exp.Literal, text: str, offset: int) -> tuple[int, int] | None:
+def literal_at(node: exp.Literal, text: str, offset: int) -> tuple[int, int] | None:
     """Where a text in quotes is, and no other that is the same: None unless it is written as usual."""
     if "start" not in node.meta or "end" not in node.meta:
         return None
@@ -233,19 +236,7 @@ def _literal_at(node: exp.Literal, text: str, offset: int) -> tuple[int, int] | 
     return (start, end) if text[start:end] == "'" + node.name.replace("'", "''") + "'" else None
 
 
-def with_sequence(text: str, old: str, new: str) -> str:
-    """A DEFAULT that names a sequence of the catalog by another name, where it is asked and nowhere else."""
-    tree, offset = _tree(text)
-    names = (_spelled(old).lower(), old.lower())
-    changes: Changes = {}
-    for node in tree.find_all(exp.Literal) if tree is not None else ():
-        place = _literal_at(node, text, offset)
-        if place is not None and node.name.lower() in names and _is_asked(node):
-            changes[place[0]] = (place[1], _in_quotes(new))
-    return changed(text, changes)
-
-
-def _is_asked(node: exp.Expr) -> bool:
+def is_asked(node: exp.Expr) -> bool:
     """Whether a text in quotes is the first argument of a function of sequences, or a regclass."""
     above = node.parent
     while isinstance(above, exp.Cast):
@@ -259,16 +250,16 @@ def _is_asked(node: exp.Expr) -> bool:
 
 def sequence_call(name: str) -> str:
     """The DEFAULT that gives the next number of a sequence of the catalog."""
-    return f"nextval({_in_quotes(name)})"
+    return f"nextval({in_quotes(name)})"
 
 
-def _in_quotes(name: str) -> str:
-    return "'" + _spelled(name).replace("'", "''") + "'"
+def in_quotes(name: str) -> str:
+    return "'" + spelled(name).replace("'", "''") + "'"
 
 
 def asks_sequence(text: str, name: str) -> bool:
     """Whether a DEFAULT names a sequence of the catalog, with its schema or, as of old, without."""
-    return any(one.lower() in text.lower() for one in (f"'{name}'", _in_quotes(name)))
+    return any(one.lower() in text.lower() for one in (f"'{name}'", in_quotes(name)))
 
 
 def trigger_function(name: str, catalog: Catalog) -> str:

@@ -61,6 +61,15 @@ class AlterSequence(Definition):
 
 
 @dataclass(frozen=True, slots=True)
+class RenameSchema(Definition):
+    """ALTER SCHEMA ... RENAME TO."""
+
+    name: str
+    new: str
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
 class CreateSchema(Definition):
     """CREATE SCHEMA; ``owner`` is empty for who asks. ``elements`` are statements, as texts."""
 
@@ -322,6 +331,7 @@ AnyDefinition = (
     | CreateEgoView
     | AlterSequence
     | CreateSchema
+    | RenameSchema
     | CreateIndex
     | CreateType
     | CreateDomain

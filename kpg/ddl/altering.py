@@ -15,11 +15,13 @@ from numpy.typing import NDArray
 from kpg.compiler.catalog import ViewEntry
 from kpg.compiler.resolved import beside
 from kpg.compiler.sql import definitions as ast
+from kpg.compiler.sql.renaming import RELATION
 from kpg.ddl.altering_columns import ColumnChange
 from kpg.ddl.altering_kin import of_heir
 from kpg.ddl.altering_table import place_of, with_name
 from kpg.ddl.definitions import rename_sequence
 from kpg.ddl.indexes import keep
+from kpg.ddl.renaming import follow
 from kpg.engine.engine import Engine
 from kpg.runtime.errors import NotSupportedError, ProgrammingError, Span
 
@@ -34,7 +36,7 @@ def alter(engine: Engine, statement: ast.Alter) -> None:
     if statement.kind == "TABLE" and engine.catalog.find_sequence(statement.name) is not None:
         numbers = engine.catalog.sequence(statement.name)
         if statement.actions and isinstance(statement.actions[0], ast.RenameTo):
-            rename_sequence(engine, numbers, statement.actions[0].name)
+            rename_sequence(engine, numbers, beside(numbers.name, statement.actions[0].name))
         return
     entry = engine.catalog.find(statement.name)
     if entry is None:
@@ -130,6 +132,7 @@ def _rename_view(engine: Engine, entry: ViewEntry, name: str, span: Span) -> str
             hint="drop it first",
         )
     engine.rename_view(entry, new)
+    follow(engine, {(RELATION, entry.name.lower()): new})
     return new
 
 

@@ -14,6 +14,7 @@ from kpg.compiler.sql.rules import bind_default
 from kpg.constraints.filling import default_words
 from kpg.ddl.altering_rules import RuleChange
 from kpg.ddl.altering_table import with_name
+from kpg.ddl.renaming import rename_table
 from kpg.runtime.errors import NotSupportedError, ProgrammingError
 from kpg.runtime.types import NULL, Schema
 
@@ -216,7 +217,7 @@ class ColumnChange(RuleChange):
             raise ProgrammingError(f'relation "{name}" already exists', span=self.span)
         if any(user in engine.dataflows for user in engine.dependents(old.name)):
             self._refuse_users("renaming")
-        engine.rename_table(old, name)
+        rename_table(engine, old, name)
         self.entry = engine.catalog.table(name)
         return name
 

@@ -16,13 +16,16 @@ if TYPE_CHECKING:
 def alter_type(engine: "Engine", statement: ast.AlterUserType) -> None:
     """Change the type, then all columns of it."""
     from kpg.ddl.altering import alter
+    from kpg.ddl.renaming import rename_type
 
     types = engine.catalog.types
     old = engine.catalog.find_type(statement.name)
     if old is None or isinstance(old, Domain):
         raise ProgrammingError(f'type "{statement.name}" does not exist', span=statement.span)
-    new = _renamed(engine, old, statement) if statement.what == "RENAME TO" else None
-    new = new or (_enum if old.kind is Kind.ENUM else _row)(old, statement)
+    if statement.what == "RENAME TO":
+        rename_type(engine, old, _free(engine, beside(old.name, statement.new), statement), statement.span)
+        return
+    new = (_enum if old.kind is Kind.ENUM else _row)(old, statement)
     if new == old:
         return
     changed = _columns(engine, old, statement)
@@ -53,14 +56,12 @@ def _columns(engine: "Engine", type_: Type, statement: ast.AlterUserType) -> lis
     return found
 
 
-def _renamed(engine: "Engine", old: Type, statement: ast.AlterUserType) -> Type:
-    from kpg.ddl.callers import refuse_named_type
-
-    refuse_named_type(engine, old.name, statement.span)
-    new = beside(old.name, statement.new)
-    if new.lower() in engine.catalog.types:
-        raise ProgrammingError(f'type "{new}" already exists', span=statement.span)
-    return replace(old, name=new)
+def _free(engine: "Engine", name: str, statement: ast.AlterUserType) -> str:
+    if name.lower() in engine.catalog.types:
+        error = ProgrammingError(f'type "{name}" already exists', span=statement.span)
+        error.sqlstate = "42710"
+        raise error
+    return name
 
 
 def _enum(old: Type, statement: ast.AlterUserType) -> Type:

@@ -53,13 +53,13 @@ def refuse_callers(engine: Engine, routine: Routine, what: str, span: Span) -> N
 
 
 def refuse_named_type(engine: Engine, name: str, span: Span) -> None:
-    """NotSupportedError if a definition names a type that is to go, or to have another name."""
+    """NotSupportedError if a definition names a type that is to go."""
     found = next(_naming(engine, lambda text: casts(text, name), span), None)
     if found is None:
         views = (one for one in engine.catalog if isinstance(one, ViewEntry) and casts(one.text, name))
         found = next((Caller(f"view {one.name}", lambda: None) for one in views), None)
     if found is not None:
-        message = f"dropping or renaming type {name} is not supported while {found.what} names it"
+        message = f"dropping type {name} is not supported while {found.what} names it"
         raise NotSupportedError(message, span=span, hint="drop that first, and make it again afterwards")
 
 

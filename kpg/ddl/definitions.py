@@ -6,12 +6,13 @@ from functools import partial
 from typing import TYPE_CHECKING, assert_never
 
 from kpg.compiler.catalog import TableEntry
-from kpg.compiler.constraints import Rule, Sequence
+from kpg.compiler.constraints import Sequence
 from kpg.compiler.resolved import Resolved, beside
 from kpg.compiler.sql import definitions as ast
 from kpg.compiler.sql import roles
-from kpg.compiler.sql.anchoring import asks_sequence, sequence_call, with_sequence
+from kpg.compiler.sql.anchoring import asks_sequence, sequence_call
 from kpg.compiler.sql.ddl.sequences import created, settled
+from kpg.compiler.sql.renaming import SEQUENCE
 from kpg.engine.engine import Engine
 from kpg.engine.transaction import State
 from kpg.result import Affected, Result
@@ -60,6 +61,10 @@ def define(engine: Engine, statement: ast.AnyDefinition) -> Result | None:
             from kpg.ddl.altering_types import alter_type
 
             alter_type(engine, statement)
+        case ast.RenameSchema():
+            from kpg.ddl.moving import rename_schema
+
+            rename_schema(engine, statement)
         case ast.DropOther():
             for name in statement.names:
                 _drop(engine, statement, name)
@@ -121,7 +126,7 @@ def _alter_sequence(engine: Engine, statement: ast.AlterSequence) -> None:
         catalog.sequence(statement.name, statement.span)
         return
     if statement.rename:
-        rename_sequence(engine, old, statement.rename)
+        rename_sequence(engine, old, beside(old.name, statement.rename))
         return
     new = _with_owner(engine, settled(old, statement.options, statement.span, new=False))
     catalog.sequences[old.name.lower()] = new
@@ -139,10 +144,17 @@ def _alter_sequence(engine: Engine, statement: ast.AlterSequence) -> None:
         engine.journal.note(undo=partial(engine.sequences.stepped, new, old))
 
 
-def rename_sequence(engine: Engine, old: Sequence, name: str) -> None:
-    """Give a sequence another name, and have DEFAULTs follow."""
+def rename_sequence(engine: Engine, old: Sequence, new: Resolved) -> None:
+    """Give a sequence another name, and have what asks it follow."""
+    from kpg.ddl.renaming import follow
+
+    move_sequence(engine, old, new)
+    follow(engine, {(SEQUENCE, old.name.lower()): new})
+
+
+def move_sequence(engine: Engine, old: Sequence, new: Resolved) -> None:
+    """Give a sequence another name, and have the columns follow that it is of."""
     catalog = engine.catalog
-    new = beside(old.name, name)
     if new.lower() in catalog.sequences or new in catalog:
         raise ProgrammingError(f'relation "{new}" already exists')
     del catalog.sequences[old.name.lower()]
@@ -153,18 +165,12 @@ def rename_sequence(engine: Engine, old: Sequence, name: str) -> None:
     for entry in list(catalog):
         if not isinstance(entry, TableEntry):
             continue
-        rules = tuple(_renumbered(rule, old.name, new) for rule in entry.constraints.rules)
+        rules = tuple(
+            replace(rule, sequence=new, default=sequence_call(new)) if rule.sequence == old.name else rule
+            for rule in entry.constraints.rules
+        )
         if rules != entry.constraints.rules:
             catalog.replace(replace(entry, constraints=replace(entry.constraints, rules=rules)))
-
-
-def _renumbered(rule: Rule, old: str, new: Resolved) -> Rule:
-    """A column's rule after its sequence, or one that its DEFAULT asks, has got another name."""
-    if rule.sequence == old:
-        return replace(rule, sequence=new, default=sequence_call(new))
-    if not asks_sequence(rule.default, old):
-        return rule
-    return replace(rule, default=with_sequence(rule.default, old, new))
 
 
 def _create_schema(engine: Engine, statement: ast.CreateSchema) -> None:

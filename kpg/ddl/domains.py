@@ -12,7 +12,7 @@ from kpg.compiler.resolved import beside
 from kpg.compiler.sql import definitions as ast
 from kpg.compiler.sql.ddl.domains import over_column
 from kpg.compiler.sql.definition import Definition
-from kpg.runtime.errors import ProgrammingError
+from kpg.runtime.errors import ProgrammingError, Span
 from kpg.runtime.types import ColumnDef, Kind, Type
 
 if TYPE_CHECKING:
@@ -129,18 +129,13 @@ def alter_domain(engine: "Engine", statement: ast.AlterDomain) -> None:
         case ast.SetRule(text=text):
             changed = replace(domain, default=text)
         case ast.RenameTo(name=name):
-            from kpg.ddl.callers import refuse_named_type
-
-            refuse_named_type(engine, domain.name, statement.span)
-            changed = replace(domain, name=beside(domain.name, name))
+            rename_domain(engine, domain, beside(domain.name, name), statement.span)
+            return
         case _:
             raise AssertionError(statement.action)
     for table, column in columns_of(engine.catalog, domain.name):
         actions = _following(engine.catalog.table(table), column, statement.action, domain)
         alter(engine, ast.Alter("TABLE", table, False, actions, statement.span))
-    if isinstance(statement.action, ast.RenameTo):
-        _renamed(engine, domain.name, changed.name)
-        del engine.catalog.types[domain.name.lower()]
     engine.catalog.types[changed.name.lower()] = changed
 
 
@@ -163,7 +158,25 @@ def _following(entry: TableEntry, column: str, action: ast.Action, domain: Domai
             return ()
 
 
-def _renamed(engine: "Engine", old: str, new: str) -> None:
+def rename_domain(engine: "Engine", domain: Domain, name: str, span: Span) -> None:
+    """A domain has another name, and so do columns and texts know it."""
+    from kpg.compiler.sql.renaming import TYPE
+    from kpg.ddl.renaming import follow
+
+    catalog, old = engine.catalog, domain.name
+    if name.lower() in catalog.types:
+        error = ProgrammingError(f'type "{name}" already exists', span=span)
+        error.sqlstate = "42710"
+        raise error
+    del catalog.types[old.lower()]
+    catalog.types[name.lower()] = replace(domain, name=name)
+    catalog.rights.rename((TYPE, old.lower()), (TYPE, name.lower()))
+    rename_in_columns(engine, old, name)
+    follow(engine, {(TYPE, old.lower()): name})
+
+
+def rename_in_columns(engine: "Engine", old: str, new: str) -> None:
+    """Have columns of a domain know its other name."""
     for table, _ in columns_of(engine.catalog, old):
         entry = engine.catalog.table(table)
         rules = tuple(

@@ -218,7 +218,8 @@ def _alter(engine: Engine, statement: ast.AlterFunction) -> None:
     if statement.rename:
         from kpg.ddl.callers import refuse_callers
 
-        refuse_callers(engine, routine, "renaming", statement.span)
+        if len(engine.catalog.routines[routine.name]) > 1:  # texts name them without their arguments
+            refuse_callers(engine, routine, "renaming", statement.span)
     name = beside(routine.name, statement.rename.lower()) if statement.rename else routine.name
     types = [one.type for one in routine.parameters]
     if statement.rename and any(one.same_arguments(types) for one in engine.catalog.routines.get(name, ())):
@@ -231,6 +232,12 @@ def _alter(engine: Engine, statement: ast.AlterFunction) -> None:
     definer = routine.definer if statement.definer is None else statement.definer
     new = replace(routine, name=name, strict=strict, definer=definer, declared=declared)
     engine.catalog.routines[name] = (*engine.catalog.routines.get(name, ()), new)
+    if statement.rename:
+        from kpg.compiler.sql.renaming import FUNCTION
+        from kpg.ddl.renaming import follow
+
+        if routine.name not in engine.catalog.routines:
+            follow(engine, {(FUNCTION, routine.name.lower()): name})
 
 
 def _remove(catalog: Catalog, old: Routine) -> None:

@@ -7,6 +7,7 @@ from functools import partial
 from kpg.compiler.algebra.rel import Get, Project, Rel
 from kpg.compiler.algebra.traverse import transform_up
 from kpg.compiler.catalog import TableEntry, ViewEntry, get_of
+from kpg.compiler.resolved import Resolved
 from kpg.engine.schemas import Schemas
 from kpg.engine.table import Table
 from kpg.queries.planning import Planned, plan_view_entry
@@ -57,7 +58,7 @@ class Following(Schemas):
 
         for view in views:
             assert view.rel is not None
-            self._move(replace(view, definition=transform_up(view.rel, moved)))
+            self.move(replace(view, definition=transform_up(view.rel, moved)))
 
     def _rename_overlay(self, view: str, was: str, name: str) -> None:
         """Have an ego view's plan follow a table, as its definition does not tell of its overlay."""
@@ -115,7 +116,8 @@ class Following(Schemas):
         for name in kept:
             self._keep_redefined(name)
 
-    def _move(self, entry: ViewEntry) -> None:
+    def move(self, entry: ViewEntry) -> None:
+        """A view has another definition, which is not that of its text."""
         self.catalog.replace(entry)
         self._leave_text(entry.name)
         if entry.name in self.views:
@@ -191,7 +193,7 @@ class Following(Schemas):
         for user in self.dependents(was):
             view = self.catalog.find(user)
             if isinstance(view, ViewEntry) and view.rel is not None:
-                self._move(replace(view, definition=transform_up(view.rel, moved)))
+                self.move(replace(view, definition=transform_up(view.rel, moved)))
                 self._rename_overlay(user, was, name)
         for user, used in list(self._uses.items()):
             if was in used:
@@ -254,6 +256,26 @@ class Following(Schemas):
                 self.create_materialized_view(new, planned(), uses, replace_old=False)
             else:
                 self.create_later(new, planned, uses, replace_old=False)
+
+    def rename_expanded(self, entry: ViewEntry, name: str) -> None:
+        """A view that is expanded where it is used has another name; views over it follow."""
+        was, catalog = entry.name, self.catalog
+        catalog.remove(was)
+        catalog.add(replace(entry, name=name))
+        self._rename_in_catalog(was, name)
+        for user in list(catalog):
+            if isinstance(user, ViewEntry) and user.below == was:
+                catalog.replace(replace(user, below=name))
+        uses = {
+            Resolved(name) if view == was else view: used - {was} | {name} if was in used else used
+            for view, used in self._uses.items()
+        }
+        self._uses.clear()  # in place, in the same order
+        self._uses.update(uses)
+        if was in self.followed:
+            self.followed.discard(was)
+            self.journal.note(undo=partial(self.followed.add, was))
+            self._leave_text(name)
 
     def rename_view_column(self, name: str, place: int, new: str) -> None:
         """Readers of a kept view see another name."""

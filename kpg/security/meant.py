@@ -12,7 +12,6 @@ from kpg.compiler.sql.once import SETTINGS
 from kpg.compiler.sql.parse import parse_query
 from kpg.compiler.system.users import type_name
 from kpg.compiler.system.words import quoted
-from kpg.ddl.routines import known_type
 from kpg.engine.engine import Engine
 from kpg.queries.planning import plan
 from kpg.runtime.errors import Error, ProgrammingError, Span
@@ -104,6 +103,8 @@ def _named(
 
 def _function(engine: Engine, name: str, types: Sequence[Type] | None, span: Span) -> Key | None:
     """A function of a user's; None is one of the system's, which everybody may call."""
+    from kpg.ddl.routines import known_type
+
     catalog, (schema, _, plain) = engine.catalog, name.rpartition(".")
     if schema not in ("", "pg_catalog"):
         schema_key(catalog, schema, span)

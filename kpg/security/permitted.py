@@ -19,6 +19,7 @@ from kpg.security.granting import settle
 from kpg.security.meant import things
 
 Defining = ast.CreateTable | ast.CreateTableAs | ast.CreateView | ast.Drop | ddl.AnyDefinition
+Altered = ddl.Alter | ddl.AlterSequence | ddl.AlterFunction | ddl.AlterUserType | ddl.AlterDomain
 COLUMNS: Final = (ddl.AddColumn, ddl.DropColumn, ddl.RenameColumn, ddl.AlterType)
 FILES: Final = {"from": "pg_read_server_files", "to": "pg_write_server_files"}
 
@@ -76,6 +77,10 @@ def check_definition(catalog: Catalog, statement: Defining) -> None:
             _check_new(catalog, statement.name, span)
         case ddl.CreateDomain():
             _check_new(catalog, statement.domain.name, span)
+        case ddl.RenameSchema():
+            if statement.name.lower() in catalog.schemas:
+                need_owner(catalog, ("SCHEMA", statement.name.lower()), span)
+            need(catalog, ("DATABASE", DATABASE), "C", span)
         case ddl.CreateSchema():
             need(catalog, ("DATABASE", DATABASE), "C", span)
         case ddl.CreateIndex():
@@ -206,12 +211,14 @@ def _check_other(catalog: Catalog, statement: ddl.Comment | ddl.DropOther | ddl.
                 need_owner(catalog, ("DATABASE", DATABASE), span)
 
 
-def _altered(catalog: Catalog, statement: ddl.Alter | ddl.AlterSequence | ddl.AlterFunction) -> Key:
+def _altered(catalog: Catalog, statement: Altered) -> Key:
     """What a statement is about, of its kind; as it is written if there is no such thing."""
     name = statement.name
     if isinstance(statement, ddl.AlterFunction):
         schema, _, plain = name.rpartition(".")
         return ("FUNCTION", next((one.name.lower() for one in catalog.find_routines(plain, schema)), name))
+    if isinstance(statement, ddl.AlterUserType | ddl.AlterDomain):
+        return ("TYPE", getattr(catalog.find_type(name), "name", name).lower())
     entry = catalog.find(name) if isinstance(statement, ddl.Alter) else None
     if entry is not None:
         return key_of(entry.name)
@@ -225,9 +232,12 @@ def settling(engine: Engine, statement: Defining) -> Iterator[None]:
     catalog = engine.catalog
     if catalog.is_limited:
         check_definition(catalog, statement)
+    if isinstance(statement, ddl.RenameSchema):
+        yield  # which takes rights along
+        return
     before = frozenset(things(catalog))
     altered: Key | None = None
-    if isinstance(statement, ddl.Alter | ddl.AlterSequence | ddl.AlterFunction):
+    if isinstance(statement, Altered):
         altered = _altered(catalog, statement)
     yield
     owner = None

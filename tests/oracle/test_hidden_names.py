@@ -59,6 +59,22 @@ def test_what_hides_names_changes_no_definition(postgres: str, tmp_path: Path, p
     beside.check()
 
 
+def test_texts_follow_what_is_renamed(postgres: str, tmp_path: Path) -> None:
+    beside = Beside(postgres, kpg.connect(tmp_path / "db"))
+    for name in ("far", "near", "last"):
+        beside.run(f"drop schema if exists {name} cascade")
+    for statement in script("followed.sql"):
+        if statement == "reopen":
+            beside.db.close()
+            beside.db = kpg.connect(tmp_path / "db")
+        else:
+            (beside.ask if ASKS.match(statement) else beside.run)(statement)
+    beside.run("drop owned by ann")
+    beside.run("drop role ann")
+    beside.close()
+    beside.check()
+
+
 @pytest.mark.parametrize(
     "name", ["elsewhere.sql", "quoted.sql", "types.sql", "rights.sql", "user.sql", "renamed.sql"]
 )
