@@ -1,6 +1,8 @@
 """FOR UPDATE and its like: which rows of which tables a query locks, how, and where they are."""
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from functools import lru_cache
 from typing import Final, NoReturn
 
 import numpy as np
@@ -8,8 +10,11 @@ from numpy.typing import NDArray
 from sqlglot import exp
 
 from kpg.compiler.catalog import Catalog, Entry, TableEntry, ViewEntry
-from kpg.compiler.sql.bind.locking import words_of
+from kpg.compiler.permitted import may_refuse
+from kpg.compiler.sql.bind.locking import HIDDEN, words_of
+from kpg.compiler.sql.ddl.reader import tree_of
 from kpg.compiler.sql.syntax import known, relation_name, wrong
+from kpg.compiler.sql.tokens import tokenize
 from kpg.compiler.system.naming import number_of
 from kpg.compiler.triggers import heirs
 from kpg.runtime.errors import NotSupportedError, ProgrammingError
@@ -31,6 +36,8 @@ class Target:
     tables: dict[int, str]
     mode: str
     locked: int
+    columns: tuple[str, str] = ("tableoid", "ctid")
+    """Those that say which table a row is of, and where it is in that."""
 
 
 def locking(tree: exp.Expr) -> list[exp.Select]:
@@ -89,26 +96,84 @@ def pushed(tree: exp.Expr) -> exp.Expr:
     return tree
 
 
-def targets(select: exp.Expr, catalog: Catalog, source: str) -> list[Target]:
-    """The relations that a query locks rows of; an error for those whose rows are no rows of tables."""
+def opened(
+    select: exp.Expr, catalog: Catalog, source: str, *, within: bool = False
+) -> tuple[exp.Expr, list[Target]]:
+    """A query with the queries of views whose rows it locks in their places, and what it locks rows of.
+
+    An error for what has no rows of tables. As in Postgres the rows of the tables below a view are locked,
+    those that the whole query gives: a view's query hands on where its rows are, in columns that no text can
+    name. ``within`` a view so do subqueries.
+    """
+    select = select.copy()
     common = {one.alias.lower() for one in (select.args.get("with_") or exp.With()).expressions}
     found: list[Target] = []
-    for item in _items(select):
+    for item in list(_items(select)):
         alias = str(item.alias_or_name)
         mode, locked = -1, WAITS
+        clauses: list[exp.Expr] = []
         for lock in select.args["locks"]:
             named = [table.name.lower() for table in lock.expressions or ()]
             if named and alias.lower() not in named:
                 continue
-            if _is_table(item, common, catalog, lock, source, named=bool(named)):
+            if within and _query_of(item) is not None:
+                clauses.append(lock)
+            elif _has_rows(item, common, catalog, lock, source, named=bool(named)):
                 wait = lock.args.get("wait")
                 mode = max(mode, MODES.index(words_of(lock)))
                 locked = max(locked, WAITS if wait is None else REFUSES if wait else SKIPS)
-        if mode >= 0:
-            entry = catalog.find(relation_name(item))
-            assert isinstance(entry, TableEntry)
+                clauses.append(lock)
+        entry = catalog.find(relation_name(item)) if mode >= 0 else None
+        if isinstance(entry, TableEntry):
             found.append(Target(alias, _tables(item, entry, catalog), MODES[mode], locked))
-    return found
+        elif clauses:
+            found += _inside(item, entry, clauses, catalog, source)
+    return select, found
+
+
+def _query_of(item: exp.Expr) -> exp.Select | None:
+    """The query of a subquery in FROM that can lock rows."""
+    query = item.unnest() if isinstance(item, exp.Subquery) else None
+    return query if isinstance(query, exp.Select) else None
+
+
+def _inside(
+    item: exp.Expr, entry: Entry | None, clauses: Sequence[exp.Expr], catalog: Catalog, source: str
+) -> list[Target]:
+    """Put a query that hands on where its rows are in the place of a view, or a subquery within one."""
+    query: exp.Expr | None = _query_of(item)
+    names: Sequence[str] = ()
+    if isinstance(entry, ViewEntry) and entry.definition is not None and not callable(entry.definition):
+        query, names = _parsed(entry.text).copy(), entry.schema.names
+    if not isinstance(query, exp.Select) or may_refuse(catalog):
+        why = "while roles own anything" if isinstance(query, exp.Select) else "as it is no plain SELECT"
+        name = "" if entry is None else entry.name.rpartition(".")[2]
+        message = f'{words_of(clauses[0])} of rows of view "{name}" is not supported {why}'
+        raise NotSupportedError(message, hint="lock rows of its tables")
+    locks = [clause.copy() for clause in clauses]
+    for lock in locks:
+        lock.set("expressions", None)
+    query.set("locks", [*(query.args.get("locks") or ()), *locks])
+    query, below = opened(query, catalog, source, within=True)
+    alias = item.args.get("alias")
+    given = [column.copy() for column in alias.args.get("columns") or ()] if alias is not None else []
+    shown = [*given, *(exp.to_identifier(name, quoted=True) for name in names[len(given) :])]
+    named = exp.TableAlias(this=exp.to_identifier(item.alias_or_name, quoted=True), columns=shown)
+    made = exp.Subquery(this=located(query, below, HIDDEN), alias=named)
+    made.set("joins", [join.copy() for join in item.args.get("joins") or ()])
+    item.replace(made)
+    name = str(item.alias_or_name)
+    told = ((f"{HIDDEN}tableoid {place}", f"{HIDDEN}ctid {place}") for place in range(len(below)))
+    return [replace(one, alias=name, columns=columns) for one, columns in zip(below, told, strict=True)]
+
+
+@lru_cache(maxsize=512)
+def _parsed(text: str) -> exp.Expr:
+    """Without places, which would be those of another text."""
+    tree = tree_of(tokenize(text), text)
+    for node in tree.walk():
+        node.meta.clear()
+    return tree
 
 
 def _tables(item: exp.Expr, entry: TableEntry, catalog: Catalog) -> dict[int, str]:
@@ -133,10 +198,10 @@ def _within(item: exp.Expr) -> Iterator[exp.Expr]:
         yield from _within(join.this)
 
 
-def _is_table(
+def _has_rows(
     item: exp.Expr, common: set[str], catalog: Catalog, lock: exp.Expr, source: str, *, named: bool
 ) -> bool:
-    """Whether an item of FROM has rows of a table; an error if it must and has not."""
+    """Whether an item of FROM is a table or a view; an error if it must be one and is not."""
     entry: Entry | None = None
     what = "a function" if isinstance(item, exp.Table) else "VALUES"
     if isinstance(item, exp.Subquery) and isinstance(item.unnest(), exp.Select):
@@ -146,32 +211,28 @@ def _is_table(
             what = "a WITH query"
         else:
             entry = catalog.find(relation_name(item))
-    if isinstance(entry, TableEntry):
+    if isinstance(entry, ViewEntry) and entry.materialized:
+        _refuse_kept(entry)
+    if entry is not None:
         return True
-    if isinstance(entry, ViewEntry):
-        _refuse_view(entry, lock, source)
     if named:
         wrong(f"{words_of(lock)} cannot be applied to {what}", lock, source)
     return False
 
 
-def _refuse_view(entry: ViewEntry, lock: exp.Expr, source: str) -> NoReturn:
+def _refuse_kept(entry: ViewEntry) -> NoReturn:
     name = entry.name.rpartition(".")[2]
-    if entry.materialized:
-        error = ProgrammingError(f'cannot lock rows in materialized view "{name}"')
-        error.sqlstate = "42809"
-        raise error
-    raise NotSupportedError(
-        f'{words_of(lock)} of rows of view "{name}" is not supported', hint="lock rows of its tables"
-    )
+    error = ProgrammingError(f'cannot lock rows in materialized view "{name}"')
+    error.sqlstate = "42809"
+    raise error
 
 
-def located(select: exp.Expr, found: Sequence[Target]) -> exp.Expr:
+def located(select: exp.Expr, found: Sequence[Target], before: str = "") -> exp.Expr:
     """The query with two columns more for each of its targets: the table that a row is of, and its place."""
     columns = [
-        exp.alias_(exp.column(name, table=one.alias, quoted=True), f"{name} of {place} (row)", quoted=True)
+        exp.alias_(exp.column(name, table=one.alias, quoted=True), f"{before}{shown} {place}", quoted=True)
         for place, one in enumerate(found)
-        for name in ("tableoid", "ctid")
+        for name, shown in zip(one.columns, ("tableoid", "ctid"), strict=True)
     ]
     made = select.copy()
     made.set("expressions", [*made.expressions, *columns])

@@ -67,6 +67,8 @@ BY_MESSAGE: Final = tuple(
         (ProgrammingError, r"ambiguous", "42702"),
         (ProgrammingError, r"already exists", "42P07"),
         (ProgrammingError, r"unknown setting", "42704"),
+        (ProgrammingError, r"^FOR .*(UPDATE|SHARE) (is not allowed with|cannot be applied)", "0A000"),
+        (ProgrammingError, r"^relation .* clause not found in FROM", "42P01"),
         (ProgrammingError, r"GROUP BY|aggregate", "42803"),
         (ProgrammingError, r"cannot be dropped", "2BP01"),
         (ProgrammingError, r"no view|is a table|is a view|not materialized", "42809"),

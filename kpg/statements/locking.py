@@ -109,7 +109,7 @@ def _locked(engine: Engine, statement: ast.Select) -> Locked:
     if statement.then is not None:
         raise NotSupportedError("rows of an earlier moment cannot be locked", span=statement.span)
     query = statement.query.unnest()
-    found = locking.targets(query, engine.reading_catalog, statement.span.source)
+    query, found = locking.opened(query, engine.reading_catalog, statement.span.source)
     asking = _Asking(engine, statement, found)
     limits = locking.limits(query) if any(one.locked == SKIPS for one in found) else None
     for table in sorted({table for one in found for table in one.tables.values()}):

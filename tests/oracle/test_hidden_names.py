@@ -76,7 +76,8 @@ def test_texts_follow_what_is_renamed(postgres: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["elsewhere.sql", "quoted.sql", "types.sql", "rights.sql", "user.sql", "renamed.sql"]
+    "name",
+    ["elsewhere.sql", "quoted.sql", "types.sql", "rights.sql", "user.sql", "renamed.sql", "locked_views.sql"],
 )
 def test_what_is_defined_on_one_path_is_used_on_another(postgres: str, name: str) -> None:
     beside = Beside(postgres)

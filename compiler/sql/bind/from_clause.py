@@ -8,6 +8,7 @@ from kpg.compiler.algebra.rel import types as rel_types
 from kpg.compiler.catalog import Entry, ViewEntry, did_you_mean, get_of
 from kpg.compiler.sql.bind.calls import call, unified
 from kpg.compiler.sql.bind.literals import conjuncts
+from kpg.compiler.sql.bind.locking import HIDDEN
 from kpg.compiler.sql.bind.output import settled_query
 from kpg.compiler.sql.bind.predicate import bind_condition
 from kpg.compiler.sql.bind.scope import Binding, Common, Field, Scope
@@ -246,7 +247,10 @@ def enter(
     known_names = {known.relation.lower() for known in (*scope.fields, *scope.hidden)}
     if relation and relation.lower() in known_names:
         binding.wrong(f'"{relation}" occurs twice in FROM', node, "give one of them an alias")
-    scope.fields += [Field(relation, name, column) for name, column in zip(shown, columns, strict=True)]
+    scope.fields += [
+        Field(relation, name, column, of_system=name.startswith(HIDDEN))
+        for name, column in zip(shown, columns, strict=True)
+    ]
 
 
 def _unlisted(binding: Binding, scope: Scope, node: exp.Table) -> Node:

@@ -49,6 +49,15 @@ def alter(reader: Reader, kind: str) -> ast.Alter:
     return ast.Alter(kind, name, exists, tuple(actions), reader.span)
 
 
+def rename_schema(reader: Reader) -> ast.RenameSchema:
+    """What follows ALTER SCHEMA."""
+    name = reader.name()
+    reader.need("RENAME", "TO")
+    made = ast.RenameSchema(name, reader.name(), reader.span)
+    reader.end()
+    return made
+
+
 def _action(reader: Reader) -> ast.Action:
     if reader.take("ADD"):
         return _add(reader)

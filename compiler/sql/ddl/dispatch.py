@@ -233,14 +233,6 @@ def _elements(reader: Reader) -> tuple[str, ...]:
     return tuple(reader.text[start:end] for start, end in zip(starts, ends, strict=True))
 
 
-def _rename_schema(reader: Reader) -> ast.RenameSchema:
-    name = reader.name()
-    reader.need("RENAME", "TO")
-    made = ast.RenameSchema(name, reader.name(), reader.span)
-    reader.end()
-    return made
-
-
 def alter_any(reader: Reader) -> statements.Statement | None:
     """An ALTER; None if it is read elsewhere."""
     reader.need("ALTER")
@@ -259,7 +251,9 @@ def alter_any(reader: Reader) -> statements.Statement | None:
 
             return alter(reader, kind)
     if reader.take("SCHEMA"):
-        return _rename_schema(reader)
+        from kpg.compiler.sql.ddl.alter import rename_schema
+
+        return rename_schema(reader)
     if reader.take("DOMAIN"):
         from kpg.compiler.sql.ddl.domains import alter_domain
 

@@ -263,9 +263,11 @@ def test_tables_are_locked_as_the_mode_says(db: kpg.Database) -> None:
 
 def test_what_cannot_be_locked_is_refused(db: kpg.Database) -> None:
     one = db.session()
-    db.sql("create view w as select * from t")
+    db.sql("create view un as select id from t union all select x from t")
+    db.sql("create view ag as select count(*) as n from t")
     for text, message in (
-        ("select * from w for update", 'of rows of view "w" is not supported'),
+        ("select * from un for update", 'of rows of view "un" is not supported as it is no plain SELECT'),
+        ("select * from ag for update", "not allowed with aggregate functions"),
         ("select * from v for update", 'cannot lock rows in materialized view "v"'),
         ("with q as (select 1) select * from q for update of q", "cannot be applied to a WITH query"),
         ("select * from generate_series(1, 2) g for update of g", "cannot be applied to a function"),
@@ -281,6 +283,32 @@ def test_what_cannot_be_locked_is_refused(db: kpg.Database) -> None:
     with pytest.raises(kpg.InterfaceError, match="read-only transaction"):
         one.sql("begin read only; lock table t")
     one.sql("rollback")
+
+
+def test_rows_below_views_are_locked_and_no_others(db: kpg.Database) -> None:
+    db.sql("create table u (id int primary key, y int); insert into u values (1, 0), (2, 0)")
+    db.sql("create view w as select id as k, x from t where id < 5")
+    db.sql("create view j (a, b) as select w.k, u.y from w join u on u.id = w.k")
+    one, other = db.session(), db.session()
+    skipping = "for update skip locked"
+    assert asked(one, "begin; select * from w where k = 2 for update") == [(2, 0)]
+    assert asked(other, f"select id from t order by id {skipping}") == [(1,), (3,), (4,), (5,), (6,)]
+    assert asked(other, f"select k from w order by k limit 2 {skipping}") == [(1,), (3,)]
+    with pytest.raises(NoLockError):
+        other.sql("select * from t where id = 2 for update nowait")
+    with pytest.raises(NoLockError):
+        other.sql("select * from j for share nowait")
+    one.sql("rollback")
+    assert asked(one, "begin; select s.* from j as s (z) where z = 1 for update of s") == [(1, 0)]
+    assert asked(other, f"select id from u order by id {skipping}") == [(2,)]
+    assert asked(other, f"select id from t where id < 3 order by id {skipping}") == [(2,)]
+    changing = Asking(other, "update t set x = 7 where id = 1; select x from t where id = 1")
+    one.sql("commit")
+    assert changing.rows() == [(7,)]
+    assert asked(one, "select * from w where k = 1 for update") == [(1, 7)]
+    db.sql("create role ann; alter table u owner to ann")
+    with pytest.raises(kpg.NotSupportedError, match="while roles own anything"):
+        one.sql("select * from w for update")
 
 
 def test_partitions_and_subqueries_are_locked(db: kpg.Database) -> None:
