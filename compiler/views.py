@@ -77,6 +77,14 @@ def through(catalog: Catalog, name: str, span: Span | None) -> Through | None:
     rel = None if entry.materialized or entry.sql[:4].lower() == "with" else entry.rel
     found = None if rel is None else selection(rel)
     table = None if found is None else catalog.find(found.table)
+    if entry.materialized:
+        error = ProgrammingError(
+            f'cannot change materialized view "{catalog.plain(entry.name)}"',
+            span=span,
+            hint="it follows the tables that it reads: change these",
+        )
+        error.sqlstate = "42809"
+        raise error
     if found is None or not isinstance(table, TableEntry):
         raise ProgrammingError(
             f'"{entry.name}" is a view',

@@ -1,6 +1,7 @@
 """What a text that is no SQL was perhaps meant as: a statement with a mistyped word, or Datalog."""
 
 import re
+from dataclasses import replace
 from typing import Final
 
 from kpg.compiler.catalog import did_you_mean
@@ -45,6 +46,8 @@ INNER: Final = (
 """What is mistyped within them, and then taken for a name: the word behind is where it shows."""
 ALIKE: Final = 0.75
 """As `form` is like FROM; names of columns are less like words of SQL, mostly."""
+CLOSE: Final = 0.8
+"""As `selct` is to SELECT, and RESET is not to SET."""
 SKIPPED: Final = re.compile(r"(?:\s+|--[^\n]*|/\*.*?\*/)*", re.DOTALL)
 FIRST: Final = re.compile(r"[A-Za-z_]+")
 LAST: Final = re.compile(r"(?<![\w.\"'])([A-Za-z]+)\s+$")
@@ -65,6 +68,11 @@ def hinted(error: ProgrammingError | NotSupportedError, text: str) -> Programmin
     start = text.rfind(";", 0, max(error.span.start, 0)) + 1
     skipped = SKIPPED.match(text, start)
     start = start if skipped is None else skipped.end()
+    first = FIRST.match(text, start)
+    meant = None if first is None else _first_meant(first[0], CLOSE)
+    if first is not None and meant is not None:  # that word is the mistake, not what cannot follow it
+        span = replace(error.span, start=first.start(), end=first.end())
+        return ProgrammingError(f'syntax error at "{first[0]}"', span=span, hint=meant)
     found = _hint(text[start:]) or _misspelt_before(text[start : error.span.start])
     if found is not None:
         error.hint = found
@@ -89,6 +97,8 @@ def _hint(text: str) -> str | None:
     if DATALOG.match(text):
         return "this is Datalog: db.datalog takes it"
     word = FIRST.match(text)
-    if word is None or word[0].upper() in WORDS:
-        return None
-    return did_you_mean(word[0], WORDS)
+    return None if word is None else _first_meant(word[0])
+
+
+def _first_meant(word: str, likeness: float = 0.6) -> str | None:
+    return None if word.upper() in WORDS else did_you_mean(word, WORDS, likeness=likeness)

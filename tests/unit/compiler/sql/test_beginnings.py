@@ -34,6 +34,16 @@ def test_hints(text: str, hint: str | None) -> None:
     assert caught.value.hint == hint
 
 
+@pytest.mark.parametrize(
+    ("text", "word", "start"),
+    [("selct 1", "selct", 0), ("select 1;\n updat t set a = 1", "updat", 11), ("table 1", "1", 6)],
+)
+def test_the_place_is_that_of_the_mistyped_word(text: str, word: str, start: int) -> None:
+    with pytest.raises(kpg.ProgrammingError, match=f'syntax error at "{word}"') as caught:
+        kpg.connect().sql(text)
+    assert caught.value.span is not None and caught.value.span.start == start
+
+
 def test_a_mistyped_word_of_a_definition() -> None:
     with pytest.raises(kpg.NotSupportedError) as caught:
         kpg.connect().sql("create materialised view v as select 1")
