@@ -11,7 +11,8 @@ from sqlglot import exp
 
 from kpg.compiler.catalog import Catalog, Entry, TableEntry, ViewEntry
 from kpg.compiler.permitted import may_refuse
-from kpg.compiler.sql.bind.locking import HIDDEN, words_of
+from kpg.compiler.sql.bind.locking import words_of
+from kpg.compiler.sql.bind.scope import HIDDEN
 from kpg.compiler.sql.ddl.reader import tree_of
 from kpg.compiler.sql.syntax import known, relation_name, wrong
 from kpg.compiler.sql.tokens import tokenize

@@ -12,7 +12,6 @@ from kpg.compiler.sql import definitions as ast
 from kpg.compiler.sql import roles
 from kpg.compiler.sql.anchoring import asks_sequence, sequence_call
 from kpg.compiler.sql.ddl.sequences import created, settled
-from kpg.compiler.sql.renaming import SEQUENCE
 from kpg.engine.engine import Engine
 from kpg.engine.transaction import State
 from kpg.result import Affected, Result
@@ -146,6 +145,7 @@ def _alter_sequence(engine: Engine, statement: ast.AlterSequence) -> None:
 
 def rename_sequence(engine: Engine, old: Sequence, new: Resolved) -> None:
     """Give a sequence another name, and have what asks it follow."""
+    from kpg.compiler.sql.renaming import SEQUENCE
     from kpg.ddl.renaming import follow
 
     move_sequence(engine, old, new)

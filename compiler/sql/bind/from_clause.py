@@ -8,10 +8,9 @@ from kpg.compiler.algebra.rel import types as rel_types
 from kpg.compiler.catalog import Entry, ViewEntry, did_you_mean, get_of
 from kpg.compiler.sql.bind.calls import call, unified
 from kpg.compiler.sql.bind.literals import conjuncts
-from kpg.compiler.sql.bind.locking import HIDDEN
 from kpg.compiler.sql.bind.output import settled_query
 from kpg.compiler.sql.bind.predicate import bind_condition
-from kpg.compiler.sql.bind.scope import Binding, Common, Field, Scope
+from kpg.compiler.sql.bind.scope import HIDDEN, Binding, Common, Field, Scope
 from kpg.compiler.sql.syntax import construct_name, only, relation_name
 from kpg.compiler.sql.tree import Join, Map, Node, Query, Rows, Scan, Shared
 from kpg.runtime.scalar import Column, Literal, Scalar

@@ -1,14 +1,10 @@
 """FOR UPDATE and its like lock rows of tables: a query has to show which rows it is made of."""
 
-from typing import Final
-
 from sqlglot import exp
 
 from kpg.compiler.sql.bind.scope import Aggregates, Binding, Expansions, Scope, Windows
 
 SETS = "UNION/INTERSECT/EXCEPT"
-HIDDEN: Final = "\0"
-"""What the names of columns begin with that no text can name: they say where rows of a view are."""
 
 
 def check_locks(

@@ -26,6 +26,10 @@ WIDE: Final = ContextVar("wide", default=False)
 """Whether columns of DECIMAL that are named are taken as NUMERICs: :mod:`kpg.queries.widening`."""
 
 
+HIDDEN: Final = "\0"
+"""What the names of columns begin with that no text can name: they say where rows of a view are."""
+
+
 @dataclass(frozen=True, slots=True)
 class Field:
     """A column that can be named: ``relation.name``, and as ``name`` if it is ``listed``."""
