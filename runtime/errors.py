@@ -218,3 +218,11 @@ class Waiting(BaseException):
         super().__init__(wish)
         self.wish = wish
         self.seconds = seconds
+
+
+def no_text(wrong: bytes = b"\0") -> DataError:
+    """What bytes are refused with that are no text: those that are no UTF-8, and zero, which no text has."""
+    shown = " ".join(f"0x{byte:02x}" for byte in wrong)
+    error = DataError(f'invalid byte sequence for encoding "UTF8": {shown}')
+    error.sqlstate = "22021"
+    return error

@@ -3,6 +3,8 @@
 import re
 from typing import Final
 
+from kpg.runtime.errors import no_text
+
 CONTROLS: Final = {"b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t"}
 ESCAPE: Final = re.compile(
     r"\\(?:([0-7]{1,3})|x([0-9a-fA-F]{1,2})|u([0-9a-fA-F]{4})|U([0-9a-fA-F]{8})|(.))|''", re.DOTALL
@@ -10,13 +12,19 @@ ESCAPE: Final = re.compile(
 
 
 def escaped(written: str) -> str:
-    """What ``E'...'`` stands for; ValueError if its bytes are no UTF-8."""
+    """What ``E'...'`` stands for; ValueError if its bytes are no UTF-8, DataError if one is zero."""
     parts: list[bytes] = []
     inside, end = written[2:-1], 0
     for found in ESCAPE.finditer(inside):
         parts += [inside[end : found.start()].encode(), _meant(found)]
         end = found.end()
-    return b"".join((*parts, inside[end:].encode())).decode()
+    return _without_zero(b"".join((*parts, inside[end:].encode())).decode())
+
+
+def _without_zero(text: str) -> str:
+    if "\0" in text:
+        raise no_text()
+    return text
 
 
 def _meant(found: re.Match[str]) -> bytes:
@@ -47,4 +55,4 @@ def unicode(written: str, escape: str = "\\") -> str:
             raise ValueError("invalid Unicode escape")
         return chr(int(digits, 16))
 
-    return pattern.sub(one, written[3:-1])
+    return _without_zero(pattern.sub(one, written[3:-1]))

@@ -9,7 +9,7 @@ from functools import lru_cache
 from typing import Any, Final
 
 from kpg.compiler.sql.bind.literals import from_text, negated, number
-from kpg.compiler.sql.parameters import Parameters, Sized, numbered
+from kpg.compiler.sql.parameters import Parameters, Sized, checked, numbered
 from kpg.runtime.errors import InterfaceError
 from kpg.runtime.records import dataclass
 from kpg.runtime.scalar import Literal
@@ -46,7 +46,7 @@ class Normal:
 @lru_cache(256)
 def normal(text: str) -> Normal | None:
     """A text as constants and what is around them; None if there is more in it than is told apart here."""
-    if len(text) > LONGEST or _BEGINNING.match(text) is None:
+    if len(text) > LONGEST or "\0" in text or _BEGINNING.match(text) is None:
         return None
     around: list[str] = []
     constants: list[Literal] = []
@@ -127,7 +127,7 @@ def _constant(value: Any) -> Literal | None:
         case float() if math.isfinite(value):
             return from_text(repr(value), DOUBLE)
         case str():
-            return Literal(value, UNKNOWN)
+            return Literal(checked(value), UNKNOWN)
         case datetime() if value.tzinfo is None:
             return from_text(value.isoformat(sep=" "), TIMESTAMP)
         case date() if not isinstance(value, datetime):

@@ -14,7 +14,7 @@ import sqlglot
 from sqlglot import exp
 
 from kpg.compiler.sql.dialect import Dialect
-from kpg.runtime.errors import InterfaceError
+from kpg.runtime.errors import InterfaceError, no_text
 from kpg.runtime.types import BIGINT, INTEGER, SMALLINT, Type
 
 Parameters = Sequence[Any] | Mapping[str, Any]
@@ -42,6 +42,13 @@ class Sized(int):
 
 
 BITS: Final = {SMALLINT: 16, INTEGER: 32, BIGINT: 64}
+
+
+def checked(text: str) -> str:
+    """The text; DataError if it has a zero byte, as none can."""
+    if "\0" in text:
+        raise no_text()
+    return text
 
 
 def has_marks(text: str) -> bool:
@@ -203,7 +210,7 @@ def to_literal(value: Any) -> exp.Expr:
                 exp.Literal.string({math.inf: "Infinity", -math.inf: "-Infinity"}.get(value, "NaN")), "DOUBLE"
             )
         case str():
-            return exp.Literal.string(value)
+            return exp.Literal.string(checked(value))
         case datetime.datetime() if value.tzinfo is None:
             return _cast(exp.Literal.string(value.isoformat(sep=" ")), "TIMESTAMP")
         case datetime.date() if not isinstance(value, datetime.datetime):
@@ -268,7 +275,7 @@ def _item(value: Any) -> str:
             text = None if rich is None else rich[0]
     if text is None:
         raise InterfaceError(f"a {type(value).__name__} cannot be in an array: {value!r}")
-    quoted = text.replace("\\", "\\\\").replace('"', '\\"')
+    quoted = checked(text).replace("\\", "\\\\").replace('"', '\\"')
     return f'"{quoted}"'
 
 

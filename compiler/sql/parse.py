@@ -17,7 +17,7 @@ from kpg.compiler.sql.modify import change, is_modifying, modifying, overriding,
 from kpg.compiler.sql.session import Accepted, Declare
 from kpg.compiler.sql.syntax import construct_name, only
 from kpg.compiler.sql.tokens import tokenize
-from kpg.runtime.errors import NotSupportedError, ProgrammingError, Span
+from kpg.runtime.errors import NotSupportedError, ProgrammingError, Span, no_text
 
 STAGES: Final = ("ast", "logical", "magic", "steps", "optimized", "physical", "arrangements")
 RULE: Final = 5
@@ -72,6 +72,8 @@ SESSION: Final = frozenset(
 
 def parse(text: str) -> list[ast.Statement]:
     """The statements of a script; ProgrammingError on a syntax error, NotSupportedError by construct."""
+    if "\0" in text:
+        raise no_text()
     if "stdin" not in text and "STDIN" not in text:
         return parse_as(text, text)
     from kpg.compiler.sql.copied_lines import with_data, without_data

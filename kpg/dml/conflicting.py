@@ -31,6 +31,11 @@ def settled(
     if update is not None:
         old = rules[0].find(words) if rules else None
         return merged(table, words, keys[0] if keys else (), _evaluation(engine, table, update), old)
+    check = engine.transactions.check_seen
+    if check is not None:
+        for columns in keys:
+            found = table.find_unique(columns, words[list(columns)])
+            check(table.name, found[found >= 0])
     words = missing(table, words, keys) if keys or not rules else words
     if rules:
         from kpg.ddl.exclusions import without_conflicts

@@ -4,6 +4,7 @@ Settings are a session's own, unlike definitions: nobody has to wait for the end
 """
 
 from collections.abc import Callable, MutableMapping
+from typing import Protocol
 
 
 class Settled:
@@ -44,3 +45,20 @@ def putting_back(settings: MutableMapping[str, str], name: str) -> Callable[[], 
     """What has a setting be as it is now."""
     before = settings.get(name)
     return lambda: settings.pop(name, None) if before is None else settings.update({name: before})
+
+
+class Deferring(Protocol):
+    """Knows which constraints are checked late for now, and which at once, whatever their definitions say."""
+
+    deferred: set[str]
+    immediate: set[str]
+
+
+def deferral(references: Deferring) -> Callable[[], object]:
+    """What has constraints be checked late, or not, as they are now."""
+    deferred, immediate = set(references.deferred), set(references.immediate)
+
+    def put_back() -> None:
+        references.deferred, references.immediate = deferred, immediate
+
+    return put_back

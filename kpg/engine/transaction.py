@@ -60,6 +60,8 @@ class State(enum.Enum):
 class Transactions:
     """The transaction and the batch of one database, at most one of each at a time."""
 
+    check_seen: Callable[[str, Any], None] | None = None  # refuses rowids that came after its snapshot
+
     def __init__(self, engine: Stepper, committed: Callable[[], None]) -> None:
         self._engine = engine
         self._committed = committed

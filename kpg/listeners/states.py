@@ -24,6 +24,7 @@ BY_MESSAGE: Final = tuple(
         (IntegrityError, r"CHECK|check constraint", "23514"),
         (IntegrityError, r"FOREIGN KEY|foreign key", "23503"),
         (IntegrityError, r"", "23505"),
+        (DataError, r"invalid byte sequence for encoding", "22021"),
         (DataError, r"division by zero|by zero", "22012"),
         (DataError, r"cannot take logarithm", "2201E"),
         (DataError, r"cannot take square root|raised to a", "2201F"),

@@ -16,7 +16,7 @@ from typing import Any, Final
 from kpg.compiler.catalog import Catalog
 from kpg.compiler.constraints import Domain
 from kpg.compiler.system.naming import array_number, number_of, type_facts
-from kpg.runtime.errors import DataError
+from kpg.runtime.errors import DataError, no_text
 from kpg.runtime.types import OID, SPELLED_KINDS, TEXT_KINDS, XID, Kind, Type, array, range_of, record
 from kpg.runtime.types import multirange_of as multirange
 from kpg.runtime.values import codec_of
@@ -115,8 +115,7 @@ def text_in(data: bytes) -> str:
             return text
     except UnicodeDecodeError as error:
         wrong = data[error.start : error.end]
-    shown = " ".join(f"0x{byte:02x}" for byte in wrong)
-    raise refusal(f'invalid byte sequence for encoding "UTF8": {shown}', "22021")
+    raise no_text(wrong)
 
 
 def text_of(data: bytes, type_: Type) -> str:

@@ -13,7 +13,7 @@ from kpg.compiler.sql.ddl.copying import BINARY
 from kpg.dml.copying import copied_types
 from kpg.result import Result
 from kpg.runtime.errors import DataError, OperationalError
-from kpg.server import copied, replies
+from kpg.server import copied, received, replies
 from kpg.server.portal import Portal, shape_of
 from kpg.server.subscribing import Stream, Subscribe
 from kpg.server.subscribing import copied as line_of
@@ -59,10 +59,7 @@ async def copy_in(client: "Client", statement: ast.CopyFrom) -> ast.CopyFrom:
         client.phase(Phase.READY)
     if form:
         return replace(statement, text=copied.text_of(bytes(data), types), format="text")
-    try:
-        return replace(statement, text=data.decode())
-    except UnicodeDecodeError as error:
-        raise DataError(f"COPY brings bytes that are no UTF-8: {error}") from None
+    return replace(statement, text=received.text_in(bytes(data)))
 
 
 async def copied_out(client: "Client", portal: Portal) -> bool:

@@ -194,6 +194,19 @@ class Isolated(SessionTransactions):
                             f'could not serialize access due to concurrent deletion in table "{name}"'
                         )
 
+    def refuse_later(self, engine: Engine, name: str, rowids: NDArray[np.int64]) -> None:
+        """SerializationError if one of some rows came after the snapshot."""
+        since = self._since
+        if since is None or self.sees_latest or engine.changed is None or not rowids.size:
+            return
+        if engine.changed.get(name, 0) <= since or not _is_known(engine, name, since):
+            return
+        own = [come for table, _, come, _ in engine.executor.changed_since(None) if table == name]
+        others = rowids[~np.isin(rowids, np.concatenate(own))] if own else rowids
+        if np.isin(others, engine.executor.changed(name, since)[1]).any():
+            with self.undoing():
+                raise SerializationError("could not serialize access due to concurrent update")
+
     def _check_commit(self, engine: Engine) -> None:
         if self.level is not Isolation.SERIALIZABLE or self._since is None or not engine.executor.has_pending:
             return

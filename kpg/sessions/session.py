@@ -60,6 +60,7 @@ class Session:
         self.mailbox = self.transactions.mailbox = Mailbox(engine.channels, self.number)
         self.transactions.snapshots, self.transactions.settings = hub.snapshots, self.settings
         self.transactions.changes = lambda: engine.executor.has_pending
+        self.transactions.check_seen = partial(self.transactions.refuse_later, engine)
         self.notices: deque[Notice] = deque()
         """What its statements have said, until it is taken."""
         self.asked = ""

@@ -11,7 +11,7 @@ from kpg.compiler.sql.parse import parse
 from kpg.compiler.sql.statements import Select, Statement
 from kpg.engine.engine import Engine
 from kpg.engine.memory import SETTING, in_force, statement_limit
-from kpg.engine.settled import putting_back
+from kpg.engine.settled import deferral, putting_back
 from kpg.engine.transaction import State
 from kpg.listeners.notices import warn
 from kpg.result import Result, listing
@@ -354,6 +354,7 @@ def _set_constraints(engine: Engine, statement: ast.SetConstraints) -> None:
     if engine.transactions.idle:
         return
     names = {name.lower() for name in statement.names} or {*known, *triggers}
+    engine.transactions.settled.note(engine.transactions.depth, deferral(engine.references))
     references.defer(names, deferred=statement.deferred)
     if not statement.deferred:
         references.catch_up(names)

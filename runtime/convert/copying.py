@@ -1,5 +1,6 @@
 """COPY's own formats, line by line: text, and CSV with options that files of other programs do not need."""
 
+import re
 from collections.abc import Iterator, Sequence
 from enum import Enum
 from typing import Final
@@ -10,6 +11,11 @@ from kpg.runtime.records import dataclass
 ESCAPES: Final = {"b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v"}
 WRITTEN: Final = {"\\": "\\\\", **{char: f"\\{letter}" for letter, char in ESCAPES.items()}}
 """How text format writes characters that would end a field or a line."""
+
+
+ESCAPED: Final = re.compile(r"(\\.)", re.DOTALL)
+ENDS: Final = re.compile(r"\r\n|\r|\n")
+MALFORMED: Final = "22P04"
 
 
 class Absent(Enum):
@@ -52,7 +58,9 @@ def rows_of(text: str, form: Form, names: Sequence[str], origin: str) -> Iterato
             continue
         fields = _csv_fields(line, form, names) if form.csv else _text_fields(line, form)
         if len(fields) != len(names):
-            raise DataError(f"{origin}, line {number}: {len(fields)} fields for {len(names)} columns")
+            error = DataError(f"{origin}, line {number}: {len(fields)} fields for {len(names)} columns")
+            error.sqlstate = MALFORMED
+            raise error
         yield fields
 
 
@@ -65,7 +73,7 @@ def _match(line: str, form: Form, names: Sequence[str], origin: str) -> None:
 def _text_lines(text: str) -> Iterator[str]:
     """Lines, of which a backslash before its end makes one go on; ``\\.`` alone ends them."""
     pending = ""
-    lines = text.replace("\r\n", "\n").split("\n")
+    lines = (_evenly_ended(text) if "\r" in text else text).split("\n")
     for line in lines if lines[-1] else lines[:-1]:
         if line == "\\." and not pending:
             return
@@ -75,6 +83,22 @@ def _text_lines(text: str) -> Iterator[str]:
             continue
         pending = ""
         yield whole
+
+
+def _evenly_ended(text: str) -> str:
+    """The text with newlines between its lines; DataError unless all end as the first one does."""
+    plain = ESCAPED.sub("..", text)
+    found = ENDS.search(plain)
+    end = found[0] if found is not None else "\n"
+    others = plain.replace(end, "")
+    if "\r" in others or "\n" in others:
+        what, sign = ("carriage return", "r") if "\r" in others else ("newline", "n")
+        error = DataError(f"literal {what} found in data", hint=f'use "\\{sign}" to represent {what}')
+        error.sqlstate = MALFORMED
+        raise error
+    return "".join(
+        part if place % 2 else part.replace(end, "\n") for place, part in enumerate(ESCAPED.split(text))
+    )
 
 
 def _text_fields(line: str, form: Form) -> list[Field]:
@@ -141,7 +165,9 @@ def _csv_lines(text: str, form: Form) -> Iterator[str]:
             start = place + 1
         place += 1
     if quoted:
-        raise DataError("unterminated CSV quoted field", hint="a quote is not closed")
+        error = DataError("unterminated CSV quoted field", hint="a quote is not closed")
+        error.sqlstate = MALFORMED
+        raise error
     if start < len(text):
         yield text[start:]
 

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from kpg.runtime.convert import interned
@@ -17,7 +18,7 @@ from kpg.runtime.convert.lists import to_list
 from kpg.runtime.convert.texts import UnfitAt, check_length, padded, without_blanks
 from kpg.runtime.convert.values import encode_values
 from kpg.runtime.dictionary import Dictionary
-from kpg.runtime.errors import DataError, InternalError, ProgrammingError
+from kpg.runtime.errors import DataError, InternalError, ProgrammingError, no_text
 from kpg.runtime.types import (
     EXACT_KINDS,
     MAX_WORD,
@@ -127,6 +128,7 @@ def encode_array(array: pa.Array, type_: Type, dictionary: Dictionary, out: Word
         if type_.kind is Kind.CHAR:
             array = without_blanks(array)
         check_length(array, type_)
+        _refuse_zeros(array)
         out[:] = dictionary.intern_arrow(array)
         return
     if pa.types.is_dictionary(array.type):
@@ -138,6 +140,18 @@ def encode_array(array: pa.Array, type_: Type, dictionary: Dictionary, out: Word
     out[:] = _converter(type_.kind)(array, null, type_)
     if null is not None:
         out[null] = NULL
+
+
+def _refuse_zeros(array: pa.Array) -> None:
+    """DataError if a text has a zero byte."""
+    texts = array.dictionary if pa.types.is_dictionary(array.type) else array
+    if pa.types.is_string_view(texts.type):
+        texts = texts.cast(pa.large_string())
+    data = texts.buffers()[2] if len(texts) else None
+    if data is None or np.frombuffer(data, np.uint8).all():
+        return
+    if pc.any(pc.match_substring(texts, "\0")).as_py():  # not in what stands around these
+        raise no_text()
 
 
 def _one_by_one(array: pa.Array, type_: Type, dictionary: Dictionary) -> Words | list[int]:

@@ -176,13 +176,21 @@ _define(
     _takes(BYTEA, TEXT, TEXT),
     lambda text, name: text.encode(_coding(name)),
 )
+
+
+def _without_zeros(text: str) -> str:
+    if "\0" in text:
+        raise ValueError('invalid byte sequence for encoding "UTF8": 0x00')
+    return text
+
+
 _define(
     "convert_from",
     "BYTEA and an encoding",
     "The text of bytes.",
     {f"convert_from({_BYTES}, 'UTF8')": "'abc'"},
     _takes(TEXT, BYTEA, TEXT),
-    lambda value, name: value.decode(_coding(name)),
+    lambda value, name: _without_zeros(value.decode(_coding(name))),
 )
 _define(
     "convert",

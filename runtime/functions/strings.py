@@ -281,7 +281,7 @@ def unescaped(string: str) -> str:
         if found[1]:
             return "\\"
         digits = found[2] or found[3] or found[4] or found[5]
-        if digits is None:
+        if digits is None or not int(digits, 16):
             raise ValueError("invalid Unicode escape")
         return chr(int(digits, 16))
 

@@ -9,6 +9,7 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
+from kpg.runtime.errors import no_text
 from kpg.runtime.records import dataclass
 from kpg.runtime.types import SHAPE_KINDS, TEXT_KINDS, Kind, Type
 from kpg.runtime.values.words import Mistyped, Unfit, encoder_of, python_of
@@ -153,6 +154,8 @@ def _padded(length: int, text: str) -> str:
 def _checked(limit: int, value: Any) -> str:
     if not isinstance(value, str):
         raise Mistyped
+    if "\0" in value:
+        raise no_text()
     if limit and len(value) > limit:
         raise Unfit
     if not value.isascii() and any("\ud800" <= character <= "\udfff" for character in value):

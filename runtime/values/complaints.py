@@ -93,6 +93,9 @@ def _complaint(text: str, type_: Type, error: Exception) -> Complaint:
         if SPAN.fullmatch(text) or isinstance(error, OverflowError):
             return Complaint(f'interval field value out of range: "{text}"', "22015")
         return Complaint(f'invalid input syntax for type interval: "{text}"', DATE_SYNTAX)
+    if kind in (Kind.JSON, Kind.JSONB) and str(error).startswith("\\u0000"):
+        detail = "\\u0000 cannot be converted to text."
+        return Complaint("unsupported Unicode escape sequence", "22P05", detail)
     if kind is Kind.JSON or kind is Kind.JSONB:
         return Complaint("invalid input syntax for type json", SYNTAX, f'"{text}" is no JSON.')
     if kind in (Kind.BIT, Kind.VARBIT, Kind.BYTEA):

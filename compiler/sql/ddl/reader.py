@@ -16,7 +16,7 @@ from kpg.compiler.sql.strict import check
 from kpg.compiler.sql.syntax import rendered_error
 from kpg.compiler.sql.tokens import tokenize
 from kpg.compiler.sql.type_names import last_field, second_digits, sql_type
-from kpg.runtime.errors import NotSupportedError, ProgrammingError, Span
+from kpg.runtime.errors import DataError, NotSupportedError, ProgrammingError, Span
 from kpg.runtime.types import Type
 
 INCOMPLETE: Final = (TokenType.ALIAS, TokenType.SELECT)
@@ -278,6 +278,8 @@ class Reader:
             node = parse()
         except ParseError as error:
             raise rendered_error(error, self.tokens, self.text) from None
+        except DataError:
+            raise
         except Exception as error:
             raise ProgrammingError("syntax error", span=self.span) from error
         if node is None or self.place == start:
@@ -302,6 +304,8 @@ def tree_of(tokens: list[Token], text: str) -> exp.Expr:
         tree = next(iter(Dialect().parser().parse(tokens, text)), None)
     except ParseError as error:
         raise rendered_error(error, tokens, text) from None
+    except DataError:
+        raise
     except RecursionError:
         raise NotSupportedError("a statement nested this deep is not supported", span=span) from None
     except Exception as error:
