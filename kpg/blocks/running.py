@@ -222,6 +222,7 @@ class Running:
     def _repeated(self, label: str, body: ast.Body, turns: Iterable[object]) -> Leaving | None:
         """A body for each turn; what is left to be passed over behind the loop."""
         for _ in turns:
+            self.engine.interrupt.check()  # a body may have no statements
             left = self.body(body)
             if left is None:
                 continue

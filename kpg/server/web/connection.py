@@ -84,6 +84,8 @@ def request_of(event: h11.Request) -> Request:
         if key in headers and key in ("authorization", "origin", "content-type", "host"):
             raise Refused(400, f"the header {key} is given twice")
         headers[key] = value.decode("latin-1")
+    if "content-length" in headers and "transfer-encoding" in headers:
+        raise Refused(400, "the body's length is given twice, by content-length and transfer-encoding")
     return Request(
         event.method.decode("latin-1"), path, {key: found[-1] for key, found in query.items()}, headers
     )

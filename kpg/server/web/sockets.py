@@ -119,8 +119,10 @@ class Talk:
 
     async def _read(self) -> None:
         pieces: list[str] = []
+        size = 0
         while True:
             data = await self._connection.reader.read(CHUNK)
+            await asyncio.sleep(0)  # what is there is read at once: others have their turns between
             if not data:
                 return
             self._quiet = 0
@@ -136,11 +138,12 @@ class Talk:
                             return
                         case TextMessage():
                             pieces.append(event.data)
-                            if sum(map(len, pieces)) > MOST_SENT:
+                            size += len(event.data) + 1  # many pieces without a letter are long, too
+                            if size > MOST_SENT:
                                 await self._reply(CloseConnection(1009, "the message is too long"))
                                 return
                             if event.message_finished:
-                                text, pieces = "".join(pieces), []
+                                text, pieces, size = "".join(pieces), [], 0
                                 await self._heard(text)
                         case Message():
                             await self._reply(CloseConnection(1003, "messages are text"))

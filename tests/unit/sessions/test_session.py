@@ -651,3 +651,11 @@ def test_a_session_is_its_roles_and_not_that_of_another_which_gets_the_name() ->
         for text in ("select * from t", "create role more", "set role ann", "set session authorization eve"):
             with pytest.raises(kpg.Error, match="permission denied"):
                 ann.sql(text)
+
+
+def test_a_loop_without_statements_ends_with_its_time(db: kpg.Database) -> None:
+    one = db.session()
+    one.sql("set statement_timeout = '50ms'")
+    for loop in ("loop end loop", "while true loop end loop", "for i in 1 .. 1000000000000 loop end loop"):
+        with pytest.raises(CanceledError, match="statement timeout"):
+            one.sql(f"do $$ begin {loop}; end $$")

@@ -39,6 +39,11 @@ def raw(web: Web, *parts: bytes, half: bool = True) -> bytes:
         (b"GET / HTTP/1.1\r\n\r\n", b"400"),
         (b"nonsense\r\n\r\n", b"400"),
         (b"GET /metrics HTTP/1.1\r\n" + HOST + b"Content-Length: x\r\n\r\n", b"400"),
+        (
+            b"GET /metrics HTTP/1.1\r\n" + HOST + b"Content-Length: 3\r\n"
+            b"Transfer-Encoding: chunked\r\nConnection: close\r\n\r\n0\r\n\r\n",
+            b"400",
+        ),
         (b"GET /metrics HTTP/1.1\r\n" + HOST + HOST + b"\r\n", b"400"),
         (b"GET /metrics HTTP/1.1\r\n" + HOST + b"Origin: a\r\nOrigin: b\r\n\r\n", b"400"),
         (b"GET /%ff HTTP/1.1\r\n" + HOST + b"\r\n", b"400"),

@@ -20,7 +20,7 @@ from wsproto.events import (
     TextMessage,
 )
 
-from kpg.server.web import outbox
+from kpg.server.web import outbox, sockets
 from tests.unit.server.web.conftest import Web, web_of
 from tests.waiting import PATIENCE
 
@@ -124,6 +124,24 @@ def test_a_message_that_is_too_long(web: Web) -> None:
         event = one.event()
         assert isinstance(event, CloseConnection)
         assert event.code == 1009
+
+
+def test_a_message_of_too_many_pieces(web: Web, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sockets, "MOST_SENT", 1000)
+    with connected(web) as one:
+        one.event()
+        for _ in range(1001):
+            one.send(TextMessage("", message_finished=False))
+        event = one.event()
+        assert isinstance(event, CloseConnection)
+        assert event.code == 1009
+    with connected(web) as one:
+        one.event()
+        for _ in range(20):  # the bound is of a message
+            for _ in range(99):
+                one.send(TextMessage("", message_finished=False))
+            one.say({"unsubscribe": 1})
+            assert one.next()["error"]["message"] == "there is no subscription of that id"
 
 
 def test_closing(web: Web) -> None:
