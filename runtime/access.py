@@ -302,6 +302,16 @@ class Access(Recorded, Undoing):
         """The epoch since which a table is known; None if it is known as it is now only."""
         return past.since if (past := self.tables[table].past) is not None else None
 
+    def is_new(self, table: str) -> None:
+        """There was no table of this name before this epoch, so that all before know it: it had no rows."""
+        if (past := self.tables[table].past) is not None:
+            past.made = self.epoch
+
+    def tells(self, table: str, epoch: int) -> bool:
+        """Whether the rows that a table had at an epoch are known; one that was made later had none."""
+        past = self.tables[table].past
+        return past is not None and past.tells(epoch)
+
     def changed(self, table: str, since: int) -> tuple[Words, Words]:
         """Rowids of rows that were there after an epoch and are gone, and of those that came since."""
         from kpg.runtime import past

@@ -281,6 +281,12 @@ class Executor(Lasting, Protocol):
     def known_since(self, table: str) -> int | None:
         """The epoch since which a table is known; None if it is known as it is now only."""
 
+    def is_new(self, table: str) -> None:
+        """There was no table of this name before this epoch, so that all before know it: it had no rows."""
+
+    def tells(self, table: str, epoch: int) -> bool:
+        """Whether the rows that a table had at an epoch are known; one that was made later had none."""
+
     def changed(self, table: str, since: int) -> tuple[Words, Words]:
         """Rowids of rows that were there after an epoch and are gone, and of those that came since.
 

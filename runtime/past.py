@@ -65,8 +65,9 @@ class Then:
     def store(self, table: str) -> Table:
         """The row store of a table; ProgrammingError if nothing is known of it then."""
         found = self._worker.store(table)
-        if found.past is None or found.past.since > self._epoch:
-            raise unknown(table, self._epoch, None if found.past is None else found.past.since)
+        past = found.past
+        if past is None or not (past.tells(self._epoch) if self.own else past.since <= self._epoch):
+            raise unknown(table, self._epoch, None if past is None else past.since)
         return found
 
     def source_identity(self, table: str) -> str:

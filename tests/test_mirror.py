@@ -228,7 +228,6 @@ ELSEWHERE: dict[str, str] = {
             "isolation",
             "jobs",
             "parking",
-            "snapshots",
             "texts",
             "transactions",
             "turns",

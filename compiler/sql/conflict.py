@@ -16,7 +16,7 @@ from kpg.runtime.plan import Mfp
 from kpg.runtime.scalar import Column, Scalar
 from kpg.runtime.types import BIGINT, Schema
 
-OverPairs = Callable[[str], Bound]
+OverPairs = Callable[[TableEntry], Bound]
 """From a table of pairs, as below, and behind them a number for each: the numbers and the new rows."""
 
 
@@ -66,8 +66,8 @@ def lower_conflict(statement: ast.Insert, catalog: Catalog) -> Mfp | OverPairs |
     if not binding.subqueries:
         return Mfp(kept, row)
 
-    def over_pairs(table: str) -> Bound:
-        get = get_of(catalog.table(table))
+    def over_pairs(pairs: TableEntry) -> Bound:
+        get = get_of(pairs)
         number = Column(binding.fresh(), BIGINT)
         node: Node = Scan(get, (*ids[0], *ids[1], number.index, binding.fresh()))
         node = Filter(node, kept) if kept else node

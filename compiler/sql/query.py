@@ -76,6 +76,10 @@ def named_relations(query: ast.Select, catalog: Catalog) -> frozenset[str]:
 def read_relations(statement: object, catalog: Catalog) -> frozenset[str]:
     """The tables and views that a statement reads; the target of an INSERT is not among them."""
     found: set[str] = set()
+    if isinstance(statement, ast.Modifying):
+        for one in (*(part for _, _, part in statement.parts), statement.main):
+            found |= read_relations(one, catalog)
+        return frozenset(found)
     for tree in trees_of(statement):
         for table in tree.find_all(exp.Table):
             entry = catalog.find(relation_name(table))

@@ -285,8 +285,8 @@ def _is_amiss(tokens: Sequence[Token], words: Sequence[str], index: int) -> bool
     """Whether a word is not where it belongs, which the parser does not mind."""
     word, before = words[index], words[index - 1] if index else ""
     match word:
-        case "update" | "nothing" if "conflict" in words[:index]:
-            return before not in ("do", "for")
+        case "update" | "nothing" if before not in ("do", "for"):
+            return _follows_conflict(words, index)
         case "cross" if before == "natural":
             return True
         case "null" if before == "not" and index > 1 and words[0] not in ("create", "alter"):
@@ -298,6 +298,16 @@ def _is_amiss(tokens: Sequence[Token], words: Sequence[str], index: int) -> bool
             return before in TYPES
         case _:
             return before == "insert" and index == 1 and word not in ("into", "or", "overwrite")
+
+
+def _follows_conflict(words: Sequence[str], index: int) -> bool:
+    """Whether a word stands behind ON CONFLICT, in the same brackets."""
+    place = index - 1
+    while place > 0 and words[place] not in ("(", ";"):
+        if words[place - 1 : place + 1] == ["on", "conflict"]:
+            return True
+        place = (_opening(words, place) if words[place] == ")" else place) - 1
+    return False
 
 
 def _opening(words: Sequence[str], index: int) -> int:

@@ -60,7 +60,7 @@ def run_serve(
         at = "" if web is None else f", http{'s' if certificate else ''}://{_shown(web[0])}:{web[1]}"
         local = "" if socket is None else f", {path_in(socket, port)}"
         print(f"kpg serves on {_shown(host)}:{port}{at}{local}; Ctrl-C ends it", file=sys.stderr, flush=True)
-        if missing := ahead.begin():
+        if sys.stderr.isatty() and (missing := ahead.begin()):
             said = (
                 f"kpg compiles {missing} kernels, once on a machine: meanwhile statements may wait for some"
             )

@@ -1,6 +1,6 @@
 """ON CONFLICT: which rows are let in, and what takes the place of those that are there."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -28,14 +28,11 @@ def settled(
     """The rows that ON CONFLICT lets in, and those that it has take the place of others."""
     keys, rules = _arbiters(engine, engine.catalog.table(statement.table, statement.span), statement)
     update = conflict_of(engine, statement)
+    _check_seen(engine, table, (table.find_unique(key, words[list(key)]) for key in keys))
+    _check_seen(engine, table, (rule.find(words) for rule in rules))
     if update is not None:
         old = rules[0].find(words) if rules else None
         return merged(table, words, keys[0] if keys else (), _evaluation(engine, table, update), old)
-    check = engine.transactions.check_seen
-    if check is not None:
-        for columns in keys:
-            found = table.find_unique(columns, words[list(columns)])
-            check(table.name, found[found >= 0])
     words = missing(table, words, keys) if keys or not rules else words
     if rules:
         from kpg.ddl.exclusions import without_conflicts
@@ -44,11 +41,20 @@ def settled(
     return words, None
 
 
+def _check_seen(engine: Engine, table: Table, found: Iterable[Words]) -> None:
+    """SerializationError if rows that are in the way have come since the transaction's snapshot."""
+    check = engine.transactions.check_seen
+    if check is None:
+        return
+    for rowids in found:
+        check(table.name, rowids[rowids >= 0])
+
+
 def conflict_of(engine: Engine, statement: ast.Insert) -> "Mfp | OverPairs | None":
     """What ON CONFLICT makes of a row that is there next to the one that is given; None: it leaves it."""
     from kpg.compiler.sql.conflict import lower_conflict
 
-    what = ("conflict", engine.executor.has_pending)
+    what = ("conflict", engine.executor.has_pending or engine.seen is not None)
     return engine.remembered.made(
         what, statement, engine.catalog, lambda: lower_conflict(statement, engine.reading_catalog)
     )

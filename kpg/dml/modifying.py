@@ -111,7 +111,9 @@ def updated_by_query(
     attached = engine.attach_table(named_rows("conflicts"), Schema((*columns, ColumnDef("number", BIGINT))))
     numbered = np.concatenate((pairs, np.arange(count, dtype=np.int64)[None, :]))
     engine.table(attached).insert(np.ascontiguousarray(numbered))
-    planned = plan_bound(over_pairs(attached), engine.reading_catalog, engine.statistics)
+    planned = plan_bound(
+        over_pairs(engine.catalog.table(attached)), engine.reading_catalog, engine.statistics
+    )
     words = expand(*engine.run(planned))
     words = words[:, np.argsort(words[0], kind="stable")]
     return np.ascontiguousarray(words[1:]), np.ascontiguousarray(words[0])

@@ -224,6 +224,7 @@ class Schemas:
             self.attached.add(name)
             self.catalog.add(TableEntry(name, schema))
             self.executor.create_table(name, schema)
+            self.executor.is_new(name)
             self._tables[name] = Table(self.executor, name, schema)
             if self.catalog.asker.user != FIRST:  # who owns what nobody is said to own
                 self.catalog.rights.owners["RELATION", name.lower()] = self.catalog.asker.user
@@ -231,14 +232,13 @@ class Schemas:
 
     def release_attached(self) -> None:
         """Drop the tables of rows from outside that no view uses."""
-        if self.attached and not self.closed:
-            for name in self.attached.difference(*self._uses.values()):
-                self.catalog.rights.owners.pop(("RELATION", name.lower()), None)
-                if name in self.catalog:
-                    self.drop(name)
-                else:  # a rollback has taken it out of the catalog
-                    self.attached.discard(name)
-                    self._discard(name)
+        for name in self.attached.difference(*self._uses.values()) if not self.closed else ():
+            self.catalog.rights.owners.pop(("RELATION", name.lower()), None)
+            if name in self.catalog:
+                self.drop(name)
+            else:  # a rollback has taken it out of the catalog
+                self.attached.discard(name)
+                self._discard(name)
 
     def drop(self, name: str) -> None:
         """Forget a relation that nothing uses, and of a view the rows from outside that only it used."""

@@ -159,6 +159,7 @@ class Isolated(SessionTransactions):
             self._since, self._number = self.snapshots.hold(), self.begun
         tables = _read_by(engine, statement)
         self._read |= tables
+        tables |= _replaced(engine, statement)
         if not _changed(engine, tables, self._since):
             return None
         for name in sorted(tables):
@@ -228,15 +229,35 @@ PLAIN: Final = (
 def _read_by(engine: Engine, statement: ast.Statement) -> frozenset[str]:
     """The relations that a statement reads, with all that they are made of."""
     if isinstance(statement, Execute):
-        prepared = engine.prepared.get(statement.name.lower())
-        parsed = parse(prepared.text) if isinstance(prepared, Prepare) else []
-        return frozenset().union(*(_read_by(engine, one) for one in parsed))
+        return frozenset().union(*(_read_by(engine, one) for one in _prepared(engine, statement)))
     if isinstance(statement, Fetch):
         return frozenset()
     if engine.catalog.routines:
         # Functions in SQL may read whatever they like.
         return frozenset(entry.name for entry in engine.catalog)
     return engine.tables_under(read_relations(statement, engine.catalog))
+
+
+def _replaced(engine: Engine, statement: ast.Statement) -> frozenset[str]:
+    """The tables in which a statement looks for rows that are in the way of those that it inserts.
+
+    They are not read as others are: who changes such a row since, or gives another one the key, is told.
+    """
+    if isinstance(statement, Execute):
+        return frozenset().union(*(_replaced(engine, one) for one in _prepared(engine, statement)))
+    parts = (
+        (*(part for _, _, part in statement.parts), statement.main)
+        if isinstance(statement, ast.Modifying)
+        else (statement,)
+    )
+    inserts = (one for one in parts if isinstance(one, ast.Insert) and (one.conflict or one.alternative))
+    found = (engine.catalog.find(one.table) for one in inserts)
+    return engine.tables_under(entry.name for entry in found if entry is not None)
+
+
+def _prepared(engine: Engine, statement: Execute) -> list[ast.Statement]:
+    prepared = engine.prepared.get(statement.name.lower())
+    return parse(prepared.text) if isinstance(prepared, Prepare) else []
 
 
 def _changed(engine: Engine, tables: frozenset[str], since: int) -> list[str]:
@@ -259,6 +280,5 @@ def _rows(words: Words, columns: tuple[int, ...]) -> set[tuple[int, ...]]:
 def _is_known(engine: Engine, name: str, since: int) -> bool:
     entry = engine.catalog.entries.get(name.lower())
     if isinstance(entry, TableEntry):
-        known = engine.executor.known_since(entry.name)
-        return known is not None and known <= since
+        return engine.executor.tells(entry.name, since)
     return not isinstance(entry, ViewEntry) or entry.definition is not None

@@ -19,13 +19,15 @@ class TablePast:
     """The past of one table from the epoch ``since`` on, at which it had ``count`` rowids.
 
     ``born`` is the epoch after which there was a table of this form: before it nothing can be told.
+    ``made``, if it is known, is the one at which the table was made: before it there were no rows.
     """
 
-    __slots__ = ("_buried", "_counts", "_epochs", "_gone", "born", "count", "since")
+    __slots__ = ("_buried", "_counts", "_epochs", "_gone", "born", "count", "made", "since")
 
     def __init__(self, born: int) -> None:
         self.born = born
         self.since = born
+        self.made: int | None = None
         self.count = 0
         self._epochs: list[int] = []
         self._counts: list[int] = []
@@ -36,6 +38,10 @@ class TablePast:
     def rows(self) -> int:
         """Deleted rows that are remembered."""
         return sum(gone.shape[0] for gone in self._gone)
+
+    def tells(self, epoch: int) -> bool:
+        """Whether the rows at an epoch are known to whoever saw that epoch, and sees the table now."""
+        return epoch >= self.since or (self.made is not None and epoch <= self.made)
 
     def note(self, epoch: int, inserted: Words, deleted: Words) -> None:
         """Remember the net change of an epoch, which comes after all others."""

@@ -129,7 +129,7 @@ SLOTS = {
     Batch: "_address _description _directory _latest data diff lower since time upper",
     Group: "columns live chart links",
     Record: "kept fresh",
-    TablePast: "_buried _counts _epochs _gone born count since",
+    TablePast: "_buried _counts _epochs _gone born count made since",
 }
 
 

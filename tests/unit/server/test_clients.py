@@ -42,6 +42,24 @@ def test_psql_runs_a_script(running: Running) -> None:
     assert psql(running, "-c", "drop table ps") == "DROP TABLE\n"
 
 
+def test_with_queries_that_change_are_told_by_what_comes_behind(connection: psycopg.Connection) -> None:
+    connection.execute("create table t (id int primary key, x int); insert into t values (1, 1), (2, 2)")
+    gone = "with gone as (delete from t where id = 1 returning *)"
+    told = [
+        connection.execute(text).statusmessage
+        for text in (
+            f"{gone} insert into t select id + 10, x from gone",
+            f"{gone} update t set x = 5 where id > 2",
+            f"{gone} delete from t where x = 1",
+            f"{gone} merge into t using gone on t.id = gone.id when matched then do nothing",
+            f"{gone} select * from t",
+            "with i as (insert into t values (3, 3) on conflict do nothing returning id) update t set x = 4",
+            "with i as (insert into t values (4, 3) on conflict (id) do update set x = 1) delete from t",
+        )
+    ]
+    assert told == ["INSERT 0 1", "UPDATE 1", "DELETE 0", "MERGE 0", "SELECT 2", "UPDATE 2", "DELETE 3"]
+
+
 def test_psql_describes_relations(running: Running) -> None:
     tables = """
         create table owner (id int primary key, name varchar(20) not null default 'x');

@@ -126,6 +126,8 @@ def test_explain_names_a_stage() -> None:
     [
         ("select 1 +", "syntax error at the end of the statement", "+"),
         ("select a b c", 'syntax error at "c"', "c"),
+        ("insert into t values (1) on conflict (a) update set a = 1", 'syntax error at "update"', "update"),
+        ("insert into t values (1) on conflict nothing", 'syntax error at "nothing"', "nothing"),
         ("select 1; select 'abc", "a string, name or comment does not end", "'abc"),
         ("verify view", "VERIFY VIEW takes the name of one view", "verify view"),
         ("verify view a b", "VERIFY VIEW takes the name of one view", "b"),
