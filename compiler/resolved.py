@@ -6,7 +6,8 @@ asks. Both are texts, and most code handles names without caring which: so the s
 own, which :meth:`~kpg.compiler.catalog.Catalog.find` looks up as they are. Postgres has numbers for that.
 """
 
-from collections.abc import Container
+from collections.abc import Callable, Container
+from itertools import count
 from typing import Final, TypeVar
 
 T = TypeVar("T")
@@ -41,6 +42,12 @@ def beside(name: str, plain: str) -> Resolved:
     """A name in the schema of another one."""
     schema = name.rpartition(".")[0]
     return Resolved(f"{schema}.{plain}" if schema else plain)
+
+
+def untaken(name: str, is_taken: Callable[[str], bool]) -> Resolved:
+    """A name, or that with a number behind it, that is not taken."""
+    names = (Resolved(f"{name} ({number})" if number else name) for number in count())
+    return next(free for free in names if not is_taken(free))
 
 
 def written(name: str) -> str:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from kpg.compiler.catalog import NO_CONSTRAINTS, Catalog, TableEntry, ViewEntry
 from kpg.compiler.constraints import Constraints
 from kpg.compiler.constraints import Sequence as Numbers
-from kpg.compiler.resolved import Resolved
+from kpg.compiler.resolved import Resolved, untaken
 from kpg.compiler.rights import FIRST
 from kpg.engine.journal import Journal
 from kpg.engine.table import Table, Watch
@@ -218,8 +218,7 @@ class Schemas:
 
     def attach_table(self, name: str, schema: Schema) -> str:
         """Add a table for rows from outside, until :meth:`release_attached`; the name that it gets."""
-        taken = (Resolved(f"{name} ({number})" if number else name) for number in count())
-        name = next(free for free in taken if free not in self.catalog)
+        name = untaken(name, self.catalog.__contains__)
         with self._interrupt:
             self.attached.add(name)
             self.catalog.add(TableEntry(name, schema))
@@ -232,13 +231,14 @@ class Schemas:
 
     def release_attached(self) -> None:
         """Drop the tables of rows from outside that no view uses."""
-        for name in self.attached.difference(*self._uses.values()) if not self.closed else ():
-            self.catalog.rights.owners.pop(("RELATION", name.lower()), None)
-            if name in self.catalog:
-                self.drop(name)
-            else:  # a rollback has taken it out of the catalog
-                self.attached.discard(name)
-                self._discard(name)
+        if self.attached and not self.closed:
+            for name in self.attached.difference(*self._uses.values()):
+                self.catalog.rights.owners.pop(("RELATION", name.lower()), None)
+                if name in self.catalog:
+                    self.drop(name)
+                else:  # a rollback has taken it out of the catalog
+                    self.attached.discard(name)
+                    self._discard(name)
 
     def drop(self, name: str) -> None:
         """Forget a relation that nothing uses, and of a view the rows from outside that only it used."""

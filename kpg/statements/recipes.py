@@ -11,6 +11,7 @@ from kpg.compiler.catalog import TableEntry
 from kpg.compiler.sql.bulk import placed, written
 from kpg.compiler.sql.change import arbiters
 from kpg.compiler.sql.constants import LIMITS, column_values
+from kpg.compiler.sql.parameters import Sized
 from kpg.compiler.sql.slots import Beyond
 from kpg.compiler.sql.statements import Insert
 from kpg.engine.engine import Engine
@@ -157,9 +158,9 @@ def _integer(value: Any, type_: Type, _: Dictionary) -> int:
             raise Beyond
         value = int(value)
     limit = LIMITS[type_.kind]
-    if type(value) is not int or not max(-limit, ERROR + 1) <= value < limit:
+    if type(value) not in (int, Sized) or not max(-limit, ERROR + 1) <= value < limit:
         raise Beyond
-    return value
+    return int(value)
 
 
 def _text(value: Any, _: Type, dictionary: Dictionary) -> int:

@@ -2,7 +2,7 @@
 
 from kpg.compiler.catalog import Catalog, TableEntry, ViewEntry
 from kpg.compiler.constraints import ForeignKey
-from kpg.compiler.resolved import Resolved, beside, resolve, written
+from kpg.compiler.resolved import Resolved, beside, resolve, untaken, written
 from kpg.runtime.types import INTEGER, ColumnDef, Schema
 
 SCHEMA = Schema((ColumnDef("a", INTEGER),))
@@ -40,3 +40,8 @@ def test_a_name_in_a_text() -> None:
         '"far"."T"',
         '"public"."a""b"',
     ]
+
+
+def test_a_name_that_is_taken_gets_a_number() -> None:
+    assert untaken("t", {"u"}.__contains__) == "t"
+    assert untaken("t", {"t", "t (1)", "t (3)"}.__contains__) == "t (2)"
