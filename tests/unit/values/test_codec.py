@@ -39,7 +39,7 @@ WORDS = {
     TIMESTAMPTZ: st.integers(-60_000_000_000_000_000, 250_000_000_000_000_000),
     DOUBLE: st.floats(allow_nan=False).map(lambda value: value + 0.0),
     Type(Kind.ENUM, labels=("sad", "ok", "happy"), name="mood"): st.integers(0, 2),
-    TEXT: st.text(st.characters(exclude_categories=["Cs"])),
+    TEXT: st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0")),
 }
 finite = st.decimals(allow_nan=False, allow_infinity=False, places=None).filter(
     lambda value: -500 < value.adjusted() < 500
