@@ -8,6 +8,7 @@ The text of a function in quotes is no such text: its names are looked up when i
 
 from collections.abc import Callable, Mapping
 from dataclasses import fields, replace
+from operator import is_not
 from typing import Any, Final, TypeVar
 
 from sqlglot import exp
@@ -62,14 +63,15 @@ def with_texts(part: T, change: Callable[[str], str]) -> T:
     wanted = TEXTS.get(type(part).__name__)
     if wanted is None:
         return part
-    names = {one.name for one in fields(part)}  # type: ignore[arg-type]
+    found: Any = part  # a record: all that TEXTS names are
+    names = {one.name for one in fields(found)}
     changes = {}
     for name in wanted:
         old = getattr(part, name) if name in names else None
         new = _value(old, change)
         if new is not old:
             changes[name] = new
-    return replace(part, **changes) if changes else part  # type: ignore[type-var]
+    return replace(found, **changes) if changes else part
 
 
 def _value(value: Any, change: Callable[[str], str]) -> Any:
@@ -78,7 +80,7 @@ def _value(value: Any, change: Callable[[str], str]) -> Any:
         return value if new == value else new
     if isinstance(value, tuple):
         found = tuple(_value(one, change) for one in value)
-        return found if any(new is not old for new, old in zip(found, value, strict=True)) else value
+        return found if any(map(is_not, found, value)) else value
     return with_texts(value, change)
 
 

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from functools import lru_cache
 from typing import Final, NoReturn
 
 import numpy as np
@@ -13,9 +12,8 @@ from kpg.compiler.catalog import Catalog, Entry, TableEntry, ViewEntry
 from kpg.compiler.permitted import may_refuse
 from kpg.compiler.sql.bind.locking import words_of
 from kpg.compiler.sql.bind.scope import HIDDEN
-from kpg.compiler.sql.ddl.reader import tree_of
+from kpg.compiler.sql.ddl.reader import parsed_query
 from kpg.compiler.sql.syntax import known, relation_name, wrong
-from kpg.compiler.sql.tokens import tokenize
 from kpg.compiler.system.naming import number_of
 from kpg.compiler.triggers import heirs
 from kpg.runtime.errors import NotSupportedError, ProgrammingError
@@ -145,7 +143,7 @@ def _inside(
     query: exp.Expr | None = _query_of(item)
     names: Sequence[str] = ()
     if isinstance(entry, ViewEntry) and entry.definition is not None and not callable(entry.definition):
-        query, names = _parsed(entry.text).copy(), entry.schema.names
+        query, names = parsed_query(entry.text).copy(), entry.schema.names
     if not isinstance(query, exp.Select) or may_refuse(catalog):
         why = "while roles own anything" if isinstance(query, exp.Select) else "as it is no plain SELECT"
         name = "" if entry is None else entry.name.rpartition(".")[2]
@@ -166,15 +164,6 @@ def _inside(
     name = str(item.alias_or_name)
     told = ((f"{HIDDEN}tableoid {place}", f"{HIDDEN}ctid {place}") for place in range(len(below)))
     return [replace(one, alias=name, columns=columns) for one, columns in zip(below, told, strict=True)]
-
-
-@lru_cache(maxsize=512)
-def _parsed(text: str) -> exp.Expr:
-    """Without places, which would be those of another text."""
-    tree = tree_of(tokenize(text), text)
-    for node in tree.walk():
-        node.meta.clear()
-    return tree
 
 
 def _tables(item: exp.Expr, entry: TableEntry, catalog: Catalog) -> dict[int, str]:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import fields, is_dataclass, replace
+from operator import is_not
 from typing import Any, TypeVar
 
 from kpg.compiler.catalog import PUBLIC, TableEntry, ViewEntry
@@ -58,7 +59,7 @@ def _put(known: Any, key: Any, new: Any) -> None:
 
 def _each(some: tuple[T, ...], changed: Any) -> tuple[T, ...]:
     found = tuple(with_texts(one, changed) for one in some)
-    return found if any(new is not old for new, old in zip(found, some, strict=True)) else some
+    return found if any(map(is_not, found, some)) else some
 
 
 def _of_table(entry: TableEntry, changed: Any) -> TableEntry:
@@ -150,11 +151,11 @@ def retyped(value: T, old: Type, new: Type) -> T:
     if isinstance(value, Type) and value.kind is old.kind and value.name.lower() == old.name.lower():
         return replace(value, name=new.name)
     if isinstance(value, tuple):
-        parts = tuple(retyped(one, old, new) for one in value)
-        return parts if any(map(_differ, parts, value)) else value  # type: ignore[return-value]
+        parts: Any = tuple(retyped(one, old, new) for one in value)
+        return parts if any(map(is_not, parts, value)) else value
     if isinstance(value, dict):
-        known = {key: retyped(one, old, new) for key, one in value.items()}
-        return known if any(known[key] is not one for key, one in value.items()) else value  # type: ignore[return-value]
+        known: Any = {key: retyped(one, old, new) for key, one in value.items()}
+        return known if any(map(is_not, known.values(), value.values())) else value
     if not is_dataclass(value) or isinstance(value, type):
         return value
     changes = {
@@ -163,7 +164,3 @@ def retyped(value: T, old: Type, new: Type) -> T:
         if one.init and (part := retyped(getattr(value, one.name), old, new)) is not getattr(value, one.name)
     }
     return replace(found, **changes) if changes else value
-
-
-def _differ(one: object, other: object) -> bool:
-    return one is not other

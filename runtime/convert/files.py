@@ -275,22 +275,13 @@ def typed(batch: pa.RecordBatch, targets: dict[str, Type], origin: Origin) -> pa
             position = _first_refused(stripped, type_)
             refused = text[position].as_py()
             wrong = complaints.complaint(refused, type_).sqlstate
-            if type_.kind in (Kind.DATE, Kind.TIMESTAMP) and _means(refused, type_):
+            if type_.kind in (Kind.DATE, Kind.TIMESTAMP) and complaints.means(refused, type_):
                 columns.append(text)  # pyarrow knows fewer forms of these: they are read one by one
                 continue
             error = DataError(f"{origin.place(position, name)}: value {refused!r} is not a {type_}")
             error.sqlstate = wrong
             raise error from None
     return pa.Table.from_arrays(columns, names=batch.schema.names)
-
-
-def _means(text: str, type_: Type) -> bool:
-    """Whether a text means a value of a type."""
-    try:
-        codec_of(type_).parse(text)
-    except (ValueError, ArithmeticError):
-        return False
-    return True
 
 
 def _parsed(text: pa.Array, type_: Type) -> pa.Array:

@@ -115,13 +115,14 @@ def _of_compound(text: str, type_: Type, error: Exception) -> Complaint:
             if "bound must be" in str(error):
                 return Complaint("range lower bound must be less than or equal to range upper bound", "22000")
             return Complaint(f'malformed {type_.kind.value.lower()} literal: "{text}"', SYNTAX)
-        case Kind.CIDR if _means(text, Type(Kind.INET)):
+        case Kind.CIDR if means(text, Type(Kind.INET)):
             return Complaint(f'invalid cidr value: "{text}"', SYNTAX, "Value has bits set to right of mask.")
         case _:
             return Complaint(f'invalid input syntax for type {spelled(type_)}: "{text}"', SYNTAX)
 
 
-def _means(text: str, type_: Type) -> bool:
+def means(text: str, type_: Type) -> bool:
+    """Whether a text means a value of a type."""
     try:
         codec_of(type_).parse(text)
     except (ValueError, ArithmeticError):

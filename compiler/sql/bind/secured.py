@@ -17,9 +17,8 @@ from kpg.compiler.sql.bind.literals import conjuncts
 from kpg.compiler.sql.bind.output import settled_query
 from kpg.compiler.sql.bind.predicate import bind_condition
 from kpg.compiler.sql.bind.scope import Binding, Field, Scope
-from kpg.compiler.sql.ddl.reader import parsed_expression, tree_of
+from kpg.compiler.sql.ddl.reader import parsed_expression, parsed_query
 from kpg.compiler.sql.once import settings, with_settings
-from kpg.compiler.sql.tokens import tokenize
 from kpg.compiler.sql.tree import Filter, Node, Query
 from kpg.runtime.errors import NotSupportedError, PrivilegeError, ProgrammingError
 from kpg.runtime.scalar import Column, Scalar
@@ -52,7 +51,7 @@ def seen_for(binding: Binding, alias: str) -> tuple[str, ...]:
 
 
 def _of_view(binding: Binding, entry: ViewEntry) -> Query:
-    tree = _query(entry.text).copy()
+    tree = parsed_query(entry.text).copy()
     before = binding.owner, binding.reads
     binding.owner, binding.reads = whose(binding.catalog, entry), None
     try:
@@ -186,22 +185,7 @@ class RecursionInPolicyError(ProgrammingError):
     sqlstate = "42P17"
 
 
-@lru_cache(maxsize=512)
-def _query(text: str) -> exp.Expr:
-    """As :func:`_tree`, of a whole query."""
-    tree = tree_of(tokenize(text), text)
-    for node in tree.walk():
-        node.meta.clear()
-    return tree
-
-
-@lru_cache(maxsize=512)
-def _tree(text: str) -> exp.Expr:
-    """Without places, which would be those of another text."""
-    tree = parsed_expression(text)
-    for node in tree.walk():
-        node.meta.clear()
-    return tree
+_tree = lru_cache(maxsize=512)(parsed_expression)
 
 
 def _with_values(catalog: Catalog, tree: exp.Expr) -> exp.Expr:

@@ -5,6 +5,7 @@ What is read is the user's: a word that is not expected is a syntax error at its
 
 import sys
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from typing import Any, Final, NoReturn
 
 from sqlglot import exp
@@ -322,6 +323,15 @@ def tree_of(tokens: list[Token], text: str) -> exp.Expr:
 def parsed_expression(text: str) -> exp.Expr:
     """The tree of an expression that is kept as text; it has no place in any statement."""
     node = Reader(tokenize(text), text).expression()
+    for part in node.walk():
+        part.meta.clear()
+    return node
+
+
+@lru_cache(maxsize=512)
+def parsed_query(text: str) -> exp.Expr:
+    """The same of a query; it is kept, so whoever changes it changes a copy."""
+    node = tree_of(tokenize(text), text)
     for part in node.walk():
         part.meta.clear()
     return node

@@ -4,6 +4,7 @@ import asyncio
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import psycopg
@@ -12,6 +13,7 @@ import pytest
 import kpg
 from kpg.security.passwords import verifier_of
 from kpg.server.listen import Server
+from tests.oracle import postgres
 from tests.waiting import PATIENCE, until
 
 
@@ -70,3 +72,14 @@ def serving(password: str | None = None, tls: Any = None, history: Any = None) -
 def running() -> Iterator[Running]:
     with serving() as one:
         yield one
+
+
+@contextmanager
+def beside(running: Running, folder: Path) -> Iterator[tuple[psycopg.Connection, psycopg.Connection]]:
+    """Connections to a server, and to Postgres whose data are in the folder."""
+    with (
+        postgres.serving(folder) as address,
+        psycopg.connect(running.dsn, autocommit=True) as ours,
+        psycopg.connect(address, autocommit=True) as theirs,
+    ):
+        yield ours, theirs

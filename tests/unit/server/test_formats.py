@@ -3,12 +3,10 @@
 import select
 from collections.abc import Iterator
 
-import psycopg
 import pytest
 from psycopg import pq
 
-from tests.oracle.postgres import serving
-from tests.unit.server.conftest import Running
+from tests.unit.server.conftest import Running, beside
 
 VALUES = [
     "1::smallint, -2::int, 3000000000::bigint, null::int",
@@ -57,11 +55,7 @@ SENT = [
 def connections(
     running: Running, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[tuple[pq.PGconn, pq.PGconn]]:
-    with (
-        serving(tmp_path_factory.mktemp("postgres")) as address,
-        psycopg.connect(running.dsn, autocommit=True) as ours,
-        psycopg.connect(address, autocommit=True) as theirs,
-    ):
+    with beside(running, tmp_path_factory.mktemp("postgres")) as (ours, theirs):
         theirs.execute("set timezone to 'UTC'")
         yield ours.pgconn, theirs.pgconn
 

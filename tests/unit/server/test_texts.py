@@ -6,19 +6,14 @@ import psycopg
 import pytest
 
 import kpg
-from tests.oracle.postgres import serving
-from tests.unit.server.conftest import Running
+from tests.unit.server.conftest import Running, beside
 
 Both = tuple[psycopg.Connection, psycopg.Connection]
 
 
 @pytest.fixture(scope="module")
 def both(running: Running, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Both]:
-    with (
-        serving(tmp_path_factory.mktemp("postgres")) as address,
-        psycopg.connect(running.dsn, autocommit=True) as ours,
-        psycopg.connect(address, autocommit=True) as theirs,
-    ):
+    with beside(running, tmp_path_factory.mktemp("postgres")) as (ours, theirs):
         for one in (ours, theirs):
             one.execute("create table lines (a int, b text)")
         yield ours, theirs

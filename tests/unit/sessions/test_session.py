@@ -1,7 +1,6 @@
 """Sessions of one database: what each sees of the others, and what happens when they meet."""
 
 import threading
-from collections.abc import Iterator
 from concurrent.futures import Future
 
 import pytest
@@ -12,7 +11,7 @@ from kpg.runtime.errors import SerializationError
 from kpg.sessions import suspended
 from kpg.sessions.cancel import CanceledError
 from kpg.sessions.jobs import Given
-from kpg.sessions.session import Session
+from tests.unit.sessions.conftest import rows
 from tests.waiting import Clock, until
 
 TABLES = """
@@ -20,20 +19,6 @@ TABLES = """
     create materialized view v as select sum(x) as s, count(*) as n from t;
     insert into t values (1, 1), (2, 2);
 """
-
-
-@pytest.fixture
-def db() -> Iterator[kpg.Database]:
-    with kpg.connect() as opened:
-        opened.sql(TABLES)
-        _ = opened.hub
-        yield opened
-
-
-def rows(session: Session, query: str) -> list[tuple[object, ...]]:
-    result = session.sql(query)
-    assert result is not None
-    return sorted(result.fetchall(), key=repr)
 
 
 def test_what_is_not_committed_only_its_session_sees(db: kpg.Database) -> None:

@@ -1,12 +1,11 @@
 """What transactions with one snapshot see where a statement changes tables by WITH or by ON CONFLICT."""
 
-from collections.abc import Iterator
-
 import pytest
 
 import kpg
 from kpg.runtime.errors import SerializationError
 from kpg.sessions.session import Session
+from tests.unit.sessions.conftest import rows
 
 TABLES = """
     create table t (id int primary key, x int);
@@ -15,18 +14,10 @@ TABLES = """
 """
 
 
-@pytest.fixture
-def db() -> Iterator[kpg.Database]:
-    with kpg.connect() as opened:
-        opened.sql(TABLES)
-        _ = opened.hub
-        yield opened
-
-
-def rows(session: Session, query: str) -> list[tuple[object, ...]]:
-    result = session.sql(query)
-    assert result is not None
-    return sorted(result.fetchall(), key=repr)
+def serializable(db: kpg.Database) -> Session:
+    session = db.session()
+    session.sql("begin isolation level serializable")
+    return session
 
 
 def test_a_with_query_changes_no_row_that_is_another_since(db: kpg.Database) -> None:
@@ -47,9 +38,7 @@ def test_a_with_query_changes_no_row_that_is_another_since(db: kpg.Database) -> 
     ],
 )
 def test_with_queries_read_what_they_change(db: kpg.Database, change: str) -> None:
-    one, other = db.session(), db.session()
-    for session in (one, other):
-        session.sql("begin isolation level serializable")
+    one, other = serializable(db), serializable(db)
     one.sql(change.format(1, 2))
     other.sql(change.format(2, 1))
     one.sql("commit")
@@ -59,9 +48,7 @@ def test_with_queries_read_what_they_change(db: kpg.Database, change: str) -> No
 
 
 def test_a_deletion_in_a_with_query_is_read_though_it_found_nothing(db: kpg.Database) -> None:
-    one, other = db.session(), db.session()
-    for session in (one, other):
-        session.sql("begin isolation level serializable")
+    one, other = serializable(db), serializable(db)
     one.sql("with d as (delete from t where id = 9 returning 1) insert into t values (8, 0)")
     other.sql("with d as (delete from t where id = 8 returning 1) insert into t values (9, 0)")
     one.sql("commit")
@@ -95,9 +82,7 @@ def test_on_conflict_meets_rows_of_the_snapshot_and_its_own(db: kpg.Database) ->
 
 
 def test_upserts_of_other_rows_are_serializable(db: kpg.Database) -> None:
-    one, other = db.session(), db.session()
-    for session in (one, other):
-        session.sql("begin isolation level serializable")
+    one, other = serializable(db), serializable(db)
     one.sql("insert into t values (1, 5) on conflict (id) do update set x = t.x + excluded.x")
     other.sql("insert into t values (2, 5) on conflict (id) do update set x = t.x + excluded.x")
     one.sql("commit")

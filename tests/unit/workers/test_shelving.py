@@ -335,7 +335,7 @@ def test_a_disk_that_fails_once_takes_nothing_with_it(start: Start) -> None:
     last = operations(start)
     for failing in range(8, last, 4):
         files, done = Sim(failing), list[int]()
-        files.fails = lambda count, what, at=failing: errno.ENOSPC if count == at else 0  # type: ignore[misc]
+        files.fails = lambda count, what, at=failing: errno.ENOSPC if count == at else 0
         with suppress(OperationalError, OSError):
             life(start(files), done)
         found = files.after_kill()
