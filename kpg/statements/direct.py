@@ -58,15 +58,25 @@ def direct(engine: Engine, plan: ir.Plan, catalog: Catalog) -> Direct | None:
         columns, key = _table_key(mfp, catalog.table(node.table))
         return Direct(node, *_with_columns(mfp, 1), columns, key)
     if isinstance(node, ir.Import) and node.view in engine.views:
-        made = engine.plan_of(node.view)
-        arranged = made is not None and isinstance(made.nodes[made.output], ir.Arrange)
-        known = _equal_columns(mfp)
-        key = _view_key(known) if arranged else ()
-        equal = () if arranged else tuple((at, one) for at, one in known.items() if not is_loose(one.type))
+        made, known = engine.plan_of(node.view), _equal_columns(mfp)
+        found_by = 0 if made is None else _found_by(made, len(node.types))
+        key = _view_key(known)[:found_by]
+        equal = () if found_by else tuple((at, one) for at, one in known.items() if not is_loose(one.type))
         return Direct(node, *_with_columns(mfp, len(node.types)), tuple(range(len(key))), key, equal)
     if isinstance(node, ir.Constant) and node.rows == ((0,),):
         return Direct(node, *_with_columns(mfp, 1))
     return None
+
+
+def _found_by(plan: ir.Plan, width: int) -> int:
+    """By how many first columns, at most, a view's rows are found without looking at others."""
+    node = plan.nodes[plan.output]
+    if isinstance(node, ir.Arrange):
+        return width
+    if isinstance(node, ir.Linear) and not node.mfp.predicates:
+        first, node = node.mfp.outputs[0], plan.nodes[node.input]
+        return int(isinstance(node, ir.Ego) and isinstance(first, Column) and first.index == 0)
+    return int(isinstance(node, ir.Ego))
 
 
 def _with_columns(mfp: ir.Mfp | None, width: int) -> tuple[ir.Mfp | None, tuple[Slot, ...], frozenset[Slot]]:

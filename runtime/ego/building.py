@@ -42,6 +42,14 @@ HASHES: Final = 3
 MOST_ROUNDS: Final = 10
 LEAST_SAVED: Final = 0.005
 """Of all edges: a round that saves less is the last one."""
+SPARE: Final = 3
+"""Sets that are made in a round (IOB) have one place for so many edges, and the items they cover another;"""
+FEWER: Final = 8
+"""and they are one for so many edges at most. A round needs some seventh, and 25th; more are not made."""
+LEAST: Final = 1 << 12
+"""and so many more."""
+AT_ONCE: Final = 1 << 14
+"""So many lists are copied at once, for the places of their items are twice as large as these."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,22 +161,26 @@ def _cover_once(
     """Cover all rows, readers' lists and sets; the new sets come after the old ones."""
     old = made.ends.shape[0]
     size = np.concatenate((lists.size, np.diff(made.ends, prepend=0)))
-    packed = np.concatenate([_packed(lists), made.items])
     start = np.cumsum(size) - size
-    rows, total = size.shape[0], packed.shape[0]
-    room = rows + max(total // 3, 16)
+    rows, total = size.shape[0], int(size.sum())
+    inputs = np.empty(total + total // SPARE + LEAST, np.int32)
+    _pack(lists, inputs)
+    inputs[total - made.items.shape[0] : total] = made.items
+    order = _similar(Edges(start, size, inputs[:total]), seed)
+    room = rows + max(total // FEWER, 16)
     at, count, cover, covers = (np.zeros(room, np.int32) for _ in range(4))
     at[:rows], count[:rows], cover[:rows], covers[:rows] = start, size, start, size
-    inputs = np.concatenate((packed, np.empty(total // 2 + 16, np.int32)))
-    covered = np.concatenate((packed >> 1, np.empty(total // 2 + 16, np.int32)))
-    recent = np.full((items, covering.RECENT), -1, np.int32)
+    covered = np.empty_like(inputs)
+    np.right_shift(inputs[:total], 1, out=covered[:total])
+    slots = np.zeros(items + 1, np.int64)
+    recent = np.full(covering.share_out(inputs[:total], slots), -1, np.int32)
     account = np.array([rows, total, total], np.int64)
-    order = _similar(Edges(start, size, packed), seed)
     covering.cover_all(
-        order, rows, at, count, cover, covers, inputs, covered, recent, np.zeros(items, np.int64), account
-    )
+        order, rows, at, count, cover, covers, inputs, covered, recent, slots, np.zeros(items, np.int32),
+        account,
+    )  # fmt: skip
     nodes = int(account[covering.NODES])
-    del covered, recent
+    del covered, recent, slots
     sets = inputs & 1
     inputs -= sets
     inputs[sets == 1] += 2 * (writers + old - rows)
@@ -179,16 +191,21 @@ def _cover_once(
     return fresh, Made(np.cumsum(sizes), inputs[places])
 
 
-def _packed(lists: Edges) -> Items:
-    """The items of all lists, one list after the other."""
-    size = lists.size
-    places = np.repeat(lists.start - (np.cumsum(size) - size), size) + np.arange(int(size.sum()))
-    return lists.items[places]
+def _pack(lists: Edges, into: Items) -> None:
+    """Write the items of all lists, one list after the other, to the beginning of an array."""
+    written = 0
+    for first in range(0, lists.size.shape[0], AT_ONCE):
+        size, start = lists.size[first : first + AT_ONCE], lists.start[first : first + AT_ONCE]
+        places = np.repeat(start - (np.cumsum(size) - size), size) + np.arange(int(size.sum()))
+        into[written : written + places.shape[0]] = lists.items[places]
+        written += places.shape[0]
 
 
 def _joined(writers: int, readers: int, lists: Edges, made: Made) -> Edges:
     """The inputs of all nodes: writers have none; partial aggregates come after readers."""
     size = np.concatenate((np.zeros(writers, np.int64), lists.size, np.diff(made.ends, prepend=0)))
-    items = np.concatenate((_packed(lists), made.items))
-    items[items >= 2 * writers] += 2 * readers
+    items = np.empty(int(size.sum()), np.int32)
+    _pack(lists, items)
+    items[items.shape[0] - made.items.shape[0] :] = made.items
+    np.add(items, 2 * readers, out=items, where=items >= 2 * writers)
     return Edges(np.cumsum(size) - size, size.astype(np.int64), items)

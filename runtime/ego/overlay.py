@@ -85,18 +85,22 @@ class Edges:
     def writers_of(self, nodes: Words) -> tuple[Words, Words]:
         """Of nodes' inputs: what reaches nodes from writers, a place of ``nodes`` and a writer for each."""
         ends = np.zeros(nodes.shape[0], np.int64)
-        found = np.empty(max(1024, 4 * int(self.size[nodes].sum())), np.int64)
+        found = np.empty(max(1024, int(self.size[nodes].sum())), np.int64)
         total = overlays.sources(nodes, self.start, self.size, self.items, found, ends)
         if total > found.shape[0]:
             found = np.empty(total, np.int64)
             overlays.sources(nodes, self.start, self.size, self.items, found, ends)
         found = found[:total]
-        owner = np.repeat(np.arange(nodes.shape[0]), np.diff(ends, prepend=0))
-        key = owner * np.int64(2**32) + (found >> 1)
-        distinct, place = np.unique(key, return_inverse=True)
-        net = np.zeros(distinct.shape[0], np.int64)
-        np.add.at(net, place, 1 - 2 * (found & 1))
-        kept = distinct[net > 0]
+        key = np.repeat(np.arange(nodes.shape[0]) << 32, np.diff(ends, prepend=0))
+        key |= found >> 1
+        negative = (found & 1).astype(np.bool_)
+        del found
+        if negative.any():
+            distinct, place = np.unique(key, return_inverse=True)
+            net = np.bincount(place[~negative], minlength=distinct.shape[0])
+            kept = distinct[net > np.bincount(place[negative], minlength=distinct.shape[0])]
+        else:
+            kept = np.unique(key)
         return kept >> 32, kept & np.int64(2**32 - 1)
 
     def copy(self) -> "Edges":
@@ -137,7 +141,7 @@ class Overlay:
         self.kinds[:writers] = WRITER
         self.kinds[writers : writers + readers] = READER
         self.inputs = inputs
-        self.outputs = _turned(inputs)
+        self.outputs = turned(inputs)
         self.pushed: Flags = (self.kinds == WRITER).astype(np.uint8)
         self.arrivals: Words = np.zeros(self.count, np.int64)
         """How often each writer was written."""
@@ -150,6 +154,8 @@ class Overlay:
         """Pairs of a reader and one of its writers."""
         self.patches = 0
         """Edges that were changed since it was built."""
+        self._order: Words | None = None
+        """What :meth:`order` has found, as long as edges are the same."""
 
     @property
     def room(self) -> int:
@@ -169,6 +175,7 @@ class Overlay:
             self.asked = np.concatenate((self.asked, np.zeros(room - node, np.int64)))
             self.live = stretched(self.live, room)
         self.count += 1
+        self._order = None
         self.kinds[node] = kind
         self.pushed[node] = kind == WRITER
         return node
@@ -178,6 +185,7 @@ class Overlay:
         self.inputs.append(target, item)
         self.outputs.append(item >> 1, 2 * target + (item & 1))
         self._unsettled.add(item >> 1)
+        self._order = None
         self.patches += 1
 
     def disconnect(self, target: int, item: int) -> bool:
@@ -186,13 +194,15 @@ class Overlay:
             return False
         self.outputs.remove(item >> 1, 2 * target + (item & 1))
         self._unsettled.add(item >> 1)
+        self._order = None
         self.patches += 1
         return True
 
-    def replaced(self, inputs: Edges) -> None:
-        """All edges are these from now on."""
-        self.inputs, self.outputs = inputs, _turned(inputs)
+    def replaced(self, inputs: Edges, outputs: Edges | None = None) -> None:
+        """All edges are these from now on; ``outputs``, if they are known, are the same the other way."""
+        self.inputs, self.outputs = inputs, outputs or turned(inputs)
         self._unsettled.clear()
+        self._order = None
 
     def renumber(self, order: Words) -> Words:
         """Have node ``order[i]`` be node i, for all i; returns which number each has got."""
@@ -233,12 +243,15 @@ class Overlay:
         self._unsettled.clear()
 
     def order(self) -> Words:
-        """All nodes, each after what feeds it."""
-        order = np.empty(self.room, np.int64)
-        outputs = self.outputs
-        found = overlays.arrange(outputs.start, outputs.size, outputs.items, self.inputs.size.copy(), order)
-        assert found == self.room, "an overlay has a circle"
-        return order
+        """All nodes, each after what feeds it: not to be changed."""
+        if self._order is None:
+            order = np.empty(self.room, np.int64)
+            outputs = self.outputs
+            waiting = self.inputs.size.copy()
+            found = overlays.arrange(outputs.start, outputs.size, outputs.items, waiting, order)
+            assert found == self.room, "an overlay has a circle"
+            self._order = order
+        return self._order
 
     def writers_of(self, nodes: Words) -> tuple[Words, Words]:
         """What reaches nodes from writers, a place of ``nodes`` and a writer for each, in order."""
@@ -267,7 +280,7 @@ class Overlay:
         return self.inputs.bytes + self.outputs.bytes + 2 * self.kinds.nbytes + 3 * self.live.nbytes
 
 
-def _turned(inputs: Edges) -> Edges:
+def turned(inputs: Edges) -> Edges:
     """The same edges by what they come from."""
     nodes = inputs.start.shape[0]
     size = np.zeros(nodes, np.int64)

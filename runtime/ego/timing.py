@@ -18,7 +18,7 @@ from kpg.runtime.ego import deciding
 from kpg.runtime.ego.deciding import Costs, Decision, Frequencies
 from kpg.runtime.ego.family import Family
 from kpg.runtime.ego.followed import NONE
-from kpg.runtime.ego.overlay import READER, WRITER, Edges, Overlay, grouped
+from kpg.runtime.ego.overlay import READER, WRITER, Edges, Overlay, grouped, turned
 from kpg.runtime.errors import DataError
 from kpg.runtime.records import dataclass
 
@@ -28,10 +28,10 @@ SIZE: Final = 1024
 """Writes and reads in each."""
 MOST: Final = 8.0
 """Costs are multiplied by this at most, or divided."""
-LARGEST: Final = 1 << 22
-"""Edges: more are not pushed, all of them, to see what it costs."""
+LARGEST: Final = 1 << 24
+"""Edges: more are not pushed, all of them, to see what it costs: a top-k keeps some 50 bytes of each."""
 FINALISTS: Final = 3
-"""So many of the quickest ways are served again,"""
+"""So many of the quickest ways are remembered, and served again,"""
 TURNS: Final = 2
 """so often."""
 SIMPLER: Final = 0.97
@@ -113,8 +113,11 @@ class Trial:
         self._overlay, self._family, self._costs, self._forced = overlay, family, costs, forced
         self._often = deciding.frequencies(overlay, overlay.order())
         self._traffic = Traffic(overlay, family, self._often)
-        self._given = overlay.inputs
+        self._given = overlay.inputs, overlay.outputs
+        self._ends: list[Way] = []
+        """All pushed, and all pulled."""
         self.ways: list[Way] = []
+        """The quickest ones."""
         self.possible = not self._traffic.empty
 
     def serve_all(self) -> Costs:
@@ -136,10 +139,13 @@ class Trial:
         self.again()
         return found
 
-    def serve(self, edges: Edges, mode: str, factor: float = 1.0) -> None:
-        """Serve it with such edges and labels, in ``auto`` as if pushing cost so many times as much."""
+    def serve(self, edges: tuple[Edges, Edges], mode: str, factor: float = 1.0) -> None:
+        """Serve it with such edges and labels, in ``auto`` as if pushing cost so many times as much.
+
+        Ways with the same edges have them in common: which outputs come first is settled for each anew.
+        """
         overlay = self._overlay
-        overlay.replaced(edges)
+        overlay.replaced(*edges)
         costs = self._costs.times(factor, 1.0)
         decision = deciding.decide(overlay, mode, costs, self._forced)
         if mode == "auto" and edges is self._given:
@@ -150,7 +156,7 @@ class Trial:
     def again(self) -> None:
         """Serve it in the quickest ways again, by turns."""
         for _ in range(TURNS):
-            for way in sorted(self.ways, key=_seconds)[:FINALISTS]:
+            for way in sorted(self.ways, key=_seconds):
                 self._take(way)
                 self._fill()
                 way.took = min(way.took, self._traffic.seconds(), key=sum)
@@ -168,12 +174,13 @@ class Trial:
         """Serve the traffic as edges and labels are."""
         overlay, order = self._overlay, self._fill()
         expected = deciding.shares(overlay, deciding.frequencies(overlay, order), self._costs)
-        self.ways.append(
-            Way(
-                overlay.count, overlay.inputs, overlay.outputs, overlay.pushed.copy(), decision, expected,
-                self._traffic.seconds(),
-            )
+        way = Way(
+            overlay.count, overlay.inputs, overlay.outputs, overlay.pushed.copy(), decision, expected,
+            self._traffic.seconds(),
         )  # fmt: skip
+        if len(self._ends) < 2:
+            self._ends.append(way)
+        self.ways = sorted([*self.ways, way], key=_seconds)[:FINALISTS]
 
     def _fill(self) -> Words:
         """Compute what is pushed, and that only; in which order."""
@@ -184,7 +191,7 @@ class Trial:
 
     def costs(self) -> Costs:
         """Costs as they are here, by what writes and reads take with all pushed and with all pulled."""
-        push, pull = self.ways[:2]
+        push, pull = self._ends
         if not math.isfinite(_seconds(push) + _seconds(pull)):
             return self._costs
         scale = 1e6 * self._often.total / SIZE
@@ -207,7 +214,8 @@ class Trial:
         overlay = self._overlay
         for edges in (best.inputs, best.outputs):
             edges.grow(overlay.room)
-        overlay.count, overlay.inputs, overlay.outputs = best.count, best.inputs, best.outputs
+        overlay.count = best.count
+        overlay.replaced(best.inputs, best.outputs)
         overlay.pushed[:] = 0
         overlay.pushed[: best.pushed.shape[0]] = best.pushed
         overlay.settle(every=True)
@@ -237,8 +245,9 @@ def tried(
     return replace(decision, write=write, read=read), found
 
 
-def _direct(overlay: Overlay) -> Edges:
-    """An edge from each writer to each of its readers, and no partial aggregate."""
+def _direct(overlay: Overlay) -> tuple[Edges, Edges]:
+    """An edge from each writer to each of its readers, and no partial aggregate; and these the other way."""
     readers = np.flatnonzero(overlay.kinds == READER)
     place, writers = overlay.inputs.writers_of(readers)
-    return grouped(readers[place], writers, overlay.room)
+    inputs = grouped(readers[place], writers, overlay.room)
+    return inputs, turned(inputs)

@@ -9,7 +9,7 @@ import numpy as np
 
 from kpg.runtime.kernels import device, kernel
 
-RECENT = 32  # of the nodes that cover an item the last so many are looked at
+RECENT = 32  # of the nodes that cover an item the last so many, at most, are looked at
 
 NODES = 0  # of the account: nodes, rows and sets
 INPUTS = 1  # places of ``inputs`` taken
@@ -17,14 +17,31 @@ COVERED = 2  # places of ``covered`` taken
 FIELDS = 3
 
 
+@kernel("int64(int32[::1], int64[::1])")
+def share_out(entries, slots):
+    """Where each item's places begin in a list of nodes lately seen; how many places there are in all.
+
+    As many as there are rows with the item, or somewhat more, a power of two, but not more than ``RECENT``.
+    """
+    for k in range(entries.shape[0]):
+        slots[(entries[k] >> 1) + 1] += 1
+    for item in range(slots.shape[0] - 1):
+        places = 1
+        while places <= slots[item + 1] and places < RECENT:
+            places *= 2
+        slots[item + 1] = slots[item] + places
+    return slots[slots.shape[0] - 1]
+
+
 @device
-def note(item, node, recent, turn):
-    recent[item, turn[item] & (RECENT - 1)] = node
+def note(item, node, recent, slots, turn):
+    places = slots[item + 1] - slots[item]
+    recent[slots[item] + (turn[item] & (places - 1))] = node
     turn[item] += 1
 
 
 @device
-def best_of(left, number, recent, weigh, stamp, candidates, mark, now, refused):
+def best_of(left, number, recent, slots, weigh, stamp, candidates, mark, now, refused):
     """The node that covers most of the items left, two at least; -1 if there is none."""
     known = 0
     best, most = -1, 1
@@ -32,8 +49,8 @@ def best_of(left, number, recent, weigh, stamp, candidates, mark, now, refused):
         item = left[k]
         if mark[item] != now:
             continue
-        for place in range(RECENT):
-            node = recent[item, place]
+        for place in range(slots[item], slots[item + 1]):
+            node = recent[place]
             if node < 0:
                 break
             if stamp[node] != now:
@@ -63,7 +80,7 @@ def inside(node, cover, covers, covered, mark, now):
 
 
 @device
-def split_off(node, at, count, inputs, cover, covers, covered, mark, now, recent, turn, account):
+def split_off(node, at, count, inputs, cover, covers, covered, mark, now, recent, slots, turn, account):
     """A new set of a node's inputs that are wholly among the marked items, and that it has in their place.
 
     The set; or -1 if they are fewer than two; a set that is the only one as -2 - set; -1 without room.
@@ -114,20 +131,20 @@ def split_off(node, at, count, inputs, cover, covers, covered, mark, now, recent
     inputs[kept] = 2 * fresh + 1
     count[node] = kept + 1 - at[node]
     for k in range(cover[fresh], cover[fresh] + total):
-        note(covered[k], fresh, recent, turn)
+        note(covered[k], fresh, recent, slots, turn)
     return fresh
 
 
 @kernel(
     "void(int64[::1], int64, int32[::1], int32[::1], int32[::1], int32[::1], int32[::1], int32[::1],"
-    " int32[:, ::1], int64[::1], int64[::1])"
+    " int32[::1], int64[::1], int32[::1], int64[::1])"
 )
-def cover_all(order, rows, at, count, cover, covers, inputs, covered, recent, turn, account):
+def cover_all(order, rows, at, count, cover, covers, inputs, covered, recent, slots, turn, account):
     """Cover each row's items, in order, by sets and single items; rows of few items stay as they are.
 
     Before it, a row's inputs are its items, and ``covered`` has the same items at its ``cover``.
     """
-    items = recent.shape[0]
+    items = turn.shape[0]
     mark = np.full(items, -1, np.int32)
     weigh = np.zeros(at.shape[0], np.int32)
     stamp = np.full(at.shape[0], -1, np.int32)
@@ -149,12 +166,12 @@ def cover_all(order, rows, at, count, cover, covers, inputs, covered, recent, tu
         uncovered, picked = number, 0
         refused[0] = 0
         while uncovered > 1:
-            node = best_of(left, number, recent, weigh, stamp, candidates, mark, o, refused)
+            node = best_of(left, number, recent, slots, weigh, stamp, candidates, mark, o, refused)
             if node < 0:
                 break
             if not (node >= rows and inside(node, cover, covers, covered, mark, o)):
                 found = split_off(
-                    node, at, count, inputs, cover, covers, covered, mark, o, recent, turn, account
+                    node, at, count, inputs, cover, covers, covered, mark, o, recent, slots, turn, account
                 )
                 if found == -1:
                     if refused[0] == 8:
@@ -179,4 +196,4 @@ def cover_all(order, rows, at, count, cover, covers, inputs, covered, recent, tu
                 mark[left[k]] = -1
         count[row] = put - at[row]
         for k in range(number):
-            note(left[k], row, recent, turn)
+            note(left[k], row, recent, slots, turn)

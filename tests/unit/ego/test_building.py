@@ -5,6 +5,7 @@ import pytest
 
 from kpg.runtime.ego.building import Construction, build
 from kpg.runtime.ego.overlay import grouped
+from kpg.runtime.kernels import covering
 from tests.model.overlays import check_overlay
 
 Pairs = set[tuple[int, int]]
@@ -81,3 +82,11 @@ def test_rounds_make_levels() -> None:
         check_overlay(overlay, {20 + r: set(range(20 if r < 20 else 12)) for r in range(40)}, repeats=False)
         assert overlay.edges <= 40 + 20 + 20 + 2
         assert overlay.levels().max() >= 2
+
+
+def test_an_item_has_places_for_about_as_many_nodes_as_have_it() -> None:
+    """A power of two above how often it is there: one of none, two of one, and 32 at most."""
+    items = [1] + 3 * [2] + 4 * [3] + 100 * [4]
+    slots = np.zeros(6, np.int64)
+    assert covering.share_out(2 * np.array(items, np.int32), slots) == 47
+    assert np.diff(slots).tolist() == [1, 2, 4, 8, 32]

@@ -154,3 +154,15 @@ def test_where_nobody_has_written_nothing_is_tried_out() -> None:
     assert timing.tried(overlay, kept, COSTS) is None
     states = family_of(EgoFamily.STATES, (EgoCall("bit_xor", (0,), (BIGINT,), BIGINT),), 0, Dictionary())
     assert timing.tried(overlay, states, COSTS) is None
+
+
+def test_no_more_ways_are_remembered_than_are_served_again_and_the_same_edges_once() -> None:
+    overlay, kept = total()
+    trial = timing.Trial(overlay, kept, COSTS, np.empty(0, np.int64))
+    trial.serve_all()
+    assert len(trial.ways) == timing.FINALISTS == 3
+    push, pull = trial._ends
+    assert push.inputs is pull.inputs and push.outputs is pull.outputs
+    assert (push.decision.method, pull.decision.method) == ("push", "pull")
+    trial.keep_best()
+    check_overlay(overlay, PAIRS, repeats=False)

@@ -14,6 +14,7 @@ import kpg
 from kpg.ddl.ego_view import EgoView
 from kpg.runtime.ego.sums import Sums
 from kpg.runtime.errors import NotSupportedError
+from kpg.runtime.operators.ego import ego_under
 
 TABLES = (
     "CREATE TABLE follows (who TEXT, whom TEXT, PRIMARY KEY (who, whom));"
@@ -181,3 +182,34 @@ def test_tables_that_change_under_it(tmp_path: Path) -> None:
         assert rows == [(max(value for _, value in db.view("likes_auto").fetchall()),)] and rows[0][0] > 1000
         db.sql("DROP TABLE posts CASCADE")
         assert "likes_auto" not in db.names()
+
+
+@pytest.mark.parametrize("aggregate", ["sum(value)", "avg(value)", "top_k(value, 2)"])
+def test_a_query_for_one_node_reads_that_one_only(aggregate: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Once it is prepared; and the question is one that labels go by."""
+    with kpg.connect() as db:
+        db.sql(TABLES)
+        db.insert("follows", [("a", "b"), ("a", "c"), ("b", "c")])
+        db.insert("posts", [(1, "b", 3, "x"), (2, "c", 4, "y"), (3, "c", 4, "y")])
+        view = db.ego(
+            "likes", edges="follows", writes="SELECT id, author, likes FROM posts", aggregate=aggregate
+        )
+        every = dict(db.query("SELECT node, value FROM likes").fetchall())
+        assert sorted(every) == ["a", "b"]
+        text = "SELECT value FROM likes WHERE node = ?"
+        for _ in range(3):
+            assert db.query(text, ["a"]).fetchall() == [(every["a"],)]
+        engine = ego_under(view._maintained.installed.output).engine
+        monkeypatch.setattr(engine, "rows", None)
+        asked = int(engine.overlay.asked.sum())
+        for node in ("b", "a", "a"):
+            assert db.query(text, [node]).fetchall() == [(every[node],)]
+        for node in ("c", "nobody"):
+            assert db.query(text, [node]).fetchall() == []
+        assert int(engine.overlay.asked.sum()) == asked + 3
+        with pytest.raises(TypeError):
+            db.query("SELECT count(*) FROM likes").fetchall()
+        monkeypatch.undo()
+        db.insert("posts", [(4, "b", 9, "z"), (5, "b", 9, "z")])
+        now = dict(db.query("SELECT node, value FROM likes").fetchall())
+        assert db.query(text, ["a"]).fetchall() == [(now["a"],)] != [(every["a"],)]
