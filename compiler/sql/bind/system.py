@@ -27,7 +27,7 @@ from kpg.compiler.sql.bind.answers import (
     VISIBLE,
 )
 from kpg.compiler.sql.bind.calls import call, coerce, settled
-from kpg.compiler.sql.bind.choices import choice, chosen, kept_choice
+from kpg.compiler.sql.bind.choices import choice, chosen, kept_choice, kept_texts
 from kpg.compiler.sql.bind.information import schemas_of
 from kpg.compiler.sql.bind.scope import Binding, Scope
 from kpg.compiler.sql.bind.types_told import formatted, reg_type, type_names, type_number
@@ -37,7 +37,7 @@ from kpg.compiler.system.indexes import indexes
 from kpg.compiler.system.relations import System
 from kpg.compiler.system.words import shown_name, whole
 from kpg.runtime.errors import ProgrammingError
-from kpg.runtime.scalar import If, Literal, Scalar
+from kpg.runtime.scalar import Literal, Scalar
 from kpg.runtime.types import BIGINT, BOOLEAN, INTEGER, OID, TEXT, Type
 
 
@@ -224,20 +224,27 @@ def _serial(binding: Binding, node: exp.Anonymous, args: list[Scalar]) -> Scalar
     if len(args) != 2:
         binding.wrong("pg_get_serial_sequence takes a table and a column", node)
     table = args[0]
-    if isinstance(table, Literal):
+    if isinstance(table, Literal) and table.value is not None:
         table = Literal(binding.catalog.get(str(table.value).replace('"', "")).name, TEXT)
-    result: Scalar = Literal(None, TEXT)
-    for entry in binding.catalog:
+    before = call(binding, "concat", [coerce(table, TEXT), Literal(BETWEEN, TEXT)], node)
+    wanted = call(binding, "concat", [before, coerce(args[1], TEXT)], node)
+    kept = kept_texts(binding, "sequences of columns", lambda: dict(_sequences(binding.catalog)))
+    return chosen(binding, wanted, kept)
+
+
+BETWEEN: Final = "\x01"
+"""Between the names of a table and a column, in which nobody has it."""
+
+
+def _sequences(catalog: Catalog) -> Iterator[tuple[str, str]]:
+    """The sequence of each column that has one, by each way to write the table's name."""
+    for entry in catalog:
         if isinstance(entry, TableEntry):
             for column, rule in zip(entry.schema.names, entry.constraints.rules, strict=False):
                 if rule.sequence:
-                    name = Literal(whole(binding.catalog, rule.sequence), TEXT)
-                    its = call(binding, "eq", [args[1], Literal(column, TEXT)], node)
-                    shown = shown_name(binding.catalog, entry.name, "relation")
-                    for text in dict.fromkeys((shown, whole(binding.catalog, entry.name), entry.name)):
-                        own = call(binding, "eq", [table, Literal(text, TEXT)], node)
-                        result = If(own, If(its, name, result, TEXT), result, TEXT)
-    return result
+                    for table in (shown_name(catalog, entry.name, "relation"), whole(catalog, entry.name)):
+                        yield f"{table}{BETWEEN}{column}", whole(catalog, rule.sequence)
+                    yield f"{entry.name}{BETWEEN}{column}", whole(catalog, rule.sequence)
 
 
 def as_number(binding: Binding, scalar: Scalar) -> Scalar:
