@@ -30,3 +30,5 @@ select a.attname, case when a.attidentity <> '' then (select json_build_object('
 select pg_get_serial_sequence('other.thing2', 'id'), pg_get_serial_sequence('thing3', 'n'), pg_get_serial_sequence('thing3', 't'), pg_get_serial_sequence('"Odd one"', 'Key'), pg_get_serial_sequence(null, 'id');
 set search_path to other, public;
 select pg_get_serial_sequence(cast(cast(a.attrelid as regclass) as text), a.attname), cast(a.attrelid as regclass) from pg_class c join pg_attribute a on a.attrelid = c.oid where c.relname in ('thing2', 'thing3') and a.attname in ('id', 'n') order by c.relname, a.attnum;
+reset search_path;
+drop schema other cascade;
