@@ -250,7 +250,6 @@ ELSEWHERE: dict[str, str] = {
             "portal",
             "quick",
             "replies",
-            "streams",
             "subscribing",
             "tags",
         )

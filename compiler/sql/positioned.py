@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from sqlglot import exp
-from sqlglot.tokenizer_core import Token
+from sqlglot.tokenizer_core import Token, TokenType
 
 from kpg.compiler.catalog import Catalog, TableEntry
 from kpg.compiler.sql import statements as ast
@@ -21,7 +21,9 @@ def without_cursor(tokens: list[Token]) -> tuple[list[Token], str]:
     for place in range(len(words) - len(WORDS)):
         if words[place : place + len(WORDS)] == WORDS:
             end = place + len(WORDS)
-            return [*tokens[:place], *tokens[end + 1 :]], tokens[end].text
+            quoted = tokens[end].token_type is TokenType.IDENTIFIER
+            name = tokens[end].text if quoted else tokens[end].text.lower()
+            return [*tokens[:place], *tokens[end + 1 :]], name
     return tokens, ""
 
 

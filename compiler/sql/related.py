@@ -7,7 +7,6 @@ from typing import assert_never
 from sqlglot import exp
 
 from kpg.compiler.sql import statements as ast
-from kpg.runtime.types import BOOLEAN, Type
 
 
 def named_rows(name: str) -> str:
@@ -67,21 +66,3 @@ def listed(statement: ast.Insert, names: Sequence[str]) -> tuple[exp.Expr, ...]:
         else:
             found.append(one)
     return tuple(found)
-
-
-def shown_query(query: ast.Select, types: Sequence[Type]) -> ast.Select:
-    """A query, whose columns are of these types, with texts in their place, as COPY writes them."""
-    names = [exp.to_identifier(f"c{place}") for place in range(len(types))]
-    alias = exp.TableAlias(this=exp.to_identifier("copied"), columns=names)
-    source = exp.Subquery(this=query.query.copy(), alias=alias)
-    items: list[exp.Expr] = []
-    for place, type_ in enumerate(types):
-        column: exp.Expr = exp.column(f"c{place}")
-        if type_ == BOOLEAN:
-            told = [
-                exp.If(this=exp.Boolean(this=value), true=exp.Literal.string("t" if value else "f"))
-                for value in (True, False)
-            ]
-            column = exp.Case(this=column, ifs=told)
-        items.append(exp.Cast(this=column, to=exp.DataType.build("text")))
-    return ast.Select(exp.Select(expressions=items, from_=exp.From(this=source)), query.span)

@@ -60,7 +60,7 @@ def _portal(evaluator: Evaluator, frame: Frame, name: str) -> str:
         error = DataError(f'cursor variable "{name}" is null')
         error.sqlstate = "22004"
         raise error
-    portal = evaluator.dictionary.get(word).lower()
+    portal = evaluator.dictionary.get(word)
     if not _is_open(evaluator, portal):
         raise ProgrammingError(f'cursor "{portal or name}" does not exist')
     return portal

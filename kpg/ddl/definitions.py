@@ -41,8 +41,10 @@ def define(engine: Engine, statement: ast.AnyDefinition) -> Result | None:
         case ast.CreateSchema():
             _create_schema(engine, statement)
         case ast.CreateIndex():
+            from kpg.ddl.in_use import check_unused
             from kpg.ddl.indexes import create_index
 
+            check_unused(engine, (statement.table,), "CREATE INDEX", statement.span)
             create_index(engine, statement)
         case ast.CreateType():
             from kpg.ddl.user_types import create_type
@@ -68,12 +70,17 @@ def define(engine: Engine, statement: ast.AnyDefinition) -> Result | None:
             for name in statement.names:
                 _drop(engine, statement, name)
         case ast.Truncate():
+            from kpg.ddl.in_use import check_unused
+
+            check_unused(engine, statement.tables, "TRUNCATE", statement.span)
             return Affected(_truncate(engine, statement))
         case ast.Comment():
             _comment(engine, statement)
         case ast.Alter():
             from kpg.ddl.altering import alter
+            from kpg.ddl.in_use import check_altered
 
+            check_altered(engine, statement)
             alter(engine, statement)
         case ast.CreateTrigger() | ast.DropTrigger() | ast.RenameTrigger():
             from kpg.blocks.triggers import define_trigger

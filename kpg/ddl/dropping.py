@@ -9,6 +9,7 @@ from kpg.compiler.resolved import Resolved
 from kpg.compiler.sql import definitions as ast
 from kpg.compiler.sql.statements import Drop
 from kpg.ddl.definitions import drop_sequence
+from kpg.ddl.in_use import check_unused
 from kpg.engine.engine import Engine
 from kpg.runtime.errors import ProgrammingError
 
@@ -52,6 +53,7 @@ def _drop_relations(engine: Engine, statement: ast.DropOther, schema: str) -> No
     from kpg.statements.statements import drop_relations
 
     catalog = engine.catalog
+    check_unused(engine, _relations(engine, schema), "DROP TABLE", statement.span)
     for one in _relations(engine, schema):
         if one in catalog:  # another one has not taken it along
             kind = "TABLE" if isinstance(catalog.get(one), TableEntry) else "VIEW"

@@ -12,20 +12,21 @@ from numpy.typing import NDArray
 from kpg.compiler.security import is_secured
 from kpg.compiler.sql import statements as ast
 from kpg.compiler.sql.query import lower_query
-from kpg.compiler.sql.related import shown_query
+from kpg.dml.lines import lines_of
 from kpg.engine.engine import Engine
 from kpg.engine.table import Table
-from kpg.result import Affected, Listed, Result
+from kpg.result import Affected, Result
 from kpg.runtime.convert import copying, files
 from kpg.runtime.convert.arrow import Origin, encode
 from kpg.runtime.errors import NotSupportedError, OperationalError, ProgrammingError
-from kpg.runtime.types import NULL, TEXT, ColumnDef, Schema, Type
+from kpg.runtime.types import NULL, ColumnDef, Schema, Type
 
 Words = NDArray[np.int64]
 OWN: Final = frozenset({"escape", "force_quote", "force_null", "force_not_null", "default"})
 """Options of CSV for which a file is read or written line by line."""
 SWITCH: Final = {**dict.fromkeys(("true", "on", "1"), True), **dict.fromkeys(("false", "off", "0"), False)}
 CHUNK_ROWS: Final = 1 << 16
+LINES_AT_ONCE: Final = 2_000
 
 
 def copy_from(engine: Engine, statement: ast.CopyFrom) -> int:
@@ -223,16 +224,15 @@ def copy_to(engine: Engine, statement: ast.CopyTo) -> Result:
             files.write_csv(as_texts(data, result.types), statement.path, csv_options(statement))
         return Affected(len(result))
     bound = lower_query(statement.query, engine.reading_catalog)
-    names = bound.names
-    form = _form(statement, Schema(tuple(map(ColumnDef, names, bound.types))))
-    rows = select(engine, shown_query(statement.query, bound.types)).fetchall()
-    lines = [copying.line_of(row, form, names) for row in rows]
-    if form.header:
-        lines.insert(0, copying.line_of(list(names), replace(form, force_quote=frozenset()), names))
+    form = _form(statement, Schema(tuple(map(ColumnDef, bound.names, bound.types))))
+    rows = select(engine, statement.query)
+    lines = lines_of(rows, form, engine.executor.dictionary, engine.catalog.style)
     if not statement.path:
-        return Result(["copy"], [TEXT], Listed(["copy"], [TEXT], [lines]))
+        return lines
     try:
-        Path(statement.path).write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+        with Path(statement.path).open("w", encoding="utf-8", newline="") as file:
+            for start in range(0, len(lines), LINES_AT_ONCE):
+                file.writelines(f"{line}\n" for (line,) in lines.part(start, start + LINES_AT_ONCE))
     except OSError as error:
         raise OperationalError(f"cannot write {statement.path}: {error}") from error
     return Affected(len(rows))

@@ -1,7 +1,7 @@
 """What the engine knows of a dataflow: a Datalog program, a dataflow of collections."""
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from kpg.compiler.rights import Asker
 from kpg.listeners.notifications import Notification
@@ -11,10 +11,20 @@ if TYPE_CHECKING:
     from kpg.proof import Proof
 
 
+class Opened(NamedTuple):
+    """A portal that a client has opened: its name, the text, when it was made, and what it runs."""
+
+    name: str
+    text: str
+    moment: int
+    statement: object
+
+
 class Asking(Protocol):
-    """A session, as far as roles go."""
+    """A session, as far as roles and open queries go."""
 
     asker: Asker
+    portals: Callable[[], list[Opened]]
 
 
 class Sessions(Protocol):

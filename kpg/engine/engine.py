@@ -21,6 +21,7 @@ from kpg.engine.client import Client, Sessions
 from kpg.engine.clock import Clock
 from kpg.engine.journal import Journal, Mark
 from kpg.engine.kept import Kept
+from kpg.engine.prepared import PreparedStatements
 from kpg.engine.remembered import Remembered
 from kpg.engine.table import Table
 from kpg.engine.transaction import Transactions
@@ -94,8 +95,7 @@ class Engine(Kept):
         self._indexes, self.functions_given = {}, {}
         self.changed: dict[str, int] | None = None
         """The epoch of the last change of each table; None while nobody has to know (see sessions)."""
-        self._closing: set[str] = set()
-        self.prepared: dict[str, object] = {}
+        self._closing, self.prepared = set[str](), PreparedStatements()
         self.goals: dict[str, int] = {}
         """The goals that are kept in a folder, by text, and how many have prepared each."""
         self.waiting_goals = {}

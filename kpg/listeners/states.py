@@ -75,7 +75,7 @@ BY_MESSAGE: Final = tuple(
         (ProgrammingError, r"no view|is a table|is a view|not materialized", "42809"),
         (ProgrammingError, r"expected|type", "42804"),
         (ProgrammingError, r"", "42601"),
-        (InterfaceError, r"rolled back by an earlier error", "25P02"),
+        (InterfaceError, r"rolled back by an earlier error|transaction is aborted", "25P02"),
         (InterfaceError, r"savepoint .* does not exist", "3B001"),
         (InterfaceError, r"needs a transaction", "25P01"),
         (InterfaceError, r"a transaction is already open", "25001"),

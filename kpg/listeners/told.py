@@ -128,6 +128,10 @@ WORDS: Final[tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], str]], ...]]
                 f'"{found[3]}" on table "{plain(found[2])}"'
             ),
         ),
+        (
+            r"the transaction was rolled back by an earlier error",
+            lambda found: "current transaction is aborted, commands ignored until end of transaction block",
+        ),
         (r"syntax error at the end of the statement", lambda found: "syntax error at end of input"),
         (r'syntax error at "(.*)"', lambda found: f'syntax error at or near "{found[1]}"'),
         (

@@ -5,7 +5,7 @@ import contextlib
 import logging
 import secrets
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from pygwire import ConnectionPhase as Phase
@@ -24,6 +24,7 @@ from kpg.server.extended import Extended
 from kpg.server.following import Following
 from kpg.server.lane import Lane
 from kpg.server.login import Login
+from kpg.server.pace import Pace
 from kpg.server.portal import Portal, Prepared
 from kpg.server.requests import Request
 from kpg.server.subscribing import Subscribe
@@ -39,8 +40,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("kpg.server")
 Given = TypeVar("Given")
-ROWS_AT_ONCE: Final = 2_000
-"""Rows that are made into messages in one go, so that others have their turn in between."""
 PATIENCE: Final = 0.5
 """Seconds that a statement may go on whose client has gone."""
 CONTROL: Final = (ast.Begin, ast.Commit, ast.Rollback)
@@ -102,6 +101,7 @@ class Client(Connection):
     def admit(self, user: str) -> None:
         """Let the client in, as a user: it counts from now on."""
         self.session = session = Session(self.server.hub, user)
+        self._extended.begin()
         session.rests = True
         session.mailbox.told, session.ender = self._tell, self._end
         self.number = session.number
@@ -122,6 +122,8 @@ class Client(Connection):
             self.session.cancel()
         if wholly:
             self.dismiss("57P01", "terminating connection due to administrator command")
+            # Who takes nothing of what waits for him is not told.
+            asyncio.get_running_loop().call_later(PATIENCE, self._writer.transport.abort)
 
     def dismiss(self, code: str, message: str) -> None:
         """Close the connection, and say why."""
@@ -245,7 +247,7 @@ class Client(Connection):
         assert self.session is not None
         state = self.session.transactions.state
         if state is State.NONE:
-            self._extended.end_portals()
+            self._extended.portals.clear()
         self.rest()
         self.telling.tell()
         self._idle = state is State.NONE
@@ -295,12 +297,14 @@ class Client(Connection):
     def asked(self, request: Request) -> tuple[str, list[Any] | None] | None:
         """The text and the values of a request, if it may be run from these."""
         if request.name is None:
+            self._extended.forget_unnamed()
             return request.text, None
         return self._extended.asked(request)
 
     async def _query(self, text: str) -> None:
         assert self.session is not None
         self.session.asked = text
+        self._extended.forget_unnamed()
         if await self.following.query(text):
             self._ready()
             return
@@ -308,14 +312,11 @@ class Client(Connection):
         if subscription is not None:
             await streams.subscribe(self, subscription, 0, describe=True)
         word = word_of(text)
-        if word is not None:
-            await self._query_quickly(word, text)
-            return
-        statements = parse(text)
+        statements: Sequence[ast.Statement | None] = parse(text) if word is None else (None,)
         if not statements:
             self.send(replies.EMPTY)
         for statement in statements:
-            portal = Portal(statement, ())
+            portal = Portal(statement, (), None if word is None else (text, None))
             await self.perform(portal, joins=len(statements) > 1)
             if await streams.copied_out(self, portal):
                 continue
@@ -323,18 +324,12 @@ class Client(Connection):
                 names, types, origins = portal.shape
                 self.send(replies.description(names, types, [0] * len(types), origins))
                 await self.send_rows(portal, 0)
-            self.send(replies.complete(portal.tag or tag_of(statement, portal.outcome)))
-        await self.part()
-        self._ready()
-
-    async def _query_quickly(self, word: str, text: str) -> None:
-        portal = Portal(None, (), (text, None))
-        await self.perform(portal)
-        if portal.shape is not None:
-            names, types, origins = portal.shape
-            self.send(replies.description(names, types, [0] * len(types), origins))
-            await self.send_rows(portal, 0)
-        self.send(replies.complete(quick.tag_of(word, portal.outcome)))
+            if word is not None:
+                portal.tag = quick.tag_of(word, portal.outcome)
+            elif statement is not None:
+                portal.tag = portal.tag or tag_of(statement, portal.outcome)
+            self.send(replies.complete(portal.tag))
+        await self.part()  # which Executes before the Query may have begun
         self._ready()
 
     async def perform(self, portal: Portal, *, joins: bool = False) -> None:
@@ -355,7 +350,7 @@ class Client(Connection):
         if portal.ran or statement is None:
             return
         assert not isinstance(statement, Subscribe)
-        if await self._extended.answers(portal):
+        if await self._extended.portals.answers(portal):
             return
         if isinstance(statement, ast.CopyFrom) and not statement.path:
             statement = await streams.copy_in(self, statement)
@@ -379,13 +374,21 @@ class Client(Connection):
         """Send up to ``most`` rows, 0: all; how many."""
         dictionary = self.server.hub.engine.executor.dictionary
         style = PLAIN if self.session is None else of_settings(self.session.settings)
-        sent = 0
+        sent, pace = 0, Pace()
         while not portal.done and (not most or sent < most):
-            count = min(ROWS_AT_ONCE, most - sent) if most else ROWS_AT_ONCE
-            rows = portal.rows(count, dictionary, style)
+            rows = portal.rows(min(pace.rows, most - sent) if most else pace.rows, dictionary, style)
+            data = replies.data(rows)
             sent += len(rows)
-            self.send(replies.data(rows))
-            await self.flush()
-            if not portal.done:
-                self.check_canceled()
+            pace.took(len(rows), len(data))
+            self.send(data)
+            if portal.done:
+                await self.flush()
+            else:
+                await self.give_way()
         return sent
+
+    async def give_way(self) -> None:
+        """Between two pieces of a result: wait for the client, let others have their turn, heed a cancel."""
+        await self.flush()
+        await asyncio.sleep(0)  # who takes all at once is never waited for
+        self.check_canceled()

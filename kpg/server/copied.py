@@ -9,6 +9,7 @@ from kpg.runtime.dictionary import Dictionary
 from kpg.runtime.errors import DataError
 from kpg.runtime.types import Type
 from kpg.server import received
+from kpg.server.pace import Pace
 from kpg.server.portal import encoded
 from kpg.server.replies import NULL_FIELD, copy_data
 
@@ -17,7 +18,6 @@ HEAD: Final = SIGNATURE + struct.pack("!ii", 0, 0)
 END: Final = b"\xff\xff"
 LARGE_FLAGS: Final = 0xFFFF0000
 """Flags that a reader has to know."""
-ROWS_AT_ONCE: Final = 2_000
 ESCAPES: Final = str.maketrans({"\\": r"\\", "\t": r"\t", "\n": r"\n", "\r": r"\r"})
 
 
@@ -62,12 +62,16 @@ def messages(outcome: Result, dictionary: Dictionary) -> Iterator[bytes]:
     """The rows of a result as CopyData, one each, many at a time; the head is a part of the first."""
     width = struct.pack("!h", len(outcome.types))
     head = HEAD
-    for start in range(0, len(outcome), ROWS_AT_ONCE):
-        rows = encoded(outcome, start, start + ROWS_AT_ONCE, [1] * len(outcome.types), dictionary)
+    pace, start = Pace(), 0
+    while start < len(outcome):
+        rows = encoded(outcome, start, start + pace.rows, [1] * len(outcome.types), dictionary)
         out = []
         for row in rows:
             fields = (NULL_FIELD if field is None else struct.pack("!i", len(field)) + field for field in row)
             out.append(copy_data(head + width + b"".join(fields)))
             head = b""
-        yield b"".join(out)
+        start += len(rows)
+        data = b"".join(out)
+        pace.took(len(rows), len(data))
+        yield data
     yield copy_data(head + END)

@@ -3,28 +3,27 @@
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
-from weakref import ref
 
 from pygwire import messages as wire
 
 from kpg.compiler.sql import session
 from kpg.compiler.sql import statements as ast
+from kpg.compiler.sql.ddl.reader import parsed_expression
 from kpg.compiler.sql.parameters import highest_place
 from kpg.compiler.sql.parse import parse
-from kpg.compiler.system.naming import FIRST
-from kpg.engine.transaction import State
-from kpg.result import Affected, Result
-from kpg.runtime.errors import InterfaceError, NotSupportedError
-from kpg.runtime.types import Type
+from kpg.compiler.sql.type_names import sql_type
+from kpg.compiler.system.naming import FIRST, type_facts
+from kpg.engine.prepared import PreparedStatements
+from kpg.runtime.errors import Error, InterfaceError, NotSupportedError
+from kpg.runtime.types import UNKNOWN, Type
 from kpg.server import quick, replies, streams, subscribing
 from kpg.server.inference import numbers_of
 from kpg.server.portal import Portal, Prepared, Shape, gives_rows, shape_of, shape_of_result, spread
+from kpg.server.portals import Portals, refusal
 from kpg.server.received import types_of_users
 from kpg.server.requests import Request
 from kpg.server.subscribing import Subscribe
 from kpg.server.tags import tag_of
-from kpg.statements import cursors
-from kpg.statements.cursors import Picked
 
 if TYPE_CHECKING:
     from kpg.server.client import Client
@@ -42,7 +41,22 @@ class Extended:
     def __init__(self, client: "Client") -> None:
         self._client = client
         self._prepared: dict[str, Prepared] = {}
-        self._portals: dict[str, Portal] = {}
+        """Those that came by messages."""
+        self._of_sql: dict[str, tuple[session.Prepare, Prepared]] = {}
+        """What PREPARE has made, as it is run by messages."""
+        self.portals = Portals(client)
+
+    @property
+    def _all(self) -> PreparedStatements:
+        """Those that came by SQL, and the others with them."""
+        assert self._client.session is not None
+        return self._client.session.prepared
+
+    def begin(self) -> None:
+        """The session is there: its SQL and the client's messages have the same names."""
+        assert self._client.session is not None
+        self._client.session.portals = self.portals.listed
+        self._all.parsed = self._prepared
 
     async def handle(
         self, message: wire.Parse | wire.Bind | wire.Describe | wire.Execute | wire.Close
@@ -59,66 +73,30 @@ class Extended:
                 await self._describe(message)
             case wire.Execute():
                 await self._execute(message)
-            case wire.Close(kind=kind, name=name):
-                (self._prepared if kind == "S" else self._portals).pop(name, None)
+            case wire.Close(kind="S", name=name):
+                self._all.drop(name)
+                self._client.send(replies.CLOSED)
+            case wire.Close(name=name):
+                if self.portals.get(name) is None:
+                    await self.portals.close_cursor(name)
+                self.portals.drop(name)
                 self._client.send(replies.CLOSED)
 
-    async def answers(self, portal: Portal) -> bool:
-        """Do what a portal's statement says if it is about a portal or a statement of this protocol."""
-        if self._deallocates(portal.statement):
-            portal.ran = True
-        elif (moved := await self._moved(portal.statement)) is not None:
-            portal.ran, portal.outcome = True, moved
-        return portal.ran
-
-    async def _moved(self, statement: "ast.Statement | Subscribe | None") -> Result | None:
-        """What MOVE and FETCH FORWARD give of a portal of that name; None if it is about something else."""
-        if not isinstance(statement, session.Fetch) or statement.direction != "FORWARD":
-            return None
-        portal = self._portals.get(statement.name.lower())
-        if portal is None or statement.count < 0:
-            return None
-        await self._client.perform(portal)
-        if portal.outcome is None:
-            return None
-        start = portal.position
-        portal.position = min(len(portal.outcome), start + statement.count)
-        if statement.moves:
-            return Affected(portal.position - start)
-        places = list(range(start, portal.position))
-        return Result(portal.outcome.columns, portal.outcome.types, Picked(portal.outcome, places))
-
-    def end_portals(self) -> None:
-        """Forget all portals."""
-        self._portals.clear()
-
-    def _deallocates(self, statement: "ast.Statement | Subscribe | None") -> bool:
-        """Forget the prepared statement that a DEALLOCATE names, if there is one of this protocol."""
-        one = self._client.session
-        if (
-            one is None
-            or not isinstance(statement, session.Deallocate)
-            or statement.name not in self._prepared
-        ):
-            return False
-        one.transactions.check()
-        del self._prepared[statement.name]
-        return True
+    def forget_unnamed(self) -> None:
+        """A Query comes: the statement and the portal without names are no more."""
+        self._prepared.pop("", None)
+        self.portals.drop("")
 
     def performed(self, statement: ast.Statement) -> None:
         """Forget what a statement has ended, beside what the engine knows."""
         if isinstance(statement, ast.Commit | ast.Rollback):
-            self._portals.pop("", None)
-        elif isinstance(statement, session.Deallocate | session.Accepted):
-            tag = tag_of(statement, None)
-            if tag in ("DEALLOCATE ALL", "DISCARD ALL"):
-                self._prepared.clear()
-            if tag == "DISCARD ALL":
-                self._portals.clear()
+            self.portals.drop("")
+        elif isinstance(statement, session.Accepted) and tag_of(statement, None) == "DISCARD ALL":
+            self.portals.clear()
 
     def _parse(self, message: wire.Parse) -> None:
-        if message.statement and message.statement in self._prepared:
-            raise _refusal(f'prepared statement "{message.statement}" already exists', "42P05")
+        if message.statement:
+            self._all.check_free(message.statement)
         known = quick.parsed(message.query)
         if known is not None:
             statement, count = known
@@ -127,7 +105,7 @@ class Extended:
         subscription = subscribing.read(message.query)
         parsed = parse(message.query) if subscription is None else [subscription]
         if len(parsed) > 1:
-            raise _refusal("cannot insert multiple commands into a prepared statement", "42601")
+            raise refusal("cannot insert multiple commands into a prepared statement", "42601")
         first = parsed[0] if parsed else None
         self._prepare(message, first, highest_place(first))
 
@@ -138,10 +116,14 @@ class Extended:
         self._client.send(replies.PARSED)
 
     async def _bind(self, message: wire.Bind) -> None:
-        if message.portal and message.portal in self._portals:
-            raise _refusal(f'cursor "{message.portal}" already exists', "42P03")
         prepared = await self._as_told(self._named(message.statement), message.statement)
-        forms = spread(message.param_formats, len(message.param_values))
+        count = len(message.param_values)
+        if count != len(prepared.parameters):
+            supplied = (
+                f'bind message supplies {count} parameters, but prepared statement "{message.statement}"'
+            )
+            raise InterfaceError(f"{supplied} requires {len(prepared.parameters)}")
+        forms = spread(message.param_formats, count)
         if any(form and not number for form, number in zip(forms, prepared.parameters, strict=False)):
             prepared = await self._typed(prepared, message.statement)
         if self._client.session is not None:
@@ -151,9 +133,9 @@ class Extended:
         if again is None or "returning" in prepared.text.lower():
             known = await self._known(prepared.parameters, forms)
             statement = prepared.bind(message.param_values, message.param_formats, known)
-        portal = self._portals[message.portal] = Portal(statement, tuple(message.result_formats), again)
-        if message.portal:
-            self._tie(message.portal, portal)
+        portal = Portal(statement, tuple(message.result_formats), again)
+        portal.text = prepared.text
+        await self.portals.add(message.portal, portal)
         self._client.send(replies.BOUND)
 
     async def _known(self, numbers: Sequence[int], forms: Sequence[int]) -> dict[int, Type]:
@@ -161,20 +143,6 @@ class Extended:
         if not any(form and number >= FIRST for form, number in zip(forms, numbers, strict=False)):
             return {}
         return await self._client.engine(lambda engine: types_of_users(engine.catalog))
-
-    def _tie(self, name: str, portal: Portal) -> None:
-        """Have a portal end with what of an open transaction it was made in."""
-        session = self._client.session
-        if session is None or session.transactions.state is not State.OPEN:
-            return
-        known = ref(portal)  # what is closed is not to be kept until the end
-
-        def end() -> None:
-            if name in self._portals and self._portals[name] is known():
-                del self._portals[name]
-
-        session.transactions.settled.note(session.transactions.depth, end)
-        session.transactions.settled.until_end(end)
 
     async def _as_told(self, prepared: Prepared, name: str) -> Prepared:
         """The statement, if it still has the columns that the client was told of."""
@@ -185,8 +153,7 @@ class Extended:
         shape = await self._shape(Portal(nothing, ()))
         if shape is None or (shape.names, shape.types) != (told.names, told.types):
             raise NotSupportedError("cached plan must not change result type")
-        found = self._prepared[name] = replace(prepared, version=version)
-        return found
+        return self._keep(name, replace(prepared, version=version))
 
     @property
     def _version(self) -> int:
@@ -199,7 +166,7 @@ class Extended:
 
     def asked(self, request: Request) -> tuple[str, list[Any] | None] | None:
         """The text and the values of a request, if it may be run from these."""
-        prepared = self._prepared.get(request.name or "")
+        prepared = self.prepared(request.name or "")
         if (
             prepared is None
             or not self.is_as_told(prepared)
@@ -214,12 +181,34 @@ class Extended:
 
     def prepared(self, name: str) -> Prepared | None:
         """The prepared statement of a name."""
-        return self._prepared.get(name)
+        found = self._prepared.get(name)
+        if found is not None or not self._all:
+            return found
+        by_sql = self._all.get(name)
+        if by_sql is None:
+            return None
+        known = self._of_sql.get(name)
+        if known is None or known[0] is not by_sql:
+            (statement,) = parse(by_sql.text)
+            numbers = [_number(text) for text in by_sql.types]
+            numbers += [0] * (highest_place(statement) - len(numbers))
+            known = self._of_sql[name] = by_sql, Prepared(by_sql.text, statement, tuple(numbers))
+        return known[1]
+
+    def _keep(self, name: str, prepared: Prepared) -> Prepared:
+        """The statement of a name is known better."""
+        by_sql = self._all.get(name)
+        if by_sql is None:
+            self._prepared[name] = prepared
+        else:
+            self._of_sql[name] = by_sql, prepared
+        return prepared
 
     def _named(self, name: str) -> Prepared:
-        found = self._prepared.get(name)
+        found = self.prepared(name)
         if found is None:
-            raise _refusal(f'prepared statement "{name}" does not exist', "26000")
+            called = f'prepared statement "{name}"' if name else "unnamed prepared statement"
+            raise refusal(f"{called} does not exist", "26000")
         return found
 
     async def _describe(self, message: wire.Describe) -> None:
@@ -231,15 +220,10 @@ class Extended:
             nothing, version = prepared.bind([None] * len(numbers), ()), self._version
             shape = await self._shape(Portal(nothing, ()))
             if shape is not None and message.name:
-                self._prepared[message.name] = replace(prepared, told=shape, version=version)
+                self._keep(message.name, replace(prepared, told=shape, version=version))
             self._send_shape(shape, ())
             return
-        if message.name and message.name not in self._portals:
-            declared = await self._client.engine(lambda engine: cursors.shape_of(engine, message.name))
-            if declared is not None:
-                self._send_shape(Shape(*declared), ())
-                return
-        portal = self._portal(message.name)
+        portal = await self._portal(message.name, 0)
         self._send_shape(await self._shape(portal), portal.formats)
 
     async def _typed(self, prepared: Prepared, name: str) -> Prepared:
@@ -249,8 +233,7 @@ class Extended:
             return prepared
         text = prepared.text
         numbers = await self._client.engine(lambda engine: numbers_of(engine, text, statement, given))
-        found = self._prepared[name] = Prepared(text, statement, tuple(numbers))
-        return found
+        return self._keep(name, Prepared(text, statement, tuple(numbers)))
 
     async def _shape(self, portal: Portal) -> Shape | None:
         statement = portal.statement
@@ -277,14 +260,18 @@ class Extended:
         """Whether more statements may come before the Sync that ends their transaction."""
         return isinstance(statement, ast.CopyFrom) or not self._client.ends_here()
 
-    def _portal(self, name: str) -> Portal:
-        found = self._portals.get(name)
+    async def _portal(self, name: str, most: int) -> Portal:
+        """The portal of a name, or one for the next rows of a cursor."""
+        found = self.portals.get(name)
+        if found is None and await self.portals.shape_of_cursor(name) is not None:
+            return self.portals.of_cursor(name, most)
         if found is None:
-            raise _refusal(f'portal "{name}" does not exist', "34000")
+            raise refusal(f'portal "{name}" does not exist', "34000")
         return found
 
     async def _execute(self, message: wire.Execute) -> None:
-        portal = self._portal(message.portal)
+        by_sql = self.portals.get(message.portal) is None
+        portal = await self._portal(message.portal, message.max_rows)
         statement = portal.statement
         if statement is None:
             self._client.send(replies.EMPTY)
@@ -298,16 +285,20 @@ class Extended:
         if await streams.copied_out(self._client, portal):
             return
         sent = await self._client.send_rows(portal, message.max_rows)
-        if not portal.done:
+        if message.max_rows and sent == message.max_rows:
+            # Whether there are more is seen when they are asked for.
             self._client.send(replies.SUSPENDED)
             return
         tag = portal.tag or tag_of(statement, portal.outcome)
         portal.ended = True
-        self._client.send(replies.complete(f"SELECT {sent}" if tag.startswith("SELECT") else tag))
+        counted = tag.startswith("SELECT") or by_sql
+        self._client.send(replies.complete(f"SELECT {sent}" if counted else tag))
 
 
-def _refusal(message: str, state: str) -> InterfaceError:
-    """An error that clients know by its SQLSTATE."""
-    error = InterfaceError(message)
-    error.sqlstate = state
-    return error
+def _number(declared: str) -> int:
+    """The number of a type that PREPARE names; 0 for what only the catalog knows, which is inferred."""
+    try:
+        type_ = sql_type(parsed_expression(f"null::{declared}").args["to"], declared)
+    except Error:
+        return 0
+    return 0 if type_ == UNKNOWN else type_facts(type_)[2]

@@ -6,10 +6,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from kpg.runtime.convert.written import written
 from kpg.runtime.dictionary import Dictionary
 from kpg.runtime.types import NULL, Kind, Type
-from kpg.runtime.values import codec_of
-from kpg.runtime.values.codec import output_of, word_functions
+from kpg.runtime.values.codec import output_of
 from kpg.runtime.values.styles import PLAIN, Style, depends, writer_of
 from kpg.server import binary
 
@@ -28,21 +28,7 @@ def fields_of(
     if type_.is_integer and format_ == 0:
         return [None if word == NULL else b"%d" % word for word in words.tolist()]
     write = binary.writer_of(type_) if format_ else text_writer(type_, style)
-    listed = words.tolist()
-    known: dict[int, bytes | None] = dict.fromkeys(listed)
-    known.pop(NULL, None)
-    if type_.is_interned:
-        decode = codec_of(type_).decode
-        codes = list(known)
-        for code, string in zip(codes, dictionary.decode(np.array(codes, np.int64)), strict=True):
-            assert string is not None
-            known[code] = write(decode(string))
-    else:
-        _, from_word = word_functions(type_)
-        for word in known:
-            known[word] = write(from_word(word))
-    known[NULL] = None
-    return [known[word] for word in listed]
+    return written(words, type_, dictionary, write)
 
 
 def text_writer(type_: Type, style: Style = PLAIN) -> Writer:

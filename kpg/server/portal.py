@@ -23,6 +23,8 @@ from kpg.runtime.values import codec_of
 from kpg.runtime.values.styles import PLAIN, Style
 from kpg.server import binary, quick, received
 from kpg.server.formats import rows_of, text_writer
+from kpg.server.inference import numbers_of
+from kpg.server.received import types_of_users
 from kpg.server.subscribing import Subscribe
 from kpg.sessions.texts import word_of
 from kpg.statements import calls, cursors
@@ -69,11 +71,6 @@ class Prepared:
 
         ``known``: types that users have made, by their numbers, as far as there are binary values of these.
         """
-        if len(values) != len(self.parameters):
-            raise InterfaceError(
-                f"bind message supplies {len(values)} parameters, but prepared statement requires "
-                f"{len(self.parameters)}"
-            )
         if self.statement is None:
             return None
         forms = spread(formats, len(values))
@@ -82,6 +79,14 @@ class Prepared:
             for value, form, number in zip(values, forms, self.parameters, strict=True)
         ]
         return Binder(literals).bind(self.statement)
+
+    def declared(self, engine: Engine) -> tuple[str, ...]:
+        """See Parsed."""
+        statement = None if isinstance(self.statement, Subscribe) else self.statement
+        users = types_of_users(engine.catalog)
+        numbers = numbers_of(engine, self.text, statement, self.parameters)
+        types = (received.type_of(number) or users.get(number) for number in numbers)
+        return tuple("unknown" if type_ is None else type_facts(type_)[0] for type_ in types)
 
     def asked(
         self, values: Sequence[bytes | None], formats: Sequence[int]
@@ -169,6 +174,9 @@ class Portal:
         """What its end is announced with, if its words do not tell."""
         self.ended = False
         """Whether its end has been announced."""
+        self.text = ""
+        self.moment = 0
+        """When it was made, in microseconds since 1970."""
 
     def check(self, name: str, session: "Session | None") -> None:
         """InterfaceError if there is nothing more to be done by it."""

@@ -10,6 +10,7 @@ from kpg.result import Affected, Result
 from kpg.runtime.records import dataclass
 from kpg.runtime.types import Type
 from kpg.server import quick, replies
+from kpg.server.pace import Pace
 from kpg.server.portal import Portal, Prepared, encoded, shape_of_result, spread
 from kpg.server.requests import Repeated, Request, repeated
 from kpg.sessions.cancel import CanceledError, deadline_of
@@ -25,7 +26,9 @@ if TYPE_CHECKING:
 
 STATUS: Final = {State.NONE: "I", State.OPEN: "T", State.FAILED: "E"}
 FEW: Final = 2_000
-"""So many rows are a reply that is put together at once; more are sent bit by bit."""
+"""So many rows are a reply that is put together at once, if they are so little; more are sent in pieces."""
+LITTLE: Final = 1 << 20
+"""Bytes."""
 NOTHING: Final = Repeated(b"", 0, b"", 0)
 ONE: Final = Affected(1)
 """What most INSERTs give."""
@@ -184,9 +187,17 @@ class Reply:
         if outcome is None or shape is None or len(outcome) > FEW:
             return outcome
         formats = spread(self.usual.formats, len(outcome.types))
-        rows = encoded(outcome, 0, FEW, formats, engine.executor.dictionary, engine.catalog.style)
-        count = quick.tag_of(self.usual.word, outcome)
-        return self._head(outcome) + replies.data(rows) + completed(count)
+        pace, place, parts = Pace(), 0, [self._head(outcome)]
+        while place < len(outcome):
+            if place and sum(map(len, parts)) > LITTLE:
+                return outcome
+            stop = place + pace.rows
+            rows = encoded(outcome, place, stop, formats, engine.executor.dictionary, engine.catalog.style)
+            parts.append(replies.data(rows))
+            pace.took(len(rows), len(parts[-1]))
+            place = stop
+        parts.append(completed(quick.tag_of(self.usual.word, outcome)))
+        return b"".join(parts)
 
     def _head(self, outcome: Result) -> bytes:
         """What comes before the rows."""

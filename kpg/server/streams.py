@@ -1,9 +1,8 @@
 """What flows for longer than a reply: COPY in and out, and subscriptions."""
 
 import asyncio
-from collections.abc import Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from pygwire import ConnectionPhase as Phase
 from pygwire import messages as wire
@@ -11,10 +10,12 @@ from pygwire import messages as wire
 from kpg.compiler.sql import statements as ast
 from kpg.compiler.sql.ddl.copying import BINARY
 from kpg.dml.copying import copied_types
+from kpg.dml.lines import Lines
 from kpg.result import Result
 from kpg.runtime.errors import DataError, OperationalError
 from kpg.server import copied, received, replies
-from kpg.server.portal import Portal, shape_of
+from kpg.server.pace import Pace
+from kpg.server.portal import Portal
 from kpg.server.subscribing import Stream, Subscribe
 from kpg.server.subscribing import copied as line_of
 from kpg.sessions.cancel import CanceledError
@@ -70,10 +71,7 @@ async def copied_out(client: "Client", portal: Portal) -> bool:
     if statement.format == BINARY:
         client.send(replies.complete(f"COPY {await copy_out_binary(client, outcome)}"))
         return True
-    query = statement.query
-    shape = await client.engine(lambda engine: shape_of(engine, query))
-    columns = 0 if shape is None else len(shape[0])
-    client.send(replies.complete(f"COPY {await copy_out(client, columns, outcome)}"))
+    client.send(replies.complete(f"COPY {await copy_out(client, outcome)}"))
     return True
 
 
@@ -82,29 +80,27 @@ async def copy_out_binary(client: "Client", outcome: Result) -> int:
     client.send(wire.CopyOutResponse(overall_format=1, col_formats=[1] * len(outcome.types)).to_wire())
     for data in copied.messages(outcome, client.server.hub.engine.executor.dictionary):
         client.send(data)
-        await client.flush()
-        client.check_canceled()
+        await client.give_way()
     client.send(COPY_DONE)
     return len(outcome)
 
 
-async def copy_out(client: "Client", columns: int, outcome: Result) -> int:
+async def copy_out(client: "Client", outcome: Result) -> int:
     """Send the lines of a COPY TO STDOUT; how many rows."""
-    client.send(wire.CopyOutResponse(overall_format=0, col_formats=[0] * columns).to_wire())
-    count = 0
-    for lines in _portions(outcome):
-        client.send(b"".join(replies.copy_data(f"{line}\n".encode()) for line in lines))
-        await client.flush()
-        client.check_canceled()
-        count += len(lines)
+    lines = outcome.contents
+    assert isinstance(lines, Lines)
+    columns = [0] * len(lines.rows.types)
+    client.send(wire.CopyOutResponse(overall_format=0, col_formats=columns).to_wire())
+    pace, place = Pace(), 0
+    while place < len(lines):
+        part = lines.part(place, place + pace.rows)
+        data = b"".join(replies.copy_data(f"{line}\n".encode()) for (line,) in part)
+        place += len(part)
+        pace.took(len(part), len(data))
+        client.send(data)
+        await client.give_way()
     client.send(COPY_DONE)
-    return count
-
-
-def _portions(outcome: Result) -> Iterator[list[Any]]:
-    lines = [row[0] for row in outcome.part()]
-    for start in range(0, len(lines), 5000):
-        yield lines[start : start + 5000]
+    return len(lines.rows)
 
 
 async def subscribe(client: "Client", statement: Subscribe, form: int, *, describe: bool) -> None:

@@ -77,5 +77,5 @@ def prepared_by(one: Session, statement: ast.Statement) -> str | None:
     """The word of the statement that an EXECUTE runs, if its tag counts rows; None for another statement."""
     if not isinstance(statement, session.Execute):
         return None
-    found = one.prepared.get(statement.name.lower())
-    return word_of(found.text) if isinstance(found, session.Prepare) else None
+    found = one.prepared.get(statement.name) or one.prepared.parsed.get(statement.name)
+    return None if found is None else word_of(found.text)

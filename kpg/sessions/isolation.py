@@ -256,8 +256,8 @@ def _replaced(engine: Engine, statement: ast.Statement) -> frozenset[str]:
 
 
 def _prepared(engine: Engine, statement: Execute) -> list[ast.Statement]:
-    prepared = engine.prepared.get(statement.name.lower())
-    return parse(prepared.text) if isinstance(prepared, Prepare) else []
+    prepared = engine.prepared.find(engine, statement.name)
+    return [] if prepared is None else parse(prepared.text)
 
 
 def _changed(engine: Engine, tables: frozenset[str], since: int) -> list[str]:

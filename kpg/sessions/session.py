@@ -11,6 +11,8 @@ from kpg.compiler.rights import FIRST
 from kpg.compiler.sql import statements as ast
 from kpg.compiler.sql.parameters import Parameters, is_values
 from kpg.compiler.sql.session import Savepoint
+from kpg.engine.client import Opened
+from kpg.engine.prepared import PreparedStatements
 from kpg.engine.transaction import State
 from kpg.listeners.channels import Mailbox, Message
 from kpg.listeners.notices import Notice
@@ -47,7 +49,9 @@ class Session:
         self.hub = hub
         self.user = user
         self.settings = {SHOWN: Isolation.READ_COMMITTED.value}
-        self.prepared: dict[str, object] = {}
+        self.prepared = PreparedStatements()
+        self.portals: Callable[[], list[Opened]] = list
+        """The portals of its client that have names."""
         self.path: tuple[str, ...] = USUAL_PATH
         self.token = Token()
         engine = hub.engine

@@ -65,10 +65,7 @@ def _locks(engine: "Engine") -> Iterable[Row]:
 
 
 def _prepared(engine: "Engine") -> Iterable[Row]:
-    from kpg.compiler.sql.session import Prepare
-
-    for one in engine.prepared.values():
-        if isinstance(one, Prepare):
-            place = one.span
-            types = "{" + ",".join(one.types) + "}"
-            yield one.name, place.source[place.start : place.end], types, 1
+    for one, by_sql in engine.prepared.all(engine):
+        place = one.span
+        types = "{" + ",".join(one.types) + "}"
+        yield one.name, place.source[place.start : place.end], types, int(by_sql)

@@ -194,7 +194,7 @@ def _setting(engine: Engine, statement: ast.AnySession) -> Result | None:
         case ast.Deallocate(name=""):
             engine.prepared.clear()
         case ast.Deallocate(name=name):
-            if engine.prepared.pop(name.lower(), None) is None:
+            if not engine.prepared.drop(name):
                 raise ProgrammingError(f'prepared statement "{name}" does not exist', span=statement.span)
         case ast.Declare() | ast.Fetch() | ast.Close():
             from kpg.statements.cursors import run_cursor
@@ -362,10 +362,9 @@ def _set_constraints(engine: Engine, statement: ast.SetConstraints) -> None:
 
 
 def _prepare(engine: Engine, statement: ast.Prepare) -> None:
-    if statement.name.lower() in engine.prepared:
-        raise ProgrammingError(f'prepared statement "{statement.name}" already exists', span=statement.span)
+    engine.prepared.check_free(statement.name, statement.span)
     parse(statement.text)
-    engine.prepared[statement.name.lower()] = statement
+    engine.prepared[statement.name] = statement
 
 
 def check_query(text: str, span: Span) -> None:
@@ -387,8 +386,8 @@ def executed(engine: Engine, statement: ast.Execute) -> Statement:
     """What EXECUTE runs: the statement that was prepared, with its values, within what stands around it."""
     from kpg.compiler.sql.ddl.session import with_values
 
-    found = engine.prepared.get(statement.name.lower())
-    if not isinstance(found, ast.Prepare):
+    found = engine.prepared.find(engine, statement.name)
+    if found is None:
         raise ProgrammingError(f'prepared statement "{statement.name}" does not exist', span=statement.span)
     before, behind = statement.around
     if before and before.split()[0].lower() == "create":

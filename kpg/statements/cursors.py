@@ -37,6 +37,7 @@ class Cursor:
     """The rows of the one table that it selects from, by columns."""
     table: str = ""
     text: str = ""
+    query: Select | None = None
     moment: int = 0
     number: int = field(default_factory=count().__next__)
     """None has the number of another."""
@@ -65,8 +66,7 @@ def run_cursor(engine: Engine, statement: ast.Declare | ast.Fetch | ast.Close) -
         case ast.Declare():
             _declare(engine, statement)
         case ast.Fetch():
-            found = _fetch(_cursor(engine, statement), statement)
-            return Affected(len(found)) if statement.moves else found
+            return moved(_cursor(engine, statement), statement)
         case ast.Close(name=""):
             forget(engine, engine.catalog.asker.number)
         case ast.Close():
@@ -79,7 +79,7 @@ def run_cursor(engine: Engine, statement: ast.Declare | ast.Fetch | ast.Close) -
 
 def key_of(engine: Engine, name: str) -> tuple[int, str]:
     """A cursor's name, and the session whose it is."""
-    return engine.catalog.asker.number, name.lower()
+    return engine.catalog.asker.number, name
 
 
 def forget(engine: Engine, number: int) -> None:
@@ -121,17 +121,17 @@ def opened(engine: Engine, name: str, query: Select, *, holds: bool = False) -> 
     if found is None:
         from kpg.statements.statements import select
 
-        cursor = Cursor(name.lower(), select(engine, query), None, True)
+        cursor = Cursor(name, select(engine, query), None, True)
     else:
         result, entry = found
         words = engine.procedures.evaluator.words(result)
         width = words.shape[0] - len(entry.schema.columns)
         names, types = tuple(result.columns[:width]), tuple(result.types[:width])
         contents = Decoded(names, types, np.ascontiguousarray(words[:width]), engine.executor.dictionary)
-        cursor = Cursor(name.lower(), Result(names, types, contents), None, True)
+        cursor = Cursor(name, Result(names, types, contents), None, True)
         cursor.whole, cursor.table = words[width:].copy(), entry.name
     cursor.transaction = None if holds else engine.transactions.begun
-    cursor.moment = engine.catalog.moment
+    cursor.moment, cursor.query = engine.catalog.moment, query
     engine.cursors[key_of(engine, name)] = cursor
     _tie(engine, key_of(engine, name), cursor)
     return cursor
@@ -176,9 +176,13 @@ def listed(engine: Engine) -> list[tuple[int | str | None, ...]]:
         for key, one in engine.cursors.items()
         if key[0] == engine.catalog.asker.number and is_open(engine, one)
     )
-    return [
+    found: list[tuple[int | str | None, ...]] = [
         (one.name, one.text, int(one.transaction is None), 0, int(one.scrolls), one.moment) for one in mine
     ]
+    sessions = {} if engine.sessions is None else engine.sessions.sessions
+    session = sessions.get(engine.catalog.asker.number)
+    portals = [] if session is None else session.portals()
+    return found + [(name, text, 0, 0, 0, moment) for name, text, moment, _ in portals]
 
 
 def is_open(engine: Engine, cursor: Cursor) -> bool:
@@ -194,16 +198,19 @@ def _cursor(engine: Engine, statement: ast.Fetch | ast.Close) -> Cursor:
     return cursor
 
 
-def _fetch(cursor: Cursor, statement: ast.Fetch) -> Result:
-    at = cursor.place
+def moved(cursor: Cursor, statement: ast.Fetch) -> Result:
+    """What FETCH or MOVE gives."""
+    at, inside = cursor.place, 1 <= cursor.place <= len(cursor.rows)
     found = fetched(cursor, statement.direction, statement.count)
-    if not cursor.scrolls and cursor.place < at:
+    back = cursor.place < at or (cursor.place == at and inside and not statement.moves)
+    back = back or (statement.direction == "ABSOLUTE" and statement.count < 0)
+    if not cursor.scrolls and back:
         error = ProgrammingError(
             "cursor can only scan forward", span=statement.span, hint="declare it with SCROLL"
         )
         error.sqlstate = "55000"
         raise error
-    return found
+    return Affected(len(found)) if statement.moves else found
 
 
 def fetched(cursor: Cursor, direction: str, count: int) -> Result:

@@ -6,7 +6,6 @@ from kpg.compiler.sql.constants import constant
 from kpg.compiler.sql.ddl.reader import parsed_expression
 from kpg.compiler.sql.normal import Asked, Given, normal
 from kpg.compiler.sql.parameters import Parameters
-from kpg.compiler.sql.session import Prepare
 from kpg.compiler.sql.type_names import sql_type
 from kpg.engine.engine import Engine
 from kpg.runtime.errors import Error
@@ -18,7 +17,7 @@ def asked_by_name(engine: Engine, text: str) -> Asked | None:
     """An EXECUTE as the statement that was prepared, and its values; None if there is more to it."""
     found = executed(text)
     prepared = None if found is None else engine.prepared.get(found[0].lower())
-    if found is None or not isinstance(prepared, Prepare):
+    if found is None or prepared is None:
         return None
     cells, types = found[1], prepared.types
     statement = normal(prepared.text)

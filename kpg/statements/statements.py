@@ -142,6 +142,9 @@ def _define(engine: Engine, statement: Defining) -> Outcome:
 
             return widening(lambda: create_view(engine, statement))
         case ast.Drop():
+            from kpg.ddl.in_use import check_unused
+
+            check_unused(engine, statement.names, f"DROP {statement.kind}", statement.span)
             drop_relations(engine, statement)
         case Definition():
             from kpg.ddl.definitions import define

@@ -1,7 +1,9 @@
 """COPY's own formats, line by line: text, and CSV with options that files of other programs do not need."""
 
+import functools
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from enum import Enum
 from typing import Final
 
@@ -212,7 +214,17 @@ def line_of(values: Sequence[str | None], form: Form, names: Sequence[str]) -> s
 
 
 def _text_shown(value: str, form: Form) -> str:
-    return "".join(WRITTEN.get(char) or (f"\\{char}" if char == form.delimiter else char) for char in value)
+    return value.translate(_signs(form.delimiter))
+
+
+@functools.cache
+def _signs(delimiter: str) -> dict[int, str]:
+    return str.maketrans({delimiter: f"\\{delimiter}", **WRITTEN})
+
+
+def unforced(form: Form) -> Form:
+    """The form in which the header is written: quoted where it has to be."""
+    return replace(form, force_quote=frozenset())
 
 
 def _csv_shown(value: str | None, form: Form, name: str, width: int) -> str:

@@ -12,7 +12,7 @@ ALL: Final = 1 << 62
 
 def declare(reader: Reader) -> ast.Declare:
     """What follows DECLARE."""
-    name, scrolls, holds = reader.name(), True, False
+    name, scrolls, holds = reader.folded(), True, False
     while not reader.take("CURSOR"):
         if reader.take("NO", "SCROLL"):
             scrolls = False
@@ -32,7 +32,7 @@ def fetch(reader: Reader, *, moves: bool) -> ast.Fetch:
     direction, count = _direction(reader)
     if not reader.take("FROM"):
         reader.take("IN")
-    name = reader.name()
+    name = reader.folded()
     reader.end()
     return ast.Fetch(name, direction, count, moves, reader.span)
 
@@ -62,6 +62,6 @@ def _direction(reader: Reader) -> tuple[str, int]:
 
 def close(reader: Reader) -> ast.Close:
     """What follows CLOSE."""
-    name = "" if reader.take("ALL") else reader.name()
+    name = "" if reader.take("ALL") else reader.folded()
     reader.end()
     return ast.Close(name, reader.span)

@@ -105,6 +105,12 @@ class Reader:
         self._parser._advance()
         return token.text
 
+    def folded(self) -> str:
+        """An identifier, in lower case unless it is in quotes."""
+        quoted = not self.done and self.tokens[self.place].token_type is TokenType.IDENTIFIER
+        name = self.name()
+        return name if quoted else name.lower()
+
     def relation(self) -> str:
         """A name, perhaps with its schema before it."""
         first = self.place

@@ -325,7 +325,7 @@ def prepared(reader: Reader, *, wholly: bool = True) -> statements.Statement | N
     if reader.take("PREPARE"):
         if reader.at("TRANSACTION"):
             reader.refuse("a prepared transaction")
-        name = reader.name()
+        name = reader.folded()
         types = _declared(reader)
         reader.need("AS")
         tokens = reader.rest()
@@ -333,7 +333,7 @@ def prepared(reader: Reader, *, wholly: bool = True) -> statements.Statement | N
             reader.unexpected("a statement")
         return ast.Prepare(name, types, reader.text[tokens[0].start : span.end], span)
     if reader.take("EXECUTE"):
-        name = reader.name()
+        name = reader.folded()
         values: list[str] = []
         if reader.take("("):
             while not reader.at(")"):
@@ -350,7 +350,7 @@ def prepared(reader: Reader, *, wholly: bool = True) -> statements.Statement | N
         return ast.Execute(name, tuple(values), span, ("", behind))
     if reader.take("DEALLOCATE"):
         reader.take("PREPARE")
-        name = "" if reader.take("ALL") else reader.name()
+        name = "" if reader.take("ALL") else reader.folded()
         reader.end()
         return ast.Deallocate(name, span)
     return None

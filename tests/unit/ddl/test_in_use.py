@@ -1,0 +1,79 @@
+"""Tables that an open query of the session reads: 55006, as Postgres has it (see also test_portals)."""
+
+import pytest
+
+import kpg
+from kpg.listeners.states import state_of
+
+SHARED = """
+create table t (a int primary key, b text);
+insert into t values (1, 'x');
+create view v as select a from t;
+create materialized view m as select a from t;
+create temporary table passing (a int) on commit drop;
+begin
+"""
+CHANGES = (
+    "drop table t cascade",
+    "truncate t",
+    "alter table t add column c int",
+    "alter table t drop constraint t_pkey",
+    "create index on t (b)",
+    "drop schema public cascade",
+)
+
+
+@pytest.fixture
+def db() -> kpg.Database:
+    db = kpg.connect()
+    db.sql(SHARED)
+    return db
+
+
+@pytest.mark.parametrize("change", CHANGES)
+@pytest.mark.parametrize("query", ["select a from t", "select 1 from v", "select (select max(a) from v)"])
+def test_what_an_open_cursor_reads_stays(db: kpg.Database, query: str, change: str) -> None:
+    with db:
+        db.sql(f"declare c cursor for {query}; savepoint s")
+        with pytest.raises(
+            kpg.ProgrammingError, match="being used by active queries in this session"
+        ) as told:
+            db.sql(change)
+        assert state_of(told.value) == "55006"
+        db.sql("rollback to s")
+        assert db.query("fetch c").fetchall() == [(1,)]
+
+
+@pytest.mark.parametrize("change", ["alter table t rename to tt", "alter table t rename column b to bb"])
+def test_names_may_change(db: kpg.Database, change: str) -> None:
+    with db:
+        db.sql(f"declare c cursor for select a from t; {change}")
+        assert db.query("fetch c").fetchall() == [(1,)]
+
+
+@pytest.mark.parametrize("end", ["close c", "close all", "rollback", "commit"])
+def test_what_no_cursor_reads_any_more_may_go(db: kpg.Database, end: str) -> None:
+    with db:
+        db.sql(f"declare c cursor for select a from t; {end}; truncate t")
+        assert db.query("select count(*) from t").fetchall() == [(0,)]
+
+
+def test_a_view_that_is_kept_is_read_itself(db: kpg.Database) -> None:
+    with db:
+        db.sql("declare c cursor for select a from m; truncate t")
+        with pytest.raises(kpg.ProgrammingError, match='cannot DROP VIEW "m"'):
+            db.sql("drop materialized view m")
+
+
+def test_a_cursor_does_not_keep_a_temporary_table(db: kpg.Database) -> None:
+    with db:
+        db.sql("create temporary table gone (a int) on commit drop; declare c cursor for select a from gone")
+        db.sql("commit; create table gone (a int)")
+
+
+def test_others_cursors_are_no_hindrance(db: kpg.Database) -> None:
+    with db:
+        db.sql("rollback; begin; rollback")
+        with db.session() as one, db.session() as other:
+            one.sql("begin; declare c cursor for select a from t")
+            other.sql("create index on t (b)")
