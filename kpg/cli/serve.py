@@ -14,7 +14,7 @@ from kpg.server.limits import Limits
 from kpg.server.local import path_in
 from kpg.server.logs import set_up
 from kpg.server.run import Options, address_of, serve
-from kpg.sessions.cancel import DURATION, seconds_of
+from kpg.settings.limits import DURATION, seconds_of
 
 
 def run_serve(

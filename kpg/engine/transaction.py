@@ -61,6 +61,7 @@ class Transactions:
     """The transaction and the batch of one database, at most one of each at a time."""
 
     check_seen: Callable[[str, Any], None] | None = None  # refuses rowids that came after its snapshot
+    isolate: Callable[[str], None] | None = None  # sets what it sees of others, if there are any
 
     def __init__(self, engine: Stepper, committed: Callable[[], None]) -> None:
         self._engine = engine

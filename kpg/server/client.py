@@ -202,7 +202,12 @@ class Client(Connection):
         """Have the transaction be one that has failed, where an error came before the engine."""
         session = self.session
         if session is not None and session.transactions.state is State.OPEN:
-            await self.engine(lambda engine: engine.transactions.fail(), returns=True)
+            try:
+                await self.engine(lambda engine: engine.transactions.fail(), returns=True)
+            except Error:
+                # It waited too long for its turn, by which the transaction has failed, too.
+                if session.transactions.state is State.OPEN:
+                    raise
 
     async def part(self) -> None:
         """End the transaction of statements that came together."""

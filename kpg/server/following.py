@@ -28,7 +28,8 @@ from kpg.server.binary import writer_of
 from kpg.server.formats import text_writer
 from kpg.server.portal import spread
 from kpg.server.subscribing import NAME, Subscribe
-from kpg.sessions.cancel import DURATION, CanceledError, seconds_of
+from kpg.sessions.cancel import CanceledError
+from kpg.settings.limits import DURATION, seconds_of
 from kpg.view import Maintained
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ import time
 from typing import TYPE_CHECKING, Final
 
 from kpg.engine.transaction import State
-from kpg.sessions.cancel import seconds_of
+from kpg.settings.limits import seconds_of
 
 if TYPE_CHECKING:
     from kpg.server.client import Client

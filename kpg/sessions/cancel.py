@@ -1,23 +1,14 @@
 """Cancelling a statement from another thread, and its limits of time and memory."""
 
-import re
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Final, Protocol
+from typing import Protocol
 
 from kpg.engine.memory import StatementMemory
 from kpg.runtime.errors import OperationalError, Waiting
 from kpg.runtime.interrupts import DeferredInterrupt, Watch
-
-UNITS: Final = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "min": 60.0, "h": 3600.0, "d": 86400.0, "": 1e-3}
-DURATION: Final = re.compile(r"\s*(\d+(?:\.\d*)?)\s*(us|ms|s|min|h|d|)\s*")
-
-
-def seconds_of(text: str) -> float:
-    """A duration as settings have it: a number of milliseconds, or one with a unit. 0 if it is none."""
-    found = DURATION.fullmatch(text)
-    return 0.0 if found is None else float(found[1]) * UNITS[found[2]]
+from kpg.settings.limits import seconds_of
 
 
 class CanceledError(OperationalError):

@@ -17,7 +17,7 @@ from kpg.engine.memory import relieved
 from kpg.engine.transaction import State
 from kpg.runtime.errors import Error, InterfaceError, Waiting
 from kpg.sessions import jobs
-from kpg.sessions.cancel import Cancellation
+from kpg.sessions.cancel import CanceledError, Cancellation
 from kpg.sessions.gathering import Group
 from kpg.sessions.jobs import Job
 from kpg.sessions.parking import park, unpark
@@ -219,9 +219,9 @@ class Hub:
     # Whose turn it is
 
     def has_engine(self) -> bool:
-        """Whether the present session has changed definitions, so that nobody else may come in."""
-        current = self.current
-        return current is not None and bool(self.engine.journal) and current.transactions.state is State.OPEN
+        """Whether the present session has changed definitions, so that nobody may come in, error or not."""
+        current, journal = self.current, self.engine.journal
+        return current is not None and bool(journal) and current.transactions.state is not State.NONE
 
     def _must_wait(self, session: "Session") -> bool:
         return session in self.suspended or self.keeps_out(session)
@@ -345,8 +345,8 @@ class Hub:
                 return None
         except BaseException as refused:
             error = refused
-        waited = paused is not None or isinstance(error, DeadlockError)
-        if waited and transactions.state is State.OPEN:
+        undone = paused is not None or isinstance(error, DeadlockError | CanceledError)
+        if undone and transactions.state is State.OPEN:
             transactions.fail()
         if job.commits and transactions.state is not State.NONE:
             # It was cancelled before it began.

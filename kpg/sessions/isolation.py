@@ -40,6 +40,7 @@ from kpg.runtime.errors import DataError, InterfaceError, NotSupportedError, Ser
 from kpg.runtime.types import NULL
 from kpg.sessions.snapshots import Snapshots
 from kpg.sessions.transactions import SessionTransactions
+from kpg.settings.limits import ISOLATION
 
 Words = NDArray[np.int64]
 
@@ -56,7 +57,6 @@ LEVEL: Final = re.compile(
     r"isolation\s+level\s+(serializable|repeatable\s+read|read\s+committed|read\s+uncommitted)", re.IGNORECASE
 )
 DEFAULT: Final = "default_transaction_isolation"
-SHOWN: Final = "transaction_isolation"
 
 
 def level_of(text: str) -> Isolation | None:
@@ -74,6 +74,8 @@ def noted(transactions: "Isolated", statement: ast.Statement, settings: dict[str
     level = level_of(text)
     if isinstance(statement, ast.Begin):
         if transactions.state is not State.NONE:
+            if level is not None and transactions.state is State.OPEN:
+                transactions.begin_at(level)
             return
         given = settings.get(DEFAULT, "")
         known = {one.value for one in Isolation}
@@ -99,12 +101,18 @@ class Isolated(SessionTransactions):
     changes: Callable[[], bool]
     """Whether anything is pending."""
 
+    def set_level(self, name: str) -> None:
+        """SET transaction_isolation; of no transaction it is over with the statement."""
+        self.begin_at(Isolation(name.replace("uncommitted", "committed")))
+
     def begin_at(self, level: Isolation) -> None:
         """A transaction begins, at a level."""
         if self._since is not None or (self.state is State.OPEN and self.changes()):
-            raise InterfaceError("the isolation level must be set before any query of the transaction")
+            error = InterfaceError("the isolation level must be set before any query of the transaction")
+            error.sqlstate = "25001"
+            raise error
         self.level = level
-        self.settings[SHOWN] = level.value
+        self.settings[ISOLATION] = level.value
         self._read = frozenset()
 
     def ended(self) -> None:
@@ -116,7 +124,7 @@ class Isolated(SessionTransactions):
             self._read = frozenset()
         if self.state is State.NONE and self.level is not Isolation.READ_COMMITTED:
             self.level = Isolation.READ_COMMITTED
-            self.settings[SHOWN] = self.level.value
+            self.settings[ISOLATION] = self.level.value
 
     def export(self) -> str:
         """The name by which others can see what this transaction does, while it lasts."""
@@ -134,7 +142,9 @@ class Isolated(SessionTransactions):
                 "a snapshot-importing transaction must have isolation level SERIALIZABLE or REPEATABLE READ"
             )
         if self._since is not None:
-            raise InterfaceError("SET TRANSACTION SNAPSHOT must be called before any query")
+            error = InterfaceError("SET TRANSACTION SNAPSHOT must be called before any query")
+            error.sqlstate = "25001"
+            raise error
         epoch = self.snapshots.exported.get(name)
         if epoch is None:
             raise DataError(f'invalid snapshot identifier: "{name}"')

@@ -20,9 +20,10 @@ from kpg.result import Affected, Result
 from kpg.runtime.errors import InterfaceError, Span
 from kpg.sessions.cancel import Token
 from kpg.sessions.hub import Hub
-from kpg.sessions.isolation import SHOWN, Isolated, Isolation, noted
+from kpg.sessions.isolation import Isolated, Isolation, noted
 from kpg.sessions.jobs import Ready
 from kpg.sessions.texts import gathers, is_light, word_of
+from kpg.settings.limits import ISOLATION
 from kpg.statements.inserting import alone
 from kpg.statements.recipes import row_of
 from kpg.statements.scripts import bound_script, outcomes, reading
@@ -48,7 +49,7 @@ class Session:
     def __init__(self, hub: Hub, user: str = "kpg") -> None:
         self.hub = hub
         self.user = user
-        self.settings = {SHOWN: Isolation.READ_COMMITTED.value}
+        self.settings = {ISOLATION: Isolation.READ_COMMITTED.value}
         self.prepared = PreparedStatements()
         self.portals: Callable[[], list[Opened]] = list
         """The portals of its client that have names."""
@@ -64,6 +65,7 @@ class Session:
         self.mailbox = self.transactions.mailbox = Mailbox(engine.channels, self.number)
         self.transactions.snapshots, self.transactions.settings = hub.snapshots, self.settings
         self.transactions.changes = lambda: engine.executor.has_pending
+        self.transactions.isolate = self.transactions.set_level
         self.transactions.check_seen = partial(self.transactions.refuse_later, engine)
         self.notices: deque[Notice] = deque()
         """What its statements have said, until it is taken."""
@@ -205,8 +207,9 @@ class Session:
         """Run one statement now, as :meth:`answer`."""
         if joins:
             self.join()
-        noted(self.transactions, statement, self.settings)
-        engine.seen = self.transactions.seen_by(engine, statement)
+        with self.transactions.undoing():
+            noted(self.transactions, statement, self.settings)
+            engine.seen = self.transactions.seen_by(engine, statement)
         try:
             outcome = reading(engine, statement, execute)
             self.transactions.check_keys(engine)

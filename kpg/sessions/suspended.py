@@ -16,8 +16,9 @@ from kpg.engine.locks import DeadlockError, NoLockError, Waits, Wish
 from kpg.engine.transaction import State
 from kpg.runtime.errors import Waiting
 from kpg.runtime.records import dataclass
-from kpg.sessions.cancel import CanceledError, deadline_of, seconds_of
+from kpg.sessions.cancel import CanceledError, deadline_of
 from kpg.sessions.texts import shown
+from kpg.settings.limits import seconds_of
 
 if TYPE_CHECKING:
     from kpg.engine.engine import Point

@@ -18,6 +18,7 @@ from kpg.result import Result, listing
 from kpg.runtime.errors import NotSupportedError, ProgrammingError, Span
 from kpg.runtime.types import TEXT
 from kpg.runtime.values.styles import NAMES
+from kpg.settings.limits import CHECKED, ISOLATION, checked, switched
 
 if TYPE_CHECKING:
     from kpg.view import Maintained
@@ -253,6 +254,10 @@ def _set(engine: Engine, statement: ast.Set) -> None:
         whom = "" if statement.values in ((), ("none",)) else statement.values[0]
         set_role(engine, ast.SetRole(whom, name != "role", statement.local, statement.span))
         return
+    if name == ISOLATION:
+        if (level := _given_value(engine, statement)) and engine.transactions.isolate is not None:
+            engine.transactions.isolate(level)
+        return
     if name in UNCHANGEABLE:
         raise ProgrammingError(f'setting "{name}" cannot be changed', span=statement.span)
     put_back, path = putting_back(engine.settings, name), engine.catalog.search_path
@@ -291,7 +296,9 @@ def _given_value(engine: Engine, statement: ast.Set) -> str | None:
         found = meant(name, value, shown(engine, name), statement.span)
         return None if found == SETTINGS[name] else found
     if SETTINGS.get(name) in ("on", "off") and name not in (*NAMED, *FIXED):
-        return _switched(name, value, statement.span)
+        return switched(name, value, statement.span)
+    if name in CHECKED:
+        return checked(name, value, statement.span)
     if name == SETTING:
         statement_limit(name, value, statement.span)
     if name in FIXED and value.lower() not in FIXED[name]:
@@ -304,22 +311,11 @@ def _given_value(engine: Engine, statement: ast.Set) -> str | None:
 def _set_reading(engine: Engine, name: str, statement: ast.Set) -> None:
     from kpg.settings.readonly import set_default
 
-    value = _switched(name, ", ".join(statement.values) or "off", statement.span)
+    value = switched(name, ", ".join(statement.values) or "off", statement.span)
     if name == "default_transaction_read_only":
         set_default(engine, value)
     elif not engine.transactions.idle:
         engine.transactions.read_only = value == "on"
-
-
-def _switched(name: str, value: str, span: Span) -> str:
-    """``on`` or ``off``, by whatever word."""
-    word = value.lower()
-    for found, words in (("on", ("on", "true", "yes", "1")), ("off", ("off", "false", "no", "0"))):
-        if word in words or (word and word != "o" and any(one.startswith(word) for one in words)):
-            return found
-    error = ProgrammingError(f'parameter "{name}" requires a Boolean value', span=span)
-    error.sqlstate = "22023"
-    raise error
 
 
 def settle(engine: Engine, undo: Callable[[], object], local: str) -> None:

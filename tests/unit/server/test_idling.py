@@ -141,3 +141,17 @@ def test_a_cancel_ends_a_copy_that_comes(running: Running) -> None:
                 time.sleep(0.001)
         one.rollback()
         assert one.execute("select count(*) from numbers").fetchone() == (100000,)
+
+
+@pytest.mark.parametrize("limit", ["statement_timeout", "lock_timeout"])
+def test_an_error_while_another_has_the_database_leaves_the_connection(running: Running, limit: str) -> None:
+    with psycopg.connect(running.dsn, autocommit=True) as one, psycopg.connect(running.dsn) as other:
+        one.execute(f"set {limit} = 100; begin; insert into numbers values (-1)")
+        other.execute("create table only_mine (i int)")
+        with pytest.raises(psycopg.errors.SyntaxError):
+            one.execute("selec 1")
+        other.rollback()
+        with pytest.raises(psycopg.errors.InFailedSqlTransaction):
+            one.execute("select 1")
+        one.execute("rollback")
+        assert one.execute("select count(*) from numbers where i < 0").fetchone() == (0,)

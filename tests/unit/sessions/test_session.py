@@ -644,3 +644,75 @@ def test_a_loop_without_statements_ends_with_its_time(db: kpg.Database) -> None:
     for loop in ("loop end loop", "while true loop end loop", "for i in 1 .. 1000000000000 loop end loop"):
         with pytest.raises(CanceledError, match="statement timeout"):
             one.sql(f"do $$ begin {loop}; end $$")
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "delete from nosuch",
+        "update nosuch set x = 1",
+        "merge into nosuch n using t on n.x = t.id when matched then delete",
+        "with d as (delete from nosuch returning x) select * from d",
+        "set transaction isolation level serializable",
+    ],
+)
+def test_what_fails_before_it_is_run_fails_its_transaction(db: kpg.Database, statement: str) -> None:
+    one = db.session()
+    one.sql("begin isolation level repeatable read")
+    one.sql("insert into t values (3, 3)")
+    with pytest.raises(kpg.Error):
+        one.sql(statement)
+    with pytest.raises(kpg.Error, match="rolled back by an earlier error"):
+        one.sql("insert into t values (4, 4)")
+    one.sql("rollback")
+    assert rows(one, "select id from t") == [(1,), (2,)]
+
+
+def test_definitions_before_a_savepoint_stay_unseen_after_an_error(db: kpg.Database) -> None:
+    one, other = db.session(), db.session()
+    one.sql("begin; create table made (a int); insert into made values (1); insert into t values (3, 3)")
+    one.sql("savepoint a")
+    with pytest.raises(kpg.Error):
+        one.sql("select nosuch from t")
+    asked = [
+        other.submit(other.parsed(text)[0])
+        for text in ("select id from t order by id", "insert into t values (4, 4)", "select * from made")
+    ]
+    db.hub.serve()
+    assert not any(one.done() for one in asked)
+    one.sql("rollback")
+    db.hub.serve()
+    read, inserted, made = asked
+    found = read.result()
+    assert found is not None and found.fetchall() == [(1,), (2,)]
+    assert inserted.exception() is None
+    assert isinstance(made.exception(), kpg.ProgrammingError)
+    assert rows(one, "select * from t") == [(1, 1), (2, 2), (4, 4)]
+
+
+def test_a_table_dropped_before_a_savepoint_is_there_again_after_an_error(db: kpg.Database) -> None:
+    one, other = db.session(), db.session()
+    one.sql("begin; insert into t values (3, 3); delete from t where id = 1")
+    one.sql("drop materialized view v; drop table t; savepoint a")
+    with pytest.raises(kpg.Error):
+        one.sql("select * from t")
+    asked = other.submit(other.parsed("select * from t order by id")[0])
+    db.hub.serve()
+    assert not asked.done()
+    one.close()
+    db.hub.serve()
+    found = asked.result()
+    assert found is not None and found.fetchall() == [(1, 1), (2, 2)]
+    assert rows(other, "select * from v") == [(3, 2)]
+
+
+def test_a_statement_that_is_cancelled_before_it_begins_fails_its_transaction(db: kpg.Database) -> None:
+    one = db.session()
+    one.sql("begin; insert into t values (3, 3)")
+    one.cancel()
+    with pytest.raises(CanceledError):
+        one.sql("insert into t values (4, 4)")
+    with pytest.raises(kpg.Error, match="rolled back by an earlier error"):
+        one.sql("insert into t values (5, 5)")
+    one.sql("rollback")
+    assert rows(one, "select id from t") == [(1,), (2,)]
