@@ -81,12 +81,13 @@ def demands(
     catalog: "Catalog", table: str, command: str, user: str, *, written: bool = False
 ) -> list[Demand]:
     """What has to hold for rows that a role reads or changes by a command, or that are ``written`` by it."""
-    acts = {name.lower() for name in (*catalog.rights.acts_as(user), user)}
+    acts = catalog.rights.acts_as(user) | {user}
     permissive: list[str] = []
     found: list[Demand] = []
     for one in policies(catalog, table):
-        roles = {role.lower() for role in one.roles}
-        if one.command not in ("ALL", command) or not (EVERYBODY in roles or roles & acts):
+        if one.command not in ("ALL", command) or not (
+            EVERYBODY in one.roles or acts.intersection(one.roles)
+        ):
             continue
         text = (one.check or one.using) if written else one.using
         if not text:

@@ -602,7 +602,6 @@ ELSEWHERE: dict[str, str] = {
     "kpg/security/roles.py": ROLES,
     "kpg/security/granting.py": ROLES,
     "kpg/security/memberships.py": ROLES,
-    "kpg/security/permitted.py": ROLES,
     "kpg/security/meant.py": ROLES,
     "kpg/security/owning.py": ROLES,
     "kpg/ddl/temporary.py": "unit/sessions/test_temporary.py",

@@ -20,7 +20,7 @@ from kpg.compiler.system import (
     tables,
     type_rows,
 )
-from kpg.compiler.system.naming import DATABASE, number_of
+from kpg.compiler.system.naming import DATABASE, number_of, role_number
 from kpg.compiler.system.relations import Row, System, columns
 from kpg.compiler.system.widening import informing, widened
 from kpg.compiler.system.words import query_of
@@ -84,6 +84,8 @@ PRESET: Final = {
 SUPERUSER: Final = dict.fromkeys(
     ("lc_messages", "log_statement", "session_replication_role", "track_io_timing"), "superuser"
 )
+HIDDEN: Final = "<insufficient privilege>"
+"""The statement of a session of whom nothing is told, in Postgres' words."""
 ENUMS: Final = dict.fromkeys(
     (
         *("bytea_output", "client_min_messages", "constraint_exclusion", "debug_parallel_query"),
@@ -137,20 +139,15 @@ def _locks(catalog: Catalog) -> Iterator[Row]:
 
 
 def _activity(catalog: Catalog) -> Iterator[Row]:
+    """Who is there; what the sessions of roles do whose privileges who asks lacks is not told."""
+    acts = catalog.rights.acts_as(catalog.asker.user)
     for number, user, program, doing, asked, kind, event in catalog.activity():
-        yield (
-            1,
-            DATABASE,
-            int(str(number)),
-            10,
-            str(user),
-            str(program),
-            None if kind is None else str(kind),
-            None if event is None else str(event),
-            str(doing),
-            str(asked),
-            "client backend",
-        )
+        who = 1, DATABASE, int(str(number)), role_number(str(user)), str(user), str(program)
+        if catalog.is_limited and user not in acts and "pg_read_all_stats" not in acts:
+            yield *who, None, None, None, HIDDEN, None
+            continue
+        waits = (None if one is None else str(one) for one in (kind, event))
+        yield *who, *waits, str(doing), str(asked), "client backend"
 
 
 def of_views(catalog: Catalog) -> Iterator[tuple[int, str]]:

@@ -66,10 +66,11 @@ def _with_triggers(engine: Engine, name: str, words: Words) -> int:
 def _check_allowed(engine: Engine, table: Table, statement: ast.CopyFrom) -> None:
     """PrivilegeError unless who asks may insert the rows, and read the file if there is one."""
     from kpg.compiler.permitted import need_columns
-    from kpg.security.permitted import need_file
+    from kpg.security.permitted import need_file, need_numbers
 
     columns = frozenset(statement.columns or table.schema.names)
     need_columns(engine.catalog, table.name, "a", columns, None)
+    need_numbers(engine.catalog, engine.catalog.table(table.name), columns)
     if is_secured(engine.catalog, table.name, engine.catalog.asker.user):
         message = "COPY FROM not supported with row-level security"
         raise NotSupportedError(message, span=statement.span, hint="use INSERT statements instead")

@@ -6,7 +6,7 @@ from typing import assert_never
 
 from kpg.compiler.catalog import Catalog, Entry
 from kpg.compiler.permitted import denied, need_owner, plain, schema_of
-from kpg.compiler.rights import ALL, LETTERS, PUBLIC, Item, Items, Key, kind_of, merged, ordered
+from kpg.compiler.rights import ALL, LETTERS, PUBLIC, Item, Items, Key, Rights, kind_of, merged, ordered
 from kpg.compiler.sql import roles as ast
 from kpg.engine.engine import Engine
 from kpg.listeners.notices import warn
@@ -200,16 +200,19 @@ def give(engine: Engine, key: Key, owner: str, span: Span | None) -> None:
             if not rights.has(owner, schema, "C"):
                 raise denied(catalog, schema, span)
     for one in (key, *_owned_sequences(catalog, key)):
-        old = rights.owner(one)
-        columns = [
-            each
-            for each in rights.lists
-            if one[0] == "RELATION" and each[0] == "COLUMN" and each[1] == one[1]
-        ]
-        for each in (one, *columns):
-            if each in rights.lists:
-                rights.lists[each] = _moved(rights.lists[each], old, owner)
-        rights.owners[one] = owner
+        _hand_over(rights, one, owner)
+
+
+def _hand_over(rights: Rights, key: Key, owner: str) -> None:
+    """Let a role own something; what the old owner gave, of its columns, too, the new one has given."""
+    old = rights.owner(key)
+    columns = [
+        one for one in rights.lists if key[0] == "RELATION" and one[0] == "COLUMN" and one[1] == key[1]
+    ]
+    for one in (key, *columns):
+        if one in rights.lists:
+            rights.lists[one] = _moved(rights.lists[one], old, owner)
+    rights.owners[key] = owner
 
 
 def _owned_sequences(catalog: Catalog, key: Key) -> Iterator[Key]:
@@ -243,14 +246,7 @@ def _reassign(engine: Engine, statement: ast.Reassign) -> None:
         if catalog.is_limited and owner not in rights.acts_as(catalog.asker.user):
             raise PrivilegeError("permission denied to reassign objects", span=statement.span)
         for key in owned:
-            rights.lists.update(
-                {
-                    one: _moved(rights.lists[one], rights.owner(one), owner)
-                    for one in (key,)
-                    if one in rights.lists
-                }
-            )
-            rights.owners[key] = owner
+            _hand_over(rights, key, owner)
         return
     _drop_owned(engine, owned, roles, statement)
 
@@ -260,20 +256,25 @@ def _drop_owned(engine: Engine, owned: Iterable[Key], roles: list[str], statemen
     from kpg.compiler.sql.definitions import DropOther
     from kpg.compiler.sql.statements import Drop
     from kpg.ddl.definitions import define
+    from kpg.ddl.routines import drop_routine
+    from kpg.security.securing import release_role
     from kpg.statements.statements import drop_relations
 
     catalog, span = engine.catalog, statement.span
     rights = catalog.rights
-    relations = [key[1] for key in owned if key[0] == "RELATION"]
-    for name in relations:
-        if name in catalog.entries:
-            kind = "VIEW" if hasattr(catalog.entries[name], "materialized") else "TABLE"
-            drop_relations(engine, Drop(kind, (name,), True, statement.cascade, span))
+    relations = [key[1] for key in owned if key[0] == "RELATION" and key[1] in catalog.entries]
+    views = [name for name in relations if hasattr(catalog.entries[name], "materialized")]
+    tables = [name for name in relations if name not in views]
+    for kind, names in (("VIEW", views), ("TABLE", tables)):
+        drop_relations(engine, Drop(kind, tuple(names), True, statement.cascade, span))
     for kind, *rest in owned:
         if kind in ("SEQUENCE", "TYPE", "SCHEMA"):
             define(engine, DropOther(kind, (rest[0],), True, statement.cascade, span))
         if kind == "FUNCTION":
-            catalog.routines.pop(rest[0], None)
+            for routine in catalog.routines.get(rest[0], ()):
+                drop_routine(engine, routine, span, cascade=statement.cascade)
+    for role in roles:
+        release_role(catalog, role)
     for key in owned:
         rights.forget(key)
     for key, items in list(rights.lists.items()):

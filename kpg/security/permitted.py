@@ -1,18 +1,20 @@
 """Whether who asks may run a statement that defines something, or reads and writes files of the server's."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Final, assert_never
 
 from kpg.compiler.catalog import Catalog, TableEntry, ViewEntry
-from kpg.compiler.permitted import key_of, need, need_any, need_named, need_owner, need_schema
+from kpg.compiler.constraints import ForeignKey
+from kpg.compiler.permitted import key_of, need, need_any, need_columns, need_named, need_owner, need_schema
+from kpg.compiler.resolved import beside
 from kpg.compiler.rights import DATABASE, Key
 from kpg.compiler.security import policies
 from kpg.compiler.sql import definitions as ddl
 from kpg.compiler.sql import roles
 from kpg.compiler.sql import statements as ast
 from kpg.compiler.sql.changes_allowed import check_change
-from kpg.compiler.triggers import heirs
+from kpg.compiler.triggers import Trigger, heirs
 from kpg.engine.engine import Engine
 from kpg.runtime.errors import PrivilegeError, Span
 from kpg.security.granting import settle
@@ -27,13 +29,17 @@ FILES: Final = {"from": "pg_read_server_files", "to": "pg_write_server_files"}
 def check_insertion(statement: ast.Insert, entry: TableEntry, catalog: Catalog) -> None:
     """PrivilegeError unless rows may be inserted, and the numbers of their DEFAULTs taken."""
     check_change(statement, catalog)
-    given = {name.lower() for name in statement.columns or entry.schema.names}
     if statement.returning:
         from kpg.compiler.sql.change import lower_returning
 
         lower_returning(statement, catalog)
-    if entry.name.lower() in catalog.parts:
-        return
+    if entry.name.lower() not in catalog.parts:
+        need_numbers(catalog, entry, statement.columns or entry.schema.names)
+
+
+def need_numbers(catalog: Catalog, entry: TableEntry, columns: Iterable[str]) -> None:
+    """PrivilegeError unless numbers may be taken for the columns of a table that are not given."""
+    given = {name.lower() for name in columns}
     for name, rule in zip(entry.schema.names, entry.constraints.rules, strict=False):
         if rule.sequence and not rule.identity and name.lower() not in given:
             need_any(catalog, ("SEQUENCE", rule.sequence.lower()), "Uw")
@@ -70,9 +76,7 @@ def check_definition(catalog: Catalog, statement: Defining) -> None:
             _check_new(catalog, statement.name, span, temporary=statement.temporary)
         case ddl.CreateFunction():
             _check_new(catalog, statement.name, span)
-            made = catalog.created(statement.name, span=span).lower()
-            if statement.or_replace and made in catalog.routines:
-                need_owner(catalog, ("FUNCTION", made), span)
+            _need_overloads(catalog, catalog.created(statement.name, span=span).lower(), span)
         case ddl.CreateType() | ddl.CreateEgoView():
             _check_new(catalog, statement.name, span)
         case ddl.CreateDomain():
@@ -92,6 +96,8 @@ def check_definition(catalog: Catalog, statement: Defining) -> None:
                 need(catalog, key_of(catalog.table(name, span).name), "D", span)
         case ddl.CreateTrigger(made=made):
             _need_relation(catalog, made.table, span)
+            if isinstance(made, Trigger):
+                _need_called(catalog, made.function, span)
         case ddl.DefinePolicy(verb="drop"):
             entry = catalog.find(statement.table)
             if entry is None or statement.name.lower() in _policies(catalog, entry.name):
@@ -101,13 +107,7 @@ def check_definition(catalog: Catalog, statement: Defining) -> None:
         case ddl.Alter():
             _need_relation(catalog, statement.name, span)
             for action in statement.actions:
-                if isinstance(action, ddl.RenameTo):
-                    named = catalog.find(statement.name) or catalog.find_sequence(statement.name)
-                    need_schema(catalog, statement.name if named is None else named.name, "C", span)
-                if isinstance(action, ddl.SetSchema):
-                    need_schema(catalog, f"{action.schema}.{statement.name.rpartition('.')[2]}", "C", span)
-                if isinstance(action, COLUMNS):
-                    _need_heirs(catalog, statement.name, span)
+                _check_action(catalog, statement.name, action, span)
         case ddl.Comment() | ddl.DropOther() | ddl.AlterSequence():
             _check_other(catalog, statement)
         case ddl.AlterDomain() | ddl.AlterUserType():
@@ -115,7 +115,9 @@ def check_definition(catalog: Catalog, statement: Defining) -> None:
         case ddl.AlterFunction():
             _need_function(catalog, statement.name, span)
             if statement.rename:
-                need_schema(catalog, _altered(catalog, statement)[1], "C", span)
+                name = _altered(catalog, statement)[1]
+                need_schema(catalog, name, "C", span)
+                _need_overloads(catalog, beside(name, statement.rename.lower()), span)
         case ddl.CreateAggregate():
             _check_new(catalog, statement.name, span)
         case ddl.DropFunction() | ddl.DropAggregate():
@@ -123,6 +125,25 @@ def check_definition(catalog: Catalog, statement: Defining) -> None:
                 _need_function(catalog, name, span)
         case _:
             assert_never(statement)
+
+
+def _check_action(catalog: Catalog, name: str, action: ddl.Action, span: Span) -> None:
+    """PrivilegeError unless the owner of a table may do something to it, as far as it is about others."""
+    if isinstance(action, ddl.RenameTo):
+        named = catalog.find(name) or catalog.find_sequence(name)
+        need_schema(catalog, name if named is None else named.name, "C", span)
+    if isinstance(action, ddl.SetSchema):
+        need_schema(catalog, f"{action.schema}.{name.rpartition('.')[2]}", "C", span)
+    if isinstance(action, COLUMNS):
+        _need_heirs(catalog, name, span)
+    if isinstance(action, ddl.Attach):
+        _need_relation(catalog, action.child, span)
+    if isinstance(action, ddl.Inherit) and action.begins:
+        _need_relation(catalog, action.parent, span)
+    added = action.constraints if isinstance(action, ddl.AddColumn) else ()
+    for one in (action.constraint,) if isinstance(action, ddl.AddConstraint) else added:
+        if isinstance(one, ForeignKey):
+            _need_referred(catalog, one, span)
 
 
 def _need_heirs(catalog: Catalog, name: str, span: Span) -> None:
@@ -147,17 +168,24 @@ def _check_new(catalog: Catalog, name: str, span: Span, *, temporary: bool = Fal
 
 
 def _check_references(catalog: Catalog, statement: ast.CreateTable) -> None:
+    whole = () if statement.partition is None else (statement.partition.parent,)
+    for parent in (*statement.parents, *whole):
+        _need_relation(catalog, parent, statement.span)
     for key in statement.constraints.foreign_keys:
-        target = catalog.find(key.target)
-        if isinstance(target, TableEntry):
-            from kpg.compiler.permitted import need_columns
-
-            need_columns(catalog, target.name, "x", frozenset(key.target_columns), statement.span)
+        _need_referred(catalog, key, statement.span)
     for like in statement.likes:
         from kpg.compiler.sql.query import check_relation
 
         if like.relation in catalog:
             check_relation(catalog, like.relation)
+
+
+def _need_referred(catalog: Catalog, key: ForeignKey, span: Span) -> None:
+    """PrivilegeError unless a foreign key may refer to its columns of another table."""
+    target = catalog.find(key.target)
+    if isinstance(target, TableEntry):
+        names = [target.schema.names[place] for place in target.schema.primary_key or ()]
+        need_columns(catalog, target.name, "x", frozenset(key.target_columns or names), span)
 
 
 def _need_type(catalog: Catalog, name: str, span: Span) -> None:
@@ -170,6 +198,22 @@ def _need_function(catalog: Catalog, name: str, span: Span) -> None:
     schema, _, plain = name.rpartition(".")
     for routine in catalog.find_routines(plain, schema)[:1]:
         need_owner(catalog, ("FUNCTION", routine.name.lower()), span)
+
+
+def _need_overloads(catalog: Catalog, name: str, span: Span) -> None:
+    """PrivilegeError unless the functions of a name, as far as there are any, belong to who asks.
+
+    All of them have one owner, whose rights SECURITY DEFINER gives: nobody puts another among somebody's.
+    """
+    if name in catalog.routines:
+        need_owner(catalog, ("FUNCTION", name), span)
+
+
+def _need_called(catalog: Catalog, name: str, span: Span) -> None:
+    """PrivilegeError unless who asks may call a function."""
+    schema, _, plain = name.rpartition(".")
+    for routine in catalog.find_routines(plain, schema)[:1]:
+        need(catalog, ("FUNCTION", routine.name.lower()), "X", span)
 
 
 def _need_relation(catalog: Catalog, name: str, span: Span, *, dropping: bool = False) -> None:

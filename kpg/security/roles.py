@@ -19,6 +19,7 @@ from kpg.runtime.values import codec_of
 from kpg.runtime.values.complaints import complaint
 from kpg.runtime.values.styles import reader_of
 from kpg.security.memberships import add, giver, join, leave
+from kpg.security.securing import policies_for, rename_role
 from kpg.settings.settings import settle
 
 SCRAM: Final = re.compile(r"SCRAM-SHA-256\$\d+:[A-Za-z0-9+/=]+\$[A-Za-z0-9+/=]+:[A-Za-z0-9+/=]+")
@@ -207,6 +208,7 @@ def _rename(engine: Engine, role: Role, new: str, span: Span) -> None:
             replace(each, role=named(each.role), grantor=named(each.grantor)) for each in one.member_of
         )
         rights.roles[one.name] = replace(one, member_of=moved)
+    rename_role(engine.catalog, role.name, new)
     rights.owners.update({key: named(owner) for key, owner in rights.owners.items()})
 
     def renamed(items: Items) -> Items:
@@ -283,6 +285,16 @@ def _uses(engine: Engine, name: str) -> list[str]:
     for key, items in rights.lists.items():
         if rights.owner(key) != name and any(name in (one.grantee, one.grantor) for one in items):
             found.append(f"privileges for {described(catalog, key)}")
+    found += [
+        f"privileges for membership of role {one.name} in role {each.role}"
+        for one in rights.roles.values()
+        for each in one.member_of
+        if each.grantor == name
+    ]
+    found += [
+        f"target of policy {one.name} on table {catalog.plain(one.table)}"
+        for _, one in policies_for(catalog, name)
+    ]
     for owner, schema, kind in (
         default
         for default, items in rights.defaults.items()

@@ -41,9 +41,7 @@ def define_policy(engine: Engine, statement: ddl.DefinePolicy) -> None:
     old = catalog.others.get(key)
     shown = catalog.plain(entry.name)
     if statement.verb == "create":
-        if old is not None:
-            message = f'policy "{statement.name}" for table "{shown}" already exists'
-            raise ProgrammingError(message, span=statement.span)
+        _refuse_second(catalog, key, statement.name, statement)
         made = Policy(
             statement.name,
             entry.name,
@@ -68,9 +66,20 @@ def define_policy(engine: Engine, statement: ddl.DefinePolicy) -> None:
         return
     _check(catalog, entry, made, statement.span)
     if statement.verb == "rename":
+        new = (*key[:2], statement.renamed.lower())
+        _refuse_second(catalog, new, statement.renamed, statement)
         del catalog.others[key]
-        key = (*key[:2], statement.renamed.lower())
+        key = new
     catalog.others[key] = made
+
+
+def _refuse_second(catalog: Catalog, key: tuple[str, ...], name: str, statement: ddl.DefinePolicy) -> None:
+    """ProgrammingError if there is a policy of that key."""
+    if key in catalog.others:
+        message = (
+            f'policy "{name}" for table "{catalog.plain(catalog.table(statement.table).name)}" already exists'
+        )
+        raise ProgrammingError(message, span=statement.span)
 
 
 def _altered(engine: Engine, old: Policy, statement: ddl.DefinePolicy) -> Policy:
@@ -106,6 +115,29 @@ def _check(catalog: Catalog, entry: TableEntry, made: Policy, span: Span) -> Non
             condition(binding, entry, columns, text)
             for one in binding.reads.relations if binding.reads is not None else ():
                 need_schema(catalog, one.entry.name, "U", span)
+
+
+def policies_for(catalog: Catalog, role: str) -> list[tuple[tuple[str, ...], Policy]]:
+    """The policies that name a role, with their keys."""
+    found = ((key, one) for key, one in catalog.others.items() if key[0] == "policy")
+    return [(key, one) for key, one in found if role in one.roles]
+
+
+def rename_role(catalog: Catalog, old: str, new: str) -> None:
+    """Have policies for a role be for it under its new name."""
+    for key, one in policies_for(catalog, old):
+        roles = tuple(new if role == old else role for role in one.roles)
+        catalog.others[key] = replace(one, roles=roles)
+
+
+def release_role(catalog: Catalog, role: str) -> None:
+    """Have no policy be for a role any more: those for nobody else go, as in Postgres."""
+    for key, one in policies_for(catalog, role):
+        roles = tuple(other for other in one.roles if other != role)
+        if roles:
+            catalog.others[key] = replace(one, roles=roles)
+        else:
+            del catalog.others[key]
 
 
 def secure(engine: Engine, entry: TableEntry, action: ddl.Secure, span: Span) -> None:

@@ -14,7 +14,7 @@ from tests.oracle.postgres import serving
 
 SCRIPTS = (
     *("roles.sql", "memberships.sql", "row_security.sql", "row_security_parts.sql", "definers.sql"),
-    *("privileges.sql", "grants.sql"),
+    *("privileges.sql", "grants.sql", "trespass.sql"),
 )
 
 

@@ -38,6 +38,26 @@ def test_sessions_are_listed(running: Running) -> None:
         assert one.execute(state, (pids[1],)).fetchone() == ("idle",)
 
 
+def test_what_others_do_is_told_to_those_who_have_their_privileges(running: Running) -> None:
+    with psycopg.connect(running.dsn, autocommit=True) as one, psycopg.connect(running.dsn) as other:
+        one.execute("create role peeper")
+        other.execute("select 1 as private")
+        listed = (
+            "select usename, usesysid::regrole::text, state, wait_event, query, backend_type "
+            "from pg_stat_activity where pid = %s"
+        )
+        pid = (other.info.backend_pid,)
+        shown = ("kpg", "kpg", "idle in transaction", "ClientRead", "select 1 as private", "client backend")
+        assert one.execute(listed, pid).fetchall() == [shown]
+        one.execute("set role peeper")
+        hidden = ("kpg", "kpg", None, None, "<insufficient privilege>", None)
+        assert one.execute(listed, pid).fetchall() == [hidden]
+        one.execute("reset role")
+        one.execute("grant pg_read_all_stats to peeper")
+        one.execute("set role peeper")
+        assert one.execute(listed, pid).fetchall() == [shown]
+
+
 def test_what_sessions_wait_for_is_listed(running: Running) -> None:
     with (
         psycopg.connect(running.dsn, autocommit=True) as one,
