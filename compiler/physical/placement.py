@@ -35,6 +35,8 @@ class Placement:
     by: frozenset[Key] = frozenset()
     first: bool = False
     """All rows are at worker 0."""
+    steady: bool = False
+    """A row goes where it has come, whatever it is: what each worker has are rows that there are."""
 
     def __str__(self) -> str:
         if self.held:
@@ -48,6 +50,7 @@ class Placement:
 HELD: Final = Placement(held=True)
 LOOSE: Final = Placement(held=True, loose=True)
 PARTED: Final = Placement()
+STEADY: Final = Placement(steady=True)
 FIRST: Final = Placement(first=True)
 
 
@@ -231,16 +234,16 @@ class Level:
             return self.add(plan.Enter(share), self.outer.places[share])
         if isinstance(node, plan.Source) and (home := self.tables.home(node.table)) is not None:
             if anyhow:
-                return self.add(Exchange(new, Route.PIECES, 0, held=True), PARTED)
+                return self.add(Exchange(new, Route.PIECES, 0, held=True), STEADY)
             by = frozenset[Key]({(node.table, home, 0)})
             taken = Exchange(new, Route.OWNER, 0, held=True, fetched=(node.table, home))
-            return self.add(taken, Placement(by=by))
+            return self.add(taken, Placement(by=by, steady=True))
         if isinstance(node, plan.Linear) and self.places[node.input].held:
             share = self._shared(node.input, anyhow=anyhow)
             return self.add(plan.Linear(share, node.mfp), mapped(self.places[share], node.mfp))
         if isinstance(node, plan.Negate) and self.places[node.input].held:
             share = self._shared(node.input, anyhow=anyhow)
-            return self.add(plan.Negate(share), self.places[share])
+            return self.add(plan.Negate(share), negated(self.places[share]))
         return self.add(Exchange(new, Route.FIRST, held=True), FIRST)
 
     def owned(self, new: Ref, column: int) -> Ref:
@@ -350,7 +353,7 @@ def mapped(place: Placement, mfp: Mfp) -> Placement:
     """Where rows are after they were mapped."""
     if place.held or place.first:
         return place
-    return Placement(by=frozenset(_mapped(place.by, mfp)))
+    return Placement(by=frozenset(_mapped(place.by, mfp)), steady=place.steady)
 
 
 def _mapped(by: frozenset[Key], mfp: Mfp) -> Iterable[Key]:
@@ -369,8 +372,14 @@ def _mapped(by: frozenset[Key], mfp: Mfp) -> Iterable[Key]:
             yield at
 
 
+def negated(place: Placement) -> Placement:
+    """Where rows are that are taken away: from others' rows, perhaps."""
+    return Placement(place.held, place.loose, place.by, place.first)
+
+
 def summed(places: Sequence[Placement]) -> Placement:
     """Where rows are that are at one of several places."""
     if all(place.first for place in places):
         return FIRST
-    return Placement(by=frozenset[Key].intersection(*(place.by for place in places)))
+    by = frozenset[Key].intersection(*(place.by for place in places))
+    return Placement(by=by, steady=all(place.steady for place in places))

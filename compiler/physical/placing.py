@@ -12,6 +12,7 @@ from kpg.compiler.physical.placement import (
     Level,
     Placement,
     mapped,
+    negated,
     owned_by_first,
     summed,
 )
@@ -40,7 +41,7 @@ def placed(level: Level, ref: Ref, node: AnyNode) -> Ref:
             return _linear(level, source, mfp)
         case plan.Negate(input=source):
             new, place = level.stream(source)
-            return level.add(plan.Negate(new), place)
+            return level.add(plan.Negate(new), negated(place))
         case plan.Concat(inputs=sources):
             return _concat(level, sources, ref)
         case plan.Arrange():
@@ -84,7 +85,7 @@ def placed(level: Level, ref: Ref, node: AnyNode) -> Ref:
 def _of_table(level: Level, table: str) -> Placement:
     owner = level.tables.owner(table)
     if owner is not None:
-        return Placement(by=frozenset[Key]({(table, owner, 0)}))
+        return Placement(by=frozenset[Key]({(table, owner, 0)}), steady=True)
     return HELD if level.tables.home(table) is None else LOOSE
 
 
@@ -127,7 +128,8 @@ def _parted(level: Level, new: Ref) -> Ref:
 def _at_owners(level: Level, new: Ref) -> Ref:
     """Each row at one worker, for which it only matters what row it is."""
     new = level.parted(new)
-    return level.owned(new, 0) if not level.places[new].by and not level.places[new].first else new
+    place = level.places[new]
+    return new if place.by or place.first or place.steady else level.owned(new, 0)
 
 
 def _not_loose(level: Level, source: Ref) -> tuple[Ref, Placement]:
@@ -228,7 +230,7 @@ def _top_k(level: Level, node: plan.TopK) -> Ref:
     if here:
         return level.add(plan.moved(node, lambda _: arrangement), _narrowed(place, node.group))
     # Where paths of a join end at different workers, one may have what is to be taken from another's rows.
-    scattered = not place.by
+    scattered = not (place.by or (place.steady and not _is_loose(level, node.input)))
     if node.limit is None or level.outer is not None or (scattered and node.group):
         return _of_groups(level, node, node.input, node.group)
     if scattered:
@@ -240,6 +242,12 @@ def _top_k(level: Level, node: plan.TopK) -> Ref:
     again = level.add(plan.Arrange(brought, node.group), level.places[brought])
     place = _narrowed(level.places[brought], node.group)
     return level.add(plan.moved(node, lambda _: again), place)
+
+
+def _is_loose(level: Level, arrangement: Ref) -> bool:
+    """Whether an arrangement is of rows that all hold: those of some groups are at hand then."""
+    node = level.nodes[arrangement]
+    return isinstance(node, plan.Arrange) and level.stream(node.input)[1].loose
 
 
 def _of_groups(level: Level, node: AnyNode, source: Ref, group: int, width: int | None = 0) -> Ref:

@@ -1,8 +1,10 @@
 """Text between workers: each string is sent once from one worker to another, and columns as codes.
 
 A worker's codes are its own. On the way a text is a *common* word: the code that it has at the coordinator,
-where most strings come from, or ``OWN`` and its number among those that the sender has made itself. The
-receiver has for each sender an array from these numbers to its own codes.
+where most strings come from, or ``OWN`` and its number among those that the sender has spoken of itself. The
+receiver has for each sender an array from these numbers to its own codes. What is said to other workers and
+what is said to the coordinator have numbers of their own: of all that workers tell each other the
+coordinator, which tells everybody what it knows, need not hear.
 """
 
 from typing import ClassVar, Final
@@ -22,6 +24,9 @@ OWN: Final = 1 << 61
 LOWEST: Final = max(NULL, ERROR)
 UNSAID: Final = -1
 """The common word of a string that nobody has been told of: it has none yet."""
+FIRST_ROOM: Final = 64
+MANY: Final = 32
+"""Of so many times fewer codes than there are it is quicker to sort them than to look through all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,19 +43,95 @@ class Delta:
 NOTHING: Final = Delta(np.zeros(1, np.int64), np.empty(0, np.uint8))
 
 
+class _Grown:
+    """Words to which more are added, in the time that these take."""
+
+    def __init__(self) -> None:
+        self._room: Words = np.empty(FIRST_ROOM, np.int64)
+        self.count = 0
+
+    @property
+    def words(self) -> Words:
+        """All of them."""
+        return self._room[: self.count]
+
+    def add(self, more: Words) -> None:
+        """Have more words behind them."""
+        end = self.count + more.shape[0]
+        if end > self._room.shape[0]:
+            room = np.empty(max(end, 2 * self._room.shape[0]), np.int64)
+            room[: self.count] = self.words
+            self._room = room
+        self._room[self.count : end] = more
+        self.count = end
+
+
+class _Spoken:
+    """What a worker says to some others, all of which hear of the same strings by the same numbers."""
+
+    def __init__(self, dictionary: Dictionary) -> None:
+        self._dictionary = dictionary
+        self._common = _Grown()
+        """Of each own code the common word."""
+        self._said = _Grown()
+        """The codes of the strings that this worker had to speak of, by their numbers."""
+
+    def _note(self) -> None:
+        """Make room for the strings that have come since."""
+        more = len(self._dictionary) - self._common.count
+        if more > 0:
+            self._common.add(np.full(more, UNSAID))
+
+    def learn(self, codes: Words, first: int) -> None:
+        """The strings of these codes have numbers from ``first`` on at the coordinator."""
+        self._note()
+        self._common.words[codes] = np.arange(first, first + codes.shape[0])
+
+    def outgoing(self, words: Words) -> Words:
+        """Own words as common ones."""
+        self._note()
+        common = self._common.words
+        found = _through(common, words)
+        unsaid = found == UNSAID
+        if not unsaid.any():
+            return found
+        codes = self._distinct(words[unsaid])
+        first = OWN + self._said.count
+        common[codes] = np.arange(first, first + codes.shape[0])
+        self._said.add(codes)
+        return _through(common, words)
+
+    def _distinct(self, codes: Words) -> Words:
+        if MANY * codes.shape[0] < self._common.count:
+            return np.unique(codes)
+        found = np.zeros(self._common.count, np.bool_)
+        found[codes] = True
+        return np.flatnonzero(found)
+
+    @property
+    def count(self) -> int:
+        """How many strings others were to hear of."""
+        return self._said.count
+
+    def since(self, first: int) -> Delta:
+        """The strings from a number on."""
+        if first == self._said.count:
+            return NOTHING
+        return Delta(*self._dictionary.parts(self._said.words[first:]))
+
+
 class Strings:
     """Both sides of all channels of one worker; ``peers`` are the others, by number."""
 
     def __init__(self, dictionary: Dictionary, peers: int) -> None:
         self.dictionary = dictionary
-        self._common: Words = np.empty(0, np.int64)
-        """Of each own code the common word."""
-        self._local: Words = np.empty(0, np.int64)
+        self._local = _Grown()
         """Of each code of the coordinator the own one."""
-        self._own: list[int] = []
-        """The codes of the strings that this worker has made and had to speak of, by their numbers."""
-        self._theirs: list[Words] = [np.empty(0, np.int64) for _ in range(peers)]
+        self._among = _Spoken(dictionary)
+        self._upwards = _Spoken(dictionary)
+        self._theirs = [_Grown() for _ in range(peers)]
         self._sent = [0] * peers
+        self._reported = 0
 
     apart: ClassVar[bool] = True
     """Whether a code means another string elsewhere."""
@@ -59,69 +140,46 @@ class Strings:
         """Take strings that the coordinator has come to know."""
         if not len(delta):
             return
-        self._note()
-        known = len(self.dictionary)
         codes = self.dictionary.intern_parts(delta.bounds, delta.data)
-        first = self._local.shape[0]
-        self._local = np.concatenate((self._local, codes))
-        made = len(self.dictionary) - known
-        self._common = np.concatenate((self._common, np.empty(made, np.int64)))
-        self._common[codes] = np.arange(first, first + codes.shape[0])
-
-    def _note(self) -> None:
-        """Make room for the strings that this worker has made since."""
-        count, known = len(self.dictionary), self._common.shape[0]
-        if count > known:
-            self._common = np.concatenate((self._common, np.full(count - known, UNSAID)))
-
-    def _number(self, codes: Words) -> None:
-        """Have strings be spoken of, which others are told with the next delta."""
-        made = len(self._own)
-        self._own += codes.tolist()
-        self._common[codes] = np.arange(OWN + made, OWN + made + codes.shape[0])
+        for spoken in (self._among, self._upwards):
+            spoken.learn(codes, self._local.count)
+        self._local.add(codes)
 
     def from_coordinator(self, words: Words) -> Words:
         """Its words as own ones."""
-        return _through(self._local, words)
+        return _through(self._local.words, words)
 
     def outgoing(self, words: Words) -> Words:
-        """Own words as common ones."""
-        self._note()
-        found = _through(self._common, words)
-        unsaid = found == UNSAID
-        if not unsaid.any():
-            return found
-        self._number(np.unique(words[unsaid]))
-        return _through(self._common, words)
+        """Own words as common ones, for other workers."""
+        return self._among.outgoing(words)
+
+    def reported(self, words: Words) -> Words:
+        """Own words as common ones, for the coordinator."""
+        return self._upwards.outgoing(words)
 
     def delta(self, peer: int) -> Delta:
         """What a peer has to know in order to understand all that was outgoing."""
-        codes = self._own[self._sent[peer] :]
-        if not codes:
-            return NOTHING
-        self._sent[peer] = len(self._own)
-        bounds, data = self.dictionary.parts(np.array(codes, np.int64))
-        return Delta(bounds, data)
+        first, self._sent[peer] = self._sent[peer], self._among.count
+        return self._among.since(first)
 
-    def news(self, peer: int) -> Delta | None:
-        """As :meth:`delta`; None if that is nothing."""
-        delta = self.delta(peer)
-        return delta if len(delta) else None
+    def news(self) -> Delta | None:
+        """What the coordinator has to know in order to understand what was reported; None if nothing."""
+        first, self._reported = self._reported, self._upwards.count
+        return self._upwards.since(first) if first < self._reported else None
 
     def hear(self, peer: int, delta: Delta) -> None:
         """Take strings that a peer has made."""
         if len(delta):
-            codes = self.dictionary.intern_parts(delta.bounds, delta.data)
-            self._theirs[peer] = np.concatenate((self._theirs[peer], codes))
+            self._theirs[peer].add(self.dictionary.intern_parts(delta.bounds, delta.data))
 
     def incoming(self, peer: int, words: Words) -> Words:
         """Common words of a peer as own ones."""
         made = words >= OWN
         if not made.any():
-            return _through(self._local, words)
+            return _through(self._local.words, words)
         out = np.empty_like(words)
-        out[made] = self._theirs[peer][words[made] - OWN]
-        out[~made] = _through(self._local, words[~made])
+        out[made] = self._theirs[peer].words[words[made] - OWN]
+        out[~made] = _through(self._local.words, words[~made])
         return out
 
 
@@ -139,8 +197,14 @@ class OneForAll(Strings):
     def outgoing(self, words: Words) -> Words:
         return words
 
+    def reported(self, words: Words) -> Words:
+        return words
+
     def delta(self, peer: int) -> Delta:
         return NOTHING
+
+    def news(self) -> Delta | None:
+        return None
 
     def incoming(self, peer: int, words: Words) -> Words:
         return words
@@ -154,7 +218,7 @@ class Told:
         self.dictionary = dictionary
         self._apart = apart
         self._told = 0
-        self._theirs: list[Words] = [np.empty(0, np.int64) for _ in range(workers)]
+        self._theirs = [_Grown() for _ in range(workers)]
 
     def delta(self) -> Delta:
         """What all workers are to learn before anything else."""
@@ -178,8 +242,7 @@ class Told:
     def hear(self, worker: int, delta: Delta | None) -> None:
         """Take strings that a worker has made."""
         if delta is not None and len(delta):
-            codes = self.dictionary.intern_parts(delta.bounds, delta.data)
-            self._theirs[worker] = np.concatenate((self._theirs[worker], codes))
+            self._theirs[worker].add(self.dictionary.intern_parts(delta.bounds, delta.data))
 
     def words(self, worker: int, words: Words) -> Words:
         """Common words of a worker as those of the coordinator."""
@@ -187,7 +250,7 @@ class Told:
         if not made.any():
             return words
         out = words.copy()
-        out[made] = self._theirs[worker][words[made] - OWN]
+        out[made] = self._theirs[worker].words[words[made] - OWN]
         return out
 
 

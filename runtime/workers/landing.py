@@ -122,7 +122,7 @@ class Landing(Holding):
     def _said(self, name: str, words: Words) -> Words:
         words = words.copy()
         for column in self.sharing.texts(self.tables[name].schema.types):
-            words[column] = self.sharing.strings.outgoing(words[column])
+            words[column] = self.sharing.strings.reported(words[column])
         return words
 
     def unload(self, load: str) -> None:

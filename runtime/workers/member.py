@@ -75,7 +75,7 @@ class Member(Recalling):
         """``memory`` is what it has in common with the coordinator and all others."""
         super().__init__(merge_effort, memory)
         strings = Strings if memory is None else OneForAll
-        self.sharing = Company(index, count, strings(self.dictionary, count + 1), peers)
+        self.sharing = Company(index, count, strings(self.dictionary, count), peers)
         self._texts: dict[str, tuple[int, ...]] = {}
         self._offers: dict[str, Offer] = {}
         self._loads, self._keys, self._books = {}, {}, {}
@@ -91,15 +91,15 @@ class Member(Recalling):
             if command.method == "put":
                 company.begin(over=False)
             value = getattr(self, command.method)(*unsealed(command.args, company.index))
-            return Reply(value, company.strings.news(company.count))
+            return Reply(value, company.strings.news())
         except PeerFailedError as error:
-            return Reply(None, company.strings.news(company.count), error, aside=True)
+            return Reply(None, company.strings.news(), error, aside=True)
         except BaseException as error:
             if command.method in STEPS:
                 company.fail()
             order = company.meetings - before, company.failing
             aside = isinstance(error, StoppedError)
-            return Reply(None, company.strings.news(company.count), error, aside=aside, order=order)
+            return Reply(None, company.strings.news(), error, aside=aside, order=order)
 
     def obey(self, command: Command) -> None:
         """Do what nobody waits for."""

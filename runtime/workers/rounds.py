@@ -62,7 +62,7 @@ class Recalling(Auditing):
             return updates
         data = updates.data.copy()
         for column in texts:
-            data[column] = self.sharing.strings.outgoing(data[column])
+            data[column] = self.sharing.strings.reported(data[column])
         return updates.with_data(data)
 
 

@@ -210,6 +210,41 @@ def test_counts_and_sums_are_added_up_before_they_are_sent() -> None:
         assert sent(db) <= 3 * 3
 
 
+@pytest.mark.parametrize("common", [True, False])
+def test_of_a_tables_rows_each_worker_sends_its_best(common: bool) -> None:
+    """The columns that are asked for do not tell whose a row is; what is taken away is where it came."""
+    with many(2, common=common) as db:
+        db.sql("create table t(k int primary key, g int, v int, name text)")
+        db.sql("create materialized view most as select max(v) as v, min(name) as name from t where g < 9")
+        db.sql("create materialized view few as select v, name from t order by v desc, name limit 2")
+        numbers = "generate_series(0, 7999) i(i)"
+        db.sql(f"insert into t select i, i % 10, i * 7 % 8009, 'n' || i * 3 % 7993 from {numbers}")
+        assert sent(db) <= 8
+        for life in range(3):
+            assert (
+                db.sql("select * from most").fetchall()
+                == db.sql("select max(v), min(name) from t where g < 9").fetchall()
+            )
+            best = db.sql("select v, name from t order by v desc, name limit 2").fetchall()
+            assert sorted(db.sql("select * from few").fetchall()) == sorted(best)
+            db.sql(f"delete from t where v >= {7900 - 100 * life} or name like 'n1{life}%'")
+
+
+@pytest.mark.parametrize("common", [True, False])
+def test_of_rows_that_are_taken_from_others_none_is_the_best(common: bool) -> None:
+    with many(2, common=common) as db:
+        db.sql("create table t(k int primary key, v int); create table u(k int primary key, v int)")
+        left = "select v from t except all select v from u"
+        db.sql(f"create materialized view w as select max(v) as v from ({left}) d")
+        db.sql("insert into t select i, i from generate_series(0, 99) i(i)")
+        for top in range(99, 60, -1):
+            # The same value, under keys of both workers.
+            db.sql(f"insert into u values ({1000 + top * 7}, {top})")
+            assert db.sql("select v from w").fetchall() == [(top - 1,)]
+        db.sql("delete from u where v = 90")
+        assert db.sql("select v from w").fetchall() == [(90,)]
+
+
 def test_small_tables_are_kept_by_all_until_they_are_large() -> None:
     """A view is placed again when tables that were empty turn out small, and when small ones have grown."""
     said, rows_sent, heard = [], list[int](), []
