@@ -191,8 +191,12 @@ class Dictionary:
             self._before = None
 
     def intern_parts(self, bounds: Words, data: Bytes) -> Words:
-        """The codes of strings ``data[bounds[i]:bounds[i + 1]]``."""
-        return self._intern(np.ascontiguousarray(data), np.ascontiguousarray(bounds), NO_NULLS)
+        """The codes of strings ``data[bounds[i]:bounds[i + 1]]``; for the reply alone if they go into one."""
+        self._passing = self.passes
+        try:
+            return self._intern(np.ascontiguousarray(data), np.ascontiguousarray(bounds), NO_NULLS)
+        finally:
+            self._passing = False
 
     def parts(self, codes: Words) -> tuple[Words, Bytes]:
         """The strings of codes one after the other, and where each begins and ends."""

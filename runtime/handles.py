@@ -244,6 +244,9 @@ class Installation(Protocol):
     def rows_of(self, keys: Words) -> tuple[NDArray[np.bool_], Words]:
         """Of an ego view, which of some readers have a row, and rows for all of them."""
 
+    def lists_of(self, keys: Words) -> tuple[Words, Words] | None:
+        """Of an ego view whose values are arrays, how long readers' are, and the elements; None: by rows."""
+
     def overlay(self) -> "OverlayInfo | None":
         """What an ego view is computed by; None of others."""
 

@@ -212,6 +212,15 @@ class Installed:
 
         return found(self.output, keys)
 
+    def lists_of(self, keys: Words) -> tuple[Words, Words] | None:
+        """Of an ego view whose values are arrays, how long readers' are, none of whom has none; the elements.
+
+        None where there is no such way to read them.
+        """
+        from kpg.runtime.operators.ego import listed
+
+        return listed(self.output, keys)
+
     def overlay(self) -> "OverlayInfo | None":
         """What an ego view is computed by; None of others."""
         from kpg.runtime.operators.ego import overlay_info

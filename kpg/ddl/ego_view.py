@@ -11,6 +11,7 @@ from kpg.engine.engine import Engine
 from kpg.listeners.feed import Change, Subscription
 from kpg.queries.planning import explain_export
 from kpg.runtime.convert.foreign import from_rows
+from kpg.runtime.convert.lists import to_list
 from kpg.runtime.handles import OverlayInfo
 from kpg.runtime.types import ColumnDef, Kind, Schema
 from kpg.view import Maintained, View
@@ -28,6 +29,11 @@ class EgoView(View):
         types = maintained.reader.visible_types
         self._node = Schema((ColumnDef("node", types[0]),))
         self._empty = _empty_of(maintained.sql)
+        element = types[1].parts[0] if types[1].kind is Kind.ARRAY else None
+        if element is None or not (element.kind in WHOLE or (element.is_text and not element.is_padded)):
+            element = None
+        self._element = element
+        """The type of a list's elements, if they are made into values as those of a column are."""
 
     def read(self, node: Any) -> Any:
         """The aggregate of a node's neighbourhood; of no rows None, or 0 if it counts."""
@@ -40,6 +46,10 @@ class EgoView(View):
         words = self._words(nodes)
         if not words.shape[0]:
             return []
+        if self._element is not None:
+            listed = self._maintained.installed.lists_of(words)
+            if listed is not None:
+                return self._lists(*listed)
         there, rows = self._maintained.installed.rows_of(words)
         kept = np.ascontiguousarray(rows[:, there])
         found = self._maintained.reader.values(kept, 1)
@@ -49,6 +59,16 @@ class EgoView(View):
         for place, value in zip(np.flatnonzero(there).tolist(), found, strict=True):
             result[place] = value
         return result
+
+    def _lists(self, sizes: Words, elements: Words) -> list[Any]:
+        """A list of each node's elements."""
+        assert self._element is not None
+        values = to_list(elements, self._element, self._engine.executor.dictionary)
+        ends = np.cumsum(sizes).tolist()
+        return [
+            values[end - size : end] if size else self._empty
+            for end, size in zip(ends, sizes.tolist(), strict=True)
+        ]
 
     def _words(self, nodes: "Sequence[Any] | NDArray[Any]") -> Words:
         if self._node.columns[0].type.kind in WHOLE and isinstance(nodes, np.ndarray):

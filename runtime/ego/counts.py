@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kpg.runtime.dictionary import Dictionary
-from kpg.runtime.ego.answers import Answers
+from kpg.runtime.ego.answers import Answers, Known
 from kpg.runtime.ego.bags import Bags
 from kpg.runtime.ego.overlay import WRITER, Overlay
 from kpg.runtime.ego.reaching import reached
@@ -35,9 +35,8 @@ class Counts(Undoable):
         (self._call,) = calls
         self._few = few
         self._way = WAYS.get(shown(self._call.function), kernels.BY_COUNT)
-        self._dictionary = dictionary
-        self._lasting = Answers(self._call.argument_types[0], few, dictionary, dictionary)
-        self._answers = self._lasting
+        self._answers = Answers(self._call.argument_types[0], few, dictionary)
+        self._known = Known()
         self._bags = Bags()
 
     def grow(self, room: int) -> None:
@@ -59,12 +58,6 @@ class Counts(Undoable):
         rows[-1] = words
         return nodes, rows, diffs
 
-    def rehearse(self, *, on: bool) -> None:
-        """Answers are interned apart from others, which would be kept for good."""
-        self._bags.answer[:] = kernels.FREE
-        type_ = self._call.argument_types[0]
-        self._answers = Answers(type_, self._few, self._dictionary, Dictionary()) if on else self._lasting
-
     def _change(self, one: Written, diffs: Words) -> None:
         for items, origin in reached(one.overlay, one.nodes):
             self._bags.spread(items, origin, one.nodes, one.words, diffs)
@@ -84,35 +77,36 @@ class Counts(Undoable):
         self._bags.clear(nodes)
 
     def read(self, overlay: Overlay, nodes: Words) -> tuple[NDArray[np.bool_], Words]:
-        words, size = np.full((1, nodes.shape[0]), NULL, np.int64), np.zeros(nodes.shape[0], np.int64)
-        if self._way == kernels.NUMBER:
+        listed = self.listed(overlay, nodes)
+        if listed is None:
+            size = np.zeros(nodes.shape[0], np.int64)
             self._frequent(overlay, nodes, 0, size, 0)
-            words[0] = size
-            return size > 0, words
-        answer = self._bags.answer
-        try:
-            self._find(overlay, nodes, size, words[0])
-        except BaseException:
-            answer[nodes] = kernels.FREE
-            raise
-        fresh = np.flatnonzero(size >= 0)
-        kept = overlay.pushed[nodes[fresh]] == 1  # of others it is not known when they change
-        answer[nodes[fresh]] = np.where(kept, words[0, fresh], kernels.FREE)
-        known, again = size == kernels.KNOWN, np.flatnonzero(size <= kernels.SAME)
-        words[0, known] = answer[nodes[known]]
-        words[0, again] = words[0, kernels.SAME - size[again]]
-        return words[0] != NULL, words
+            return size > 0, size.reshape(1, -1)
+        words = self._answers.words(*listed)
+        return words != NULL, words.reshape(1, -1)
 
-    def _find(self, overlay: Overlay, nodes: Words, size: Words, words: Words) -> None:
-        """Have the words of those nodes whose answer is not known, or asked for before them."""
-        first, room = 0, max(1024, 4 * self._few * nodes.shape[0])
+    def listed(self, overlay: Overlay, nodes: Words) -> tuple[Words, Words] | None:
+        if self._way == kernels.NUMBER:
+            return None
+        size = np.zeros(nodes.shape[0], np.int64)
+        self._known.make_room(self._bags)
+        try:
+            found = self._find(overlay, nodes, size)
+        except BaseException:
+            self._bags.answer[nodes] = kernels.FREE
+            raise
+        return size, self._known.hand_out(nodes, size, found, overlay.pushed, self._bags)
+
+    def _find(self, overlay: Overlay, nodes: Words, size: Words) -> Words:
+        """The lists of those nodes of whom none is known, and who were not asked for before in ``nodes``."""
+        first, room, parts = 0, max(1024, 4 * self._few * nodes.shape[0]), [np.empty(0, np.int64)]
         while first < nodes.shape[0]:
             found, done = self._frequent(overlay, nodes, first, size, room)
             fresh = first + np.flatnonzero(size[first:done] >= 0)
-            sizes = size[fresh]
-            total = int(sizes.sum())
-            words[fresh] = self._answers.words(found[0, :total], found[1, :total], sizes)
+            elements, size[fresh] = self._answers.ordered(found, size[fresh])
+            parts.append(elements)
             first, room = done, 4 * room
+        return np.concatenate(parts)
 
     def _frequent(
         self, overlay: Overlay, nodes: Words, first: int, size: Words, room: int
@@ -120,10 +114,10 @@ class Counts(Undoable):
         bags, edges, found = self._bags, overlay.inputs, np.empty((2, room), np.int64)
         done = kernels.frequent(
             nodes, first, edges.start, edges.size, edges.items, overlay.pushed, bags.heads, bags.table,
-            self._few, self._way, found, size,
+            self._few, self._way, self._answers.sorts, found, size,
         )  # fmt: skip
         return found, int(done)
 
     @property
     def bytes(self) -> int:
-        return self._bags.bytes + self._answers.bytes
+        return self._bags.bytes + self._answers.bytes + self._known.bytes

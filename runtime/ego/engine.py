@@ -345,19 +345,35 @@ class Engine:
     def read(self, words: Words) -> tuple[NDArray[np.bool_], Words]:
         """Of each node, by its word, whether it has an answer; and the answers' words ``int64[calls, n]``."""
         begun = time.perf_counter()
+        nodes, known = self._asked(words)
+        there, answers = self.family.read(self.overlay, nodes)
+        self._work.busy += time.perf_counter() - begun
+        if known is None:
+            return there, answers
+        every, result = np.zeros(len(words), np.bool_), np.zeros((len(answers), len(words)), np.int64)
+        every[known], result[:, known] = there, answers
+        return every, result
+
+    def listed(self, words: Words) -> tuple[Words, Words] | None:
+        """See :meth:`Family.listed`: nothing is interned."""
+        begun = time.perf_counter()
+        nodes, known = self._asked(words)
+        found = self.family.listed(self.overlay, nodes)
+        self._work.busy += time.perf_counter() - begun
+        if found is None or known is None:
+            return found
+        sizes = np.zeros(words.shape[0], np.int64)
+        sizes[known] = found[0]
+        return sizes, found[1]
+
+    def _asked(self, words: Words) -> tuple[Words, NDArray[np.bool_] | None]:
+        """The nodes of those that there are, and which these are unless they are all: they are asked now."""
         nodes, missing = self._readers.observe(words, np.ones_like(words), self.overlay.asked)
         self._work.seen += nodes.shape[0]
         if not missing:
-            found = self.family.read(self.overlay, nodes)
-            self._work.busy += time.perf_counter() - begun
-            return found
+            return nodes, None
         known = nodes >= 0
-        there, answers = self.family.read(self.overlay, np.ascontiguousarray(nodes[known]))
-        result = np.zeros((answers.shape[0], words.shape[0]), np.int64)
-        result[:, known] = answers
-        every = np.zeros(words.shape[0], np.bool_)
-        every[known] = there
-        return every, result
+        return np.ascontiguousarray(nodes[known]), known
 
     def rows(self) -> Words:
         """All answers, ``int64[1 + calls, n]``: readers, and what they read."""

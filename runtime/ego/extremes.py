@@ -57,8 +57,9 @@ class Extremes(Undoable):
         nodes, words, diffs = self._bags.exchanged(nodes)
         return nodes, (words ^ self._flip).reshape(1, -1), diffs
 
-    def rehearse(self, *, on: bool) -> None:
-        """Answers are words that nobody keeps."""
+    def listed(self, overlay: Overlay, nodes: Words) -> tuple[Words, Words] | None:
+        """Answers are no lists."""
+        return None
 
     def fill(self, overlay: Overlay, order: Words) -> None:
         empty = order[(overlay.inputs.size[order] == 0) & (overlay.kinds[order] != WRITER)]

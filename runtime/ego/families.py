@@ -147,11 +147,11 @@ def _answering() -> float:
     def read() -> None:
         for value in (1, 2):  # what has changed is not known
             family.write(overlay, nodes, np.full((1, 128), value), ones * (2 * value - 3))
-        family.read(overlay, nodes)
+        family.listed(overlay, nodes)
 
     for value in range(10):
         family.write(overlay, nodes, np.full((1, 128), value), 40 * ones)
-    return max(_seconds(read) - _seconds(lambda: family.read(overlay, nodes)), 0.0) / nodes.shape[0]
+    return max(_seconds(read) - _seconds(lambda: family.listed(overlay, nodes)), 0.0) / nodes.shape[0]
 
 
 def _values(writers: Words, turn: int) -> Words:

@@ -39,9 +39,6 @@ class Family(Protocol):
         Only asked where writes may be tried out.
         """
 
-    def rehearse(self, *, on: bool) -> None:
-        """What is read from now on, or until now, leaves nothing behind, and is of no use later."""
-
     def fill(self, overlay: Overlay, order: Words) -> None:
         """Compute the pushed nodes among ``order``, each after what feeds it, of their inputs."""
 
@@ -50,6 +47,12 @@ class Family(Protocol):
 
     def read(self, overlay: Overlay, nodes: Words) -> tuple[NDArray[np.bool_], Words]:
         """Of each node, whether there is anything, and words ``int64[calls, n]``. DataError if it fails."""
+
+    def listed(self, overlay: Overlay, nodes: Words) -> tuple[Words, Words] | None:
+        """Where an answer is an array: how long each node's is, none if there is nothing, and the elements.
+
+        These are words, one node's after the other's. None where answers are words themselves.
+        """
 
     def commit(self) -> None:
         """The step is over."""

@@ -76,8 +76,9 @@ class States:
     def sample(self, nodes: Words) -> tuple[Words, Words, Words]:
         raise InternalError("writes of states are not tried out")
 
-    def rehearse(self, *, on: bool) -> None:
-        """Answers are words that nobody keeps."""
+    def listed(self, overlay: Overlay, nodes: Words) -> tuple[Words, Words] | None:
+        """Answers are no lists."""
+        return None
 
     def _keep(self, node: int) -> None:
         if node not in self._before:

@@ -66,23 +66,26 @@ class Traffic:
     def seconds(self) -> tuple[float, float]:
         """What a batch's writes, and its reads, take; they are undone. Infinite if it cannot be answered."""
         overlay, family, took = self._overlay, self._family, np.zeros((BATCHES, 2))
-        family.rehearse(on=True)
         try:
-            family.read(overlay, self._known)
+            self._ask(self._known)
             for place, (writers, readers) in enumerate(zip(self._writers, self._reads, strict=True)):
                 write = family.sample(writers)  # of what they have by now
                 begun = time.thread_time()
                 family.write(overlay, *write)
                 written = time.thread_time()
-                family.read(overlay, readers)
+                self._ask(readers)
                 took[place] = written - begun, time.thread_time() - written
         except DataError:
             return math.inf, math.inf
         finally:
             family.rollback()
-            family.rehearse(on=False)
         writes, reads = np.median(took, axis=0)
         return float(writes), float(reads)
+
+    def _ask(self, nodes: Words) -> None:
+        """Read as ``read_many`` does."""
+        if self._family.listed(self._overlay, nodes) is None:
+            self._family.read(self._overlay, nodes)
 
 
 def _drawn(frequency: NDArray[np.float64], size: int, random: np.random.Generator) -> Words:

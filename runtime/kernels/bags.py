@@ -347,15 +347,16 @@ def approach(nodes, first, last, at_start, at_size, at_items, pushed, heads, tab
 
 @kernel(
     "int64(int64[::1], int64, int64[::1], int64[::1], int32[::1], uint8[::1], int64[:, ::1], int64[:, ::1],"
-    " int64, int64, int64[:, ::1], int64[::1])"
+    " int64, int64, boolean, int64[:, ::1], int64[::1])"
 )
-def frequent(nodes, begun, at_start, at_size, at_items, pushed, heads, table, few, way, out, size):
+def frequent(nodes, begun, at_start, at_size, at_items, pushed, heads, table, few, way, more, out, size):
     """Of each node's bag, from the one at ``begun`` on, the words that come as often as the ``few``-th most
     frequent one, or oftener.
 
     Bags of nodes that are not kept are those of what feeds them, added up. ``out`` gets words in order, one
     node after the other, and for each the number of its group, of those that come equally often if ``way``
-    is ``BY_COUNT``; ``size`` gets how many of each, which is all if it is ``NUMBER``, or ``KNOWN``, or
+    is ``BY_COUNT``. Of those that come as often as the last one there may be ``more``, or else the least are
+    taken. ``size`` gets how many of each, which is all there is if ``way`` is ``NUMBER``, or ``KNOWN``, or
     ``SAME``: so that a node is looked at once its answer is ``FREE + 1`` and its place, until there is one.
     Returns how many nodes are done then: the next one had no room.
     """
@@ -404,8 +405,66 @@ def frequent(nodes, begun, at_start, at_size, at_items, pushed, heads, table, fe
                 out[1, written + count] = bag[at, 1]
                 count += 1
         arrange(out[0], out[1], written, written + count, way == BY_COUNT)
+        if few > 0 and not more:
+            count = min(count, few)
         size[i] = count
         heads[node, FOUND] = FREE + 1 + i
         written += count
     tally[0, 0] = seen  # or nobody would look
     return nodes.shape[0]
+
+
+@kernel("int64(int64[::1], int64[::1], int64[:, ::1], int64[::1], int64[::1])")
+def placed(nodes, size, heads, log, places):
+    """Where each node's list stands, and how many elements all of them have: ``size`` is as ``frequent`` has
+    left it, and then how many there are of each.
+
+    A place is one of what was found, one list after the other, or -1 less one of the log.
+    """
+    found, total = 0, 0
+    for i in range(nodes.shape[0]):
+        if size[i] >= 0:
+            places[i] = found
+            found += size[i]
+        elif size[i] == KNOWN:
+            at = heads[nodes[i], FOUND]
+            size[i] = log[at]
+            places[i] = -2 - at
+        else:
+            before = SAME - size[i]
+            size[i] = size[before]
+            places[i] = places[before]
+        total += size[i]
+    return total
+
+
+@kernel(
+    "void(int64[::1], int64[::1], int64[::1], int64[::1], uint8[::1], int64[:, ::1], int64[::1],"
+    " int64[::1], int64[::1])"
+)
+def handed(nodes, size, places, found, pushed, heads, log, state, out):
+    """Write all lists to ``out``, and those of kept nodes that were found to the log, their lengths first.
+
+    ``state`` is how much of the log is taken, and how many had no room.
+    """
+    written = 0
+    for i in range(nodes.shape[0]):
+        node, count, at = nodes[i], size[i], places[i]
+        if at < 0:
+            for k in range(count):
+                out[written + k] = log[k - 1 - at]
+        else:
+            for k in range(count):
+                out[written + k] = found[at + k]
+        if heads[node, FOUND] == FREE + 1 + i:
+            heads[node, FOUND] = FREE
+            taken = state[0]
+            if pushed[node] and taken + count < log.shape[0]:
+                heads[node, FOUND] = taken
+                log[taken] = count
+                for k in range(count):
+                    log[taken + 1 + k] = out[written + k]
+                state[0] = taken + count + 1
+            elif pushed[node]:
+                state[1] += 1
+        written += count

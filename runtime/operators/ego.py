@@ -144,6 +144,11 @@ def found(output: Operator, readers: Words) -> tuple[NDArray[np.bool_], Words]:
     return output.found(readers)
 
 
+def listed(output: Operator, readers: Words) -> tuple[Words, Words] | None:
+    """How long readers' arrays are, and their elements; None if these are not what the output is."""
+    return output.engine.listed(readers) if isinstance(output, Ego) else None
+
+
 def overlay_info(output: Operator) -> OverlayInfo | None:
     """What an ego view is computed by."""
     ego = ego_under(output)

@@ -92,6 +92,10 @@ class Remote:
             rows[:, places] = self._owner.words(worker, data.copy(), self.texts)
         return there, rows
 
+    def lists_of(self, keys: Words) -> tuple[Words, Words] | None:
+        """See ``Installation``: members tell of rows."""
+        return None
+
     def overlay(self) -> OverlayInfo | None:
         """See ``Installation``: that of the first member, at which all rows of an ego view are."""
         found: list[OverlayInfo | None] = self._owner.ask("overlay", self.name)

@@ -51,7 +51,7 @@ def asked(bags: Bags, nodes: np.ndarray, inputs: list[list[int]], pushed: np.nda
         done = int(
             kernels.frequent(
                 nodes, first, np.cumsum(size_of) - size_of, size_of, items, pushed, bags.heads, bags.table, 3,
-                kernels.BY_COUNT, out, size,
+                kernels.BY_COUNT, True, out, size,
             )
         )  # fmt: skip
         ends = np.cumsum(size[first:done]).tolist()
