@@ -19,6 +19,8 @@ OPEN = {
         "kpg.ddl.domains",
         "_following",
     ): "what becomes of a column; other actions change the domain alone",
+    ("kpg.ddl.table_locks", "_named"): "the others lock no table before they are made",
+    ("kpg.ddl.table_locks", "_altered"): "the others lock their own table, wholly",
     ("kpg.ddl.domains", "alter_domain"): "the parser makes these actions only",
     ("kpg.ddl.domains", "with_domains"): "the others have no columns",
     ("kpg.settings.settings", "run_session"): "the others are told apart by _setting",

@@ -270,7 +270,7 @@ def drop_sequence(engine: Engine, statement: ast.DropOther, name: str) -> None:
 
 def _truncate(engine: Engine, statement: ast.Truncate) -> int:
     catalog = engine.catalog
-    chosen = _to_truncate(engine, statement)
+    chosen = to_truncate(engine, statement)
     rows = 0
     actions = truncating(engine, chosen) if catalog.others else []
     for one in actions:
@@ -296,7 +296,7 @@ def _truncate(engine: Engine, statement: ast.Truncate) -> int:
     return rows
 
 
-def _to_truncate(engine: Engine, statement: ast.Truncate) -> set[str]:
+def to_truncate(engine: Engine, statement: ast.Truncate) -> set[str]:
     """The tables that are named, what inherits from them, and with CASCADE all that refers to one."""
     catalog = engine.catalog
     chosen = {catalog.table(name, statement.span).name for name in statement.tables}

@@ -96,8 +96,8 @@ class Journal:
             self._uses.clear()
             self._uses.update(whole.uses)
         self._catalog.search_path = target.path
-        if mark is None:
-            self._start = None
+        if mark is None or (target.catalog is None and not self._writing):
+            self._start = None  # nothing is defined any more
 
     def finish(self) -> None:
         """The transaction has been committed."""

@@ -54,4 +54,4 @@ CONFLICTS: Final[dict[str, frozenset[str]]] = {
 }
 """The modes in which nobody else may have what one has in a mode."""
 STRONG: Final = frozenset(TABLE_MODES[3:])
-"""The modes of tables that only LOCK TABLE takes."""
+"""The modes of tables that only LOCK TABLE and definitions take."""

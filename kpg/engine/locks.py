@@ -203,12 +203,15 @@ class Locks:
         before = self._wishes.get(number)
         if before != wish:
             self._leave(number)
-            self._queues.setdefault(wish.key, []).append((number, wish.mode))
-            self._wishes[number] = wish
+            self._queue(number, wish)
         circle = self._circle(number)
         if circle:
             self._leave(number)
             raise DeadlockError(circle)
+
+    def _queue(self, number: int, wish: Wish) -> None:
+        self._queues.setdefault(wish.key, []).append((number, wish.mode))
+        self._wishes[number] = wish
 
     def _circle(self, number: int) -> list[Waits]:
         """The sessions that wait for each other, from one on; nothing if that is not so."""
@@ -284,6 +287,10 @@ class Locks:
                 self.freed(number)
 
     # Looking
+
+    def alone(self, number: int) -> bool:
+        """Whether no other session holds anything, or waits for it."""
+        return all(one == number for one in self._keys) and all(one == number for one in self._wishes)
 
     def listed(self) -> Iterator[tuple[Key, int, str, bool]]:
         """The key, the session, the mode, and whether it has it or waits for it."""

@@ -55,7 +55,7 @@ class RowLocks(Locks):
         """The rows of each table that are locked one by one."""
         self._many: dict[str, dict[int, list[Many]]] = {}
         self._strong: dict[Key, int] = {}
-        """The tables that LOCK TABLE has locked, and how often."""
+        """The tables that are locked, or waited for, in strong modes, and how often."""
         self._changes: dict[int, Sequence[Sequence[Part]]] = {}
         """What open transactions have changed, as far as others may have seen that it is locked."""
 
@@ -67,9 +67,29 @@ class RowLocks(Locks):
         if isinstance(table, str) and rowid:
             self._rows.setdefault(table, {})[int(rowid[0])] = None
             self._watch()
-        elif one[0] in STRONG and isinstance(table, str):
-            self._strong[key] = self._strong.get(key, 0) + 1
-            self._watch()
+        else:
+            self._count(key, one[0], 1)
+
+    def _count(self, key: Key, mode: str, more: int) -> None:
+        """Who changes a table asks first while it is locked in a strong mode, or somebody waits for that."""
+        if mode not in STRONG or not isinstance(key[0], str) or len(key) > 1:
+            return
+        count = self._strong.get(key, 0) + more
+        if count:
+            self._strong[key] = count
+        else:
+            del self._strong[key]
+        self._watch()
+
+    def _queue(self, number: int, wish: Wish) -> None:
+        super()._queue(number, wish)
+        self._count(wish.key, wish.mode, 1)
+
+    def _leave(self, number: int) -> None:
+        wish = self._wishes.get(number)
+        if wish is not None:
+            self._count(wish.key, wish.mode, -1)
+        super()._leave(number)
 
     def _remove(self, number: int, key: Key, one: Hold) -> None:
         super()._remove(number, key, one)
@@ -80,10 +100,8 @@ class RowLocks(Locks):
                 del rows[int(rowid[0])]
                 if not rows:
                     del self._rows[table]
-        elif one[0] in STRONG and isinstance(table, str):
-            self._strong[key] -= 1
-            if not self._strong[key]:
-                del self._strong[key]
+        else:
+            self._count(key, one[0], -1)
         self._watch()
 
     def _watch(self) -> None:
@@ -295,11 +313,19 @@ class RowLocks(Locks):
         """Whether LOCK TABLE keeps who asks from a table in a mode."""
         return bool(self._strong) and self.blocked(Wish((table,), mode))
 
+    def others(self, number: int) -> list[str]:
+        """The tables that sessions other than one have locked, or rows of them."""
+        keys = (key for one, keys in self._keys.items() if one != number for key in keys)
+        return sorted({key[0] for key in keys if isinstance(key[0], str)})
+
     @property
     def closed(self) -> bool:
         """Whether there are tables that LOCK TABLE keeps readers from."""
         return any(
-            mode == CLOSED for key in self._strong for holds in self._held[key].values() for mode, _ in holds
+            mode == CLOSED
+            for key in self._strong
+            for holds in self._held.get(key, {}).values()
+            for mode, _ in holds
         )
 
     def busy(self, tables: Sequence[str]) -> int:

@@ -84,7 +84,7 @@ class Suspended:
         engine = self._hub.engine
         if engine.transactions.state is not State.OPEN:
             return None
-        if engine.watching:
+        if engine.watching or not engine.locks.alone(engine.catalog.asker.number):
             return engine.savepoint()
         if not engine.catalog.routines:
             return None

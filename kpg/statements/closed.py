@@ -1,39 +1,29 @@
-"""Statements wait for who has locked a table that they read, or define anew."""
+"""Statements wait for who has locked a table that they read; definitions see ``ddl/table_locks.py``."""
 
 from collections.abc import Iterator
 
-from kpg.compiler.catalog import TableEntry
 from kpg.compiler.sql import statements as ast
-from kpg.compiler.sql.definition import Definition
 from kpg.compiler.sql.query import read_relations
 from kpg.engine.engine import Engine
-from kpg.engine.lock_modes import ACCESS_SHARE, CLOSED
+from kpg.engine.lock_modes import ACCESS_SHARE
 from kpg.engine.locks import Wish
 from kpg.engine.row_locks import refusal
 from kpg.runtime.errors import Error
 
 
 def wait_for_tables(engine: Engine, statement: ast.Statement) -> None:
-    """Have a statement wait while LOCK TABLE keeps it from what it is about."""
+    """Have a statement wait while LOCK TABLE keeps it from what it reads."""
     with engine.transactions.undoing():
-        for table, mode in _uses(engine, statement):
-            wish = Wish((table,), mode)
-            if engine.locks.closed_to(table, mode):
+        for table in _uses(engine, statement):
+            wish = Wish((table,), ACCESS_SHARE)
+            if engine.locks.closed_to(table, ACCESS_SHARE):
                 if not engine.locks.suspends:
                     raise refusal(table, row=False, hint="wait in a session")
                 engine.locks.wait_for(engine, wish)
 
 
-def _uses(engine: Engine, statement: ast.Statement) -> Iterator[tuple[str, str]]:
-    """The tables that a statement reads, and those that it defines anew."""
-    if isinstance(statement, Definition | ast.Drop):
-        names = [getattr(statement, "name", ""), getattr(statement, "table", "")]
-        names += (*getattr(statement, "names", ()), *getattr(statement, "tables", ()))
-        for name in names:
-            entry = engine.catalog.find(name) if isinstance(name, str) and name else None
-            if isinstance(entry, TableEntry):
-                yield entry.name, CLOSED
-        return
+def _uses(engine: Engine, statement: ast.Statement) -> Iterator[str]:
+    """The tables that a statement reads, while some are kept from readers."""
     if not engine.locks.closed:
         return
     try:
@@ -42,4 +32,4 @@ def _uses(engine: Engine, statement: ast.Statement) -> Iterator[tuple[str, str]]
         return  # it names what is not there, and says so itself
     for name in sorted(read):
         if engine.find_table(name) is not None:
-            yield name, ACCESS_SHARE
+            yield name

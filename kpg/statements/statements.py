@@ -2,6 +2,7 @@
 
 import re
 import sys
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from functools import partial
 from typing import Final, TypeVar, assert_never
@@ -27,7 +28,7 @@ from kpg.queries.reading import expand
 from kpg.result import Affected, Result
 from kpg.runtime.errors import NotSupportedError, ProgrammingError
 from kpg.runtime.types import Schema
-from kpg.security.owning import owning
+from kpg.security.owning import NOTHING, owning
 from kpg.view import Maintained
 
 Outcome = Result | Maintained | None
@@ -104,7 +105,8 @@ def _run(engine: Engine, statement: ast.Statement) -> Outcome:
         case ast.CreateTable() | ast.CreateTableAs() | ast.CreateView() | ast.Drop() | Definition():
             engine.remembered.forget()
             changing = engine.transactions.statement(changes=True)
-            with changing, engine.journal.writing(), owning(engine, statement):
+            writing = engine.journal.writing()
+            with changing, writing, owning(engine, statement), _closing(engine, statement):
                 return _define(engine, _anchored(engine, with_known_types(statement, engine.catalog)))
         case ast.Explain() | ast.ExplainView():
             from kpg.statements.explaining import run_explain
@@ -118,6 +120,16 @@ def _run(engine: Engine, statement: ast.Statement) -> Outcome:
             with engine.transactions.statement(changes=False):
                 return _other(engine, statement)
     return None
+
+
+def _closing(engine: Engine, statement: Defining) -> AbstractContextManager[None]:
+    """Wait for those who have locked what the block defines anew."""
+    locks = vars(engine).get("locks")
+    if locks is None or locks.alone(engine.catalog.asker.number):
+        return NOTHING
+    from kpg.ddl.table_locks import closing
+
+    return closing(engine, statement)
 
 
 def _anchored(engine: Engine, statement: Defining) -> Defining:

@@ -20,6 +20,7 @@ TABLES = """
     create materialized view v as select sum(x) as s, count(*) as n from t;
     insert into t select i, 0 from generate_series(1, 6) g(i);
 """
+WAITS = ("Lock", "Timeout")
 Rows = list[tuple[object, ...]]
 
 
@@ -54,8 +55,8 @@ class Asking:
         self._work: Callable[[], Rows] = lambda: asked(session, text)
         self._thread = threading.Thread(target=self._run)
         self._thread.start()
-        until(lambda: session in session.hub.suspended or not self._thread.is_alive())
-        assert session in session.hub.suspended, (self._rows, self._error)
+        until(lambda: session.waits[0] in WAITS or not self._thread.is_alive())
+        assert session.waits[0] in WAITS, (self._rows, self._error)
 
     def _run(self) -> None:
         try:
