@@ -122,7 +122,7 @@ def _drop(engine: Engine, statement: ast.DropAggregate, name: str, types: tuple[
         shown = ", ".join(str(type_) for type_ in wanted) or "*"
         raise ProgrammingError(f"aggregate {name}({shown}) does not exist", span=statement.span)
     if statement.cascade:
-        from kpg.statements.statements import drop_relations
+        from kpg.ddl.dropping import drop_relations
 
         for user in reversed(engine.dependents(f"function {old.fold}")):
             if user in catalog:

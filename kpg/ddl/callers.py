@@ -180,7 +180,7 @@ def _without(engine: Engine, key: tuple[str, ...], one: object, span: Span) -> C
             action = ast.DropConstraint(one.name, True, True)
             return partial(alter, engine, ast.Alter("TABLE", one.table, False, (action,), span))
         case Partitioned():
-            from kpg.statements.statements import drop_relations
+            from kpg.ddl.dropping import drop_relations
 
             return partial(drop_relations, engine, statements.Drop("TABLE", (one.table,), True, True, span))
         case tuple():

@@ -1,4 +1,4 @@
-"""DROP SCHEMA: with CASCADE, all that is in it and what uses that."""
+"""DROP TABLE, DROP VIEW and DROP SCHEMA: with CASCADE, what uses them, too."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -12,6 +12,68 @@ from kpg.ddl.definitions import drop_sequence
 from kpg.ddl.in_use import check_unused
 from kpg.engine.engine import Engine
 from kpg.runtime.errors import ProgrammingError
+
+
+def drop_relations(engine: Engine, statement: Drop) -> None:
+    """DROP TABLE and DROP VIEW."""
+    engine.check_defining("DROP")
+    doomed: list[str] = []
+    for name in statement.names:
+        entry = engine.catalog.find(name)
+        if entry is None and statement.if_exists:
+            continue
+        entry = entry or engine.catalog.get(name, statement.span)
+        kind = "TABLE" if isinstance(entry, TableEntry) else "VIEW"
+        if kind != statement.kind:
+            raise ProgrammingError(
+                f'"{entry.name}" is a {kind.lower()}', span=statement.span, hint=f"use DROP {kind}"
+            )
+        doomed.append(entry.name)
+    if engine.catalog.others:
+        from kpg.inheritance.inheriting import dropped_together
+
+        doomed = dropped_together(engine, doomed, statement)
+    for name in doomed:
+        _release(engine, name, statement)
+    everything = set(doomed).union(*(engine.users(name) for name in doomed))
+    for user in sorted(everything.difference(doomed)):
+        if not statement.cascade:
+            used = next(name for name in doomed if user in engine.dependents(name))
+            raise ProgrammingError(
+                f'"{used}" cannot be dropped: view "{user}" uses it',
+                span=statement.span,
+                hint="drop the view first, or use CASCADE",
+            )
+    # Whatever more views depend on, directly or not, goes later than they do.
+    for name in sorted(everything, key=lambda name: len(engine.dependents(name))):
+        # A Datalog program takes its tables and views with it.
+        if name in engine.dataflows:
+            engine.refuse_in_transaction("dropping a dataflow")
+            engine.drop(name)
+        elif name in engine.catalog:
+            engine.drop(name)
+    if any(one[0] == "partitioned" for one in engine.catalog.others):
+        from kpg.inheritance.partitions import settle_defaults
+
+        settle_defaults(engine)
+
+
+def _release(engine: Engine, name: str, statement: Drop) -> None:
+    """Have nobody refer to a table that is to be dropped; ProgrammingError unless it may."""
+    entry = engine.catalog.get(name)
+    if not isinstance(entry, TableEntry) or "references" not in engine.__dict__:
+        return
+    dropped = {engine.catalog.get(one).name for one in statement.names if one in engine.catalog}
+    for link in engine.references.users(entry.name):
+        if link.table not in dropped and not statement.cascade:
+            raise ProgrammingError(
+                f'"{entry.name}" cannot be dropped: FOREIGN KEY {link.key.name} of {link.table} refers to it',
+                span=statement.span,
+                hint="drop that constraint first, or use CASCADE",
+            )
+        other = engine.catalog.table(link.table)
+        kept = tuple(key for key in other.constraints.foreign_keys if key != link.key)
+        engine.catalog.replace(replace(other, constraints=replace(other.constraints, foreign_keys=kept)))
 
 
 def drop_schema(engine: Engine, statement: ast.DropOther, name: str) -> None:
@@ -50,8 +112,6 @@ def _relations(engine: Engine, schema: str) -> list[str]:
 
 
 def _drop_relations(engine: Engine, statement: ast.DropOther, schema: str) -> None:
-    from kpg.statements.statements import drop_relations
-
     catalog = engine.catalog
     check_unused(engine, _relations(engine, schema), "DROP TABLE", statement.span)
     for one in _relations(engine, schema):

@@ -194,7 +194,7 @@ def _drop(engine: Engine, statement: ast.DropFunction, name: str, types: Sequenc
 def drop_routine(engine: Engine, routine: Routine, span: Span, *, cascade: bool) -> None:
     """Take a function away, and with ``cascade`` what calls it; ProgrammingError if something does."""
     if cascade:
-        from kpg.statements.statements import drop_relations
+        from kpg.ddl.dropping import drop_relations
 
         for user in reversed(engine.dependents(routine.key)):
             if user in engine.catalog:

@@ -27,7 +27,7 @@ def made(engine: "Engine", name: str, statement: ast.CreateTable | ast.CreateTab
 
 def tidy(engine: "Engine") -> None:
     """A transaction of a session ends: empty, or drop, its tables that want it."""
-    from kpg.statements.statements import drop_relations
+    from kpg.ddl.dropping import drop_relations
 
     mine = f"{engine.catalog.temporary}."
     for name, action in [one for one in engine.at_commit.items() if one[0].startswith(mine)]:
@@ -52,7 +52,7 @@ def tidy(engine: "Engine") -> None:
 def end(engine: "Engine") -> None:
     """The session that has the engine ends: its temporary tables go, with what was made of them."""
     from kpg.ddl.definitions import define
-    from kpg.statements.statements import drop_relations
+    from kpg.ddl.dropping import drop_relations
 
     catalog, schema = engine.catalog, engine.catalog.temporary
     if schema not in catalog.schemas:

@@ -256,9 +256,9 @@ def _drop_owned(engine: Engine, owned: Iterable[Key], roles: list[str], statemen
     from kpg.compiler.sql.definitions import DropOther
     from kpg.compiler.sql.statements import Drop
     from kpg.ddl.definitions import define
+    from kpg.ddl.dropping import drop_relations
     from kpg.ddl.routines import drop_routine
     from kpg.security.securing import release_role
-    from kpg.statements.statements import drop_relations
 
     catalog, span = engine.catalog, statement.span
     rights = catalog.rights

@@ -11,7 +11,7 @@ import numpy as np
 
 from kpg.compiler.algebra.rel import LetRec
 from kpg.compiler.algebra.traverse import walk
-from kpg.compiler.catalog import Catalog, TableEntry
+from kpg.compiler.catalog import Catalog
 from kpg.compiler.sql import statements as ast
 from kpg.compiler.sql.definition import Definition
 from kpg.compiler.sql.definitions import AnyDefinition
@@ -26,7 +26,7 @@ from kpg.listeners.notices import warn
 from kpg.queries.planning import Planned, bind, plan_bound, plan_view
 from kpg.queries.reading import expand
 from kpg.result import Affected, Result
-from kpg.runtime.errors import NotSupportedError, ProgrammingError
+from kpg.runtime.errors import NotSupportedError
 from kpg.runtime.types import Schema
 from kpg.security.owning import NOTHING, owning
 from kpg.view import Maintained
@@ -154,6 +154,7 @@ def _define(engine: Engine, statement: Defining) -> Outcome:
 
             return widening(lambda: create_view(engine, statement))
         case ast.Drop():
+            from kpg.ddl.dropping import drop_relations
             from kpg.ddl.in_use import check_unused
 
             check_unused(engine, statement.names, f"DROP {statement.kind}", statement.span)
@@ -318,6 +319,8 @@ def _make_room(engine: Engine, statement: ast.CreateTable | ast.CreateTableAs, n
 
         made(engine, name, statement)
     if statement.or_replace and name in engine.catalog:
+        from kpg.ddl.dropping import drop_relations
+
         drop_relations(engine, ast.Drop("TABLE", (name,), False, False, statement.span))
 
 
@@ -339,65 +342,3 @@ def _create_table_as(engine: Engine, statement: ast.CreateTableAs) -> Outcome:
     engine.create_table(name, schema)
     engine.table(name).insert(np.ascontiguousarray(rows[: len(schema.columns)]))
     return Affected(int(rows.shape[1]))
-
-
-def drop_relations(engine: Engine, statement: ast.Drop) -> None:
-    """DROP TABLE and DROP VIEW."""
-    engine.check_defining("DROP")
-    doomed: list[str] = []
-    for name in statement.names:
-        entry = engine.catalog.find(name)
-        if entry is None and statement.if_exists:
-            continue
-        entry = entry or engine.catalog.get(name, statement.span)
-        kind = "TABLE" if isinstance(entry, TableEntry) else "VIEW"
-        if kind != statement.kind:
-            raise ProgrammingError(
-                f'"{entry.name}" is a {kind.lower()}', span=statement.span, hint=f"use DROP {kind}"
-            )
-        doomed.append(entry.name)
-    if engine.catalog.others:
-        from kpg.inheritance.inheriting import dropped_together
-
-        doomed = dropped_together(engine, doomed, statement)
-    for name in doomed:
-        _release(engine, name, statement)
-    everything = set(doomed).union(*(engine.users(name) for name in doomed))
-    for user in sorted(everything.difference(doomed)):
-        if not statement.cascade:
-            used = next(name for name in doomed if user in engine.dependents(name))
-            raise ProgrammingError(
-                f'"{used}" cannot be dropped: view "{user}" uses it',
-                span=statement.span,
-                hint="drop the view first, or use CASCADE",
-            )
-    # Whatever more views depend on, directly or not, goes later than they do.
-    for name in sorted(everything, key=lambda name: len(engine.dependents(name))):
-        # A Datalog program takes its tables and views with it.
-        if name in engine.dataflows:
-            engine.refuse_in_transaction("dropping a dataflow")
-            engine.drop(name)
-        elif name in engine.catalog:
-            engine.drop(name)
-    if any(one[0] == "partitioned" for one in engine.catalog.others):
-        from kpg.inheritance.partitions import settle_defaults
-
-        settle_defaults(engine)
-
-
-def _release(engine: Engine, name: str, statement: ast.Drop) -> None:
-    """Have nobody refer to a table that is to be dropped; ProgrammingError unless it may."""
-    entry = engine.catalog.get(name)
-    if not isinstance(entry, TableEntry) or "references" not in engine.__dict__:
-        return
-    dropped = {engine.catalog.get(one).name for one in statement.names if one in engine.catalog}
-    for link in engine.references.users(entry.name):
-        if link.table not in dropped and not statement.cascade:
-            raise ProgrammingError(
-                f'"{entry.name}" cannot be dropped: FOREIGN KEY {link.key.name} of {link.table} refers to it',
-                span=statement.span,
-                hint="drop that constraint first, or use CASCADE",
-            )
-        other = engine.catalog.table(link.table)
-        kept = tuple(key for key in other.constraints.foreign_keys if key != link.key)
-        engine.catalog.replace(replace(other, constraints=replace(other.constraints, foreign_keys=kept)))

@@ -20,10 +20,22 @@ ELSEWHERE = {
         [
             *(
                 f"bags.{name}"
-                for name in ("add", "compact", "frequent", "gathered", "least", "listed", "spread")
+                for name in (
+                    "add",
+                    "compact",
+                    "frequent",
+                    "gathered",
+                    "handed",
+                    "least",
+                    "listed",
+                    "placed",
+                    "spread",
+                )
             ),
+            *(f"bags.{name}" for name in ("least", "listed", "placed", "spread")),
             *(f"bicliques.{name}" for name in ("drop_odd", "mine", "shingles")),
             "covering.cover_all",
+            "covering.share_out",
             "ids.find",
             "ids.find_listed",
             "ids.observe",
