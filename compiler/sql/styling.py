@@ -130,8 +130,7 @@ def _offset(call: Call, name: str, zone: Literal) -> Scalar:
 
 def _made(call: Call, zone: Literal) -> Scalar:
     """A TIMESTAMPTZ that is made of numbers or by a template."""
-    if call.function == "make_timestamptz" and len(call.args) == 6:
-        return Call(call.function, (*call.args, zone), TIMESTAMPTZ)
-    if call.function == "to_timestamp" and len(call.args) == 2:
+    zoneless = {"make_timestamptz": 6, "to_timestamp": 2}
+    if zoneless.get(call.function) == len(call.args):
         return _instant(Call("timezone", (Literal("UTC", TEXT), call), TIMESTAMP), zone)
     return call

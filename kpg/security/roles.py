@@ -20,7 +20,7 @@ from kpg.runtime.values.complaints import complaint
 from kpg.runtime.values.styles import reader_of
 from kpg.security.memberships import add, giver, join, leave
 from kpg.security.securing import policies_for, rename_role
-from kpg.settings.settings import settle
+from kpg.settings.settings import check_value, settle
 
 SCRAM: Final = re.compile(r"SCRAM-SHA-256\$\d+:[A-Za-z0-9+/=]+\$[A-Za-z0-9+/=]+:[A-Za-z0-9+/=]+")
 SPECIAL: Final = {
@@ -180,6 +180,8 @@ def _alter(engine: Engine, statement: ast.AlterRole) -> None:
     if statement.rename:
         _rename(engine, role, statement.rename, span)
     elif statement.setting:
+        if statement.value is not None:
+            check_value(engine, statement.setting, statement.value, span)
         others = tuple(one for one in role.settings if statement.setting not in (one[0], "ALL"))
         new = () if statement.value is None else ((statement.setting, statement.value),)
         rights.roles[name] = replace(role, settings=others + new)

@@ -285,6 +285,12 @@ def _reset_all(engine: Engine) -> None:
     engine.transactions.reads_only(default=False)
 
 
+def check_value(engine: Engine, name: str, value: str, span: Span) -> None:
+    """Refuse a value that SET would refuse."""
+    if name in SETTINGS:
+        _given_value(engine, ast.Set(name, (value,), span))
+
+
 def _given_value(engine: Engine, statement: ast.Set) -> str | None:
     """What SET gives; None where that is what the setting is by itself."""
     name, value = statement.name, ", ".join(statement.values)

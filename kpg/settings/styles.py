@@ -4,7 +4,7 @@ import re
 from typing import Final
 
 from kpg.runtime.errors import ProgrammingError, Span
-from kpg.runtime.values import zones
+from kpg.runtime.values import intervals, zones
 
 DATES: Final = {"iso": "ISO", "sql": "SQL", "postgres": "Postgres", "german": "German"}
 ORDERS: Final = {
@@ -16,8 +16,10 @@ CHOICES: Final = {
     "intervalstyle": ("postgres", "postgres_verbose", "sql_standard", "iso_8601"),
     "bytea_output": ("hex", "escape"),
 }
-UTC: Final = ("utc", "gmt", "uct", "etc/utc", "etc/gmt", "zulu", "z", "0", "local", "default", "universal")
-HOURS: Final = re.compile(r"([+-]?)(\d{1,2})(?::?(\d{2})|(\.\d+))?")
+UTC: Final = ("utc", "gmt", "uct", "etc/utc", "etc/gmt", "zulu", "0", "local", "default", "universal")
+HOURS: Final = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:e[+-]?\d+)?", re.IGNORECASE)
+"""A number: hours east of Greenwich. What has a colon is a POSIX text, and counts to the west."""
+SPAN: Final = re.compile(r"interval\s+'([^']*)'", re.IGNORECASE)
 
 
 def meant(name: str, value: str, before: str, span: Span) -> str:
@@ -53,14 +55,21 @@ def _zone(text: str) -> str | None:
     plain = text.strip()
     if plain.lower() in UTC:
         return "UTC"
-    hours = HOURS.fullmatch(plain)
-    if hours is not None:
-        sign, whole, minutes, part = hours.groups()
-        total = int(whole) * 60 + int(minutes or 0) + round(float(part or 0) * 60)
-        shown = f"{total // 60:02d}" + (f":{total % 60:02d}" if total % 60 else "")
-        east, west = ("-", "+") if sign == "-" else ("+", "-")
-        return f"<{east}{shown}>{west}{shown}" if total <= 15 * 60 else None
+    span = SPAN.fullmatch(plain)
     try:
+        if HOURS.fullmatch(plain):
+            return zones.named(_posix(int(float(plain) * 3600)))
+        if span is not None:
+            months, days, micros = intervals.parse(span[1])
+            return None if months or days else zones.named(_posix(int(micros / intervals.SECOND)))
         return zones.named(plain)
-    except ValueError:
+    except (ValueError, OverflowError):
         return None
+
+
+def _posix(east: int) -> str:
+    """The POSIX text of a time zone that many seconds east of Greenwich."""
+    minutes, seconds = divmod(abs(east), 60)
+    shown = f"{minutes // 60:02d}" + (f":{minutes % 60:02d}" if minutes % 60 or seconds else "")
+    shown += f":{seconds:02d}" if seconds else ""
+    return f"<-{shown}>+{shown}" if east < 0 else f"<+{shown}>-{shown}"

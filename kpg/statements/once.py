@@ -39,7 +39,7 @@ def _setting(engine: Engine, statement: ast.Select, name: str, args: list[str]) 
                 "set_config takes a name, a value and whether it is local", span=statement.span
             )
         run_session(engine, session.Set(setting, (args[1],), statement.span), execute)
-        return args[1]
+        return shown(engine, setting)
     if setting not in SETTINGS and setting not in engine.settings:
         if len(args) > 1 and args[1].lower() in ("true", "t"):
             return None

@@ -154,13 +154,15 @@ def _time(hour: int, minute: int, second: float) -> int:
     return total
 
 
-def _stamp(year: int, month: int, day: int, hour: int, minute: int, second: float, zone: str = "UTC") -> int:
+def _stamp(year: int, month: int, day: int, hour: int, minute: int, second: float, zone: str = "+00") -> int:
     try:
         date = days_of(year if year > 0 else year + 1, month, day)
     except ValueError as error:
         raise ValueError(f"date field value out of range: {year}-{month:02d}-{day:02d}") from error
     local = date * DAY + _time(hour, minute, second)
-    return local if zone == "UTC" else zones.from_local(local, zones.zone(zone))
+    if zone[:1].isdecimal():
+        raise ValueError(f'invalid input syntax for type numeric time zone: "{zone}"')
+    return zones.from_local(local, zones.offset(zone))
 
 
 _DATE_PARTS = (INTEGER, INTEGER, INTEGER, INTEGER, INTEGER, DOUBLE)

@@ -5,8 +5,9 @@ from decimal import Decimal
 
 from kpg.runtime.functions.registry import Memoized, Overload, extend
 from kpg.runtime.functions.rules import among
+from kpg.runtime.functions.zones import east
 from kpg.runtime.types import DATE, DOUBLE, INTERVAL, NUMERIC, TEXT, TIMESTAMPTZ, TIMETZ, Kind, Type
-from kpg.runtime.values.intervals import Interval, span
+from kpg.runtime.values.intervals import Interval
 from kpg.runtime.values.small import SECOND, at_zone
 from kpg.runtime.values.words import DAY
 from kpg.runtime.values.zones import zone
@@ -94,7 +95,7 @@ _define(
     "an offset and a TIMETZ",
     TIMETZ,
     (INTERVAL, TIMETZ),
-    lambda by, value: at_zone(value, span(by) // SECOND),
+    lambda by, value: at_zone(value, east(by) // SECOND),
 )
 _define("timezone", "a zone and a TIMETZ", TIMETZ, (TEXT, TIMETZ), there)
 _define(

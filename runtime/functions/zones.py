@@ -8,7 +8,8 @@ from kpg.runtime.functions.registry import Memoized, Overload, Rule, Signature, 
 from kpg.runtime.functions.rules import is_unknown
 from kpg.runtime.scalar import Call
 from kpg.runtime.types import INTERVAL, TEXT, TIME, TIMESTAMP, TIMESTAMPTZ, TIMETZ, Kind, Type
-from kpg.runtime.values.intervals import Interval, span
+from kpg.runtime.values.calendars import is_infinite
+from kpg.runtime.values.intervals import Interval, shown
 from kpg.runtime.values.zones import from_local, to_local, zone
 
 SECOND: Final = 1_000_000
@@ -33,7 +34,14 @@ def _by_name(convert: Callable[..., int]) -> Callable[[Call], Callable[[str, int
 
 
 def _shifted(sign: int) -> Callable[[Call], Callable[[Interval, int], int]]:
-    return lambda call: lambda offset, word: word + sign * span(offset)
+    return lambda call: lambda offset, word: word if is_infinite(word) else word + sign * east(offset)
+
+
+def east(offset: Interval) -> int:
+    """The microseconds east of Greenwich that an interval means as a time zone."""
+    if offset.months or offset.days:
+        raise ValueError(f'interval time zone "{shown(offset)}" must not include months or days')
+    return offset.microseconds
 
 
 def _clock_there(call: Call) -> Callable[..., tuple[int, int]]:
@@ -41,7 +49,7 @@ def _clock_there(call: Call) -> Callable[..., tuple[int, int]]:
     from kpg.runtime.values.small import at_zone
 
     if call.args[0].type.kind is Kind.INTERVAL:
-        return lambda offset, time: at_zone((time, 0), span(offset) // SECOND)
+        return lambda offset, time: at_zone((time, 0), east(offset) // SECOND)
 
     def there(name: str, time: int) -> tuple[int, int]:
         offset = zone(name).utcoffset(datetime.datetime(1970, 1, 1))

@@ -16,6 +16,9 @@ from kpg.runtime.values.calendars import Beyond, beyond
 
 Encoder = Callable[[Any], int]
 
+BLANKS: Final = " \t\n\v\f\r"
+"""What may stand around the text of a value: Unicode's other spaces are part of it."""
+
 EPOCH: Final = datetime.datetime(1970, 1, 1)
 EPOCH_DAY: Final = EPOCH.toordinal()
 MICROSECOND: Final = datetime.timedelta(microseconds=1)

@@ -245,8 +245,11 @@ def setting_value(reader: Reader) -> str:
     reader.skip(1)
     if text.upper() == "INTERVAL":
         text = reader.string()
-        if reader.take("HOUR", "TO"):
+        unit = "hour" if reader.take("HOUR") else ""
+        if unit and reader.take("TO"):
             reader.need("MINUTE")
+            unit = "minute"
+        text = f"interval '{text}{f' {unit}' if text.lstrip('+-').isdecimal() else ''}'"
     return sign + str(text)
 
 

@@ -61,3 +61,18 @@ def test_the_same_text_is_answered_in_another_style(db: Database) -> None:
 def test_what_no_setting_is_refused(db: Database, setting: str, value: str) -> None:
     with pytest.raises(kpg.ProgrammingError, match=f'invalid value for parameter "{setting}": "{value}"'):
         db.sql(f"SET {setting} = '{value}'")
+
+
+def test_roles_keep_only_time_zones_that_there_are(db: Database) -> None:
+    db.sql("CREATE ROLE r; ALTER ROLE r SET timezone TO '-02:00'")
+    with pytest.raises(kpg.ProgrammingError, match='invalid value for parameter "timezone": "nowhere"'):
+        db.sql("ALTER ROLE r SET timezone TO 'nowhere'")
+
+
+def test_an_interval_as_a_time_zone_has_hours_and_minutes_only(db: Database) -> None:
+    db.sql("SET TIME ZONE INTERVAL '-30' HOUR TO MINUTE")
+    assert db.query("SELECT timestamptz '2020-01-01 00:00+00'::TEXT").fetchall() == [
+        ("2019-12-31 23:30:00-00:30",)
+    ]
+    with pytest.raises(kpg.ProgrammingError, match="invalid value"):
+        db.sql("SET TIME ZONE INTERVAL '1 day'")
