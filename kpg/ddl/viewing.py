@@ -55,12 +55,14 @@ def create_view(engine: Engine, statement: ast.CreateView) -> Maintained | None:
     )
     refuse_unchecked(statement, entry)
     uses = relations_of(planned.rel, statement.query, engine.catalog)
-    if engine.catalog.style is not PLAIN or (statement.materialized and _is_filtered(engine.catalog)):
-        engine.followed.add(name)  # its text alone does not say its time zone, or whose policies hold
+    made = None
     if statement.materialized:
-        return _create_kept(engine, statement, entry, planned, uses)
-    _create_plain(engine, statement, entry, uses)
-    return None
+        made = _create_kept(engine, statement, entry, planned, uses)
+    else:
+        _create_plain(engine, statement, entry, uses)
+    if engine.catalog.style is not PLAIN or (statement.materialized and _is_filtered(engine.catalog)):
+        engine.leave_text(name)  # its text alone does not say its time zone, or whose policies hold
+    return made
 
 
 def _seen(engine: Engine, statement: ast.CreateView) -> Catalog:

@@ -198,7 +198,10 @@ def _view(engine: "Engine", entry: ViewEntry) -> tuple[Any, ...]:
     uses = tuple(sorted(engine.used_by(entry.name)))
     kept: tuple[Any, ...] | None = None
     maintained = engine.views.get(entry.name)
-    if entry.name in engine.keeping:
+    keeping = engine.keeping.get(entry.name)
+    if keeping is not None:  # as it is once the commit has installed it
+        entry = replace(entry, materialized=keeping.materialized)
+    if keeping is not None and not engine.is_overlay(entry.name):
         kept = ()
     elif maintained is not None:
         reader = maintained.reader

@@ -103,7 +103,7 @@ class Engine(Kept):
         self.cursors: dict[tuple[int, str], Cursor] = {}
         self.catalog.consulted = Consulted(0, InPostgresWords(), session=partial(session_rows, self))
         self.remembered = Remembered()
-        self.keeping, self.followed, self.notices, self.at_commit, self.watching = set(), set(), [], {}, []
+        self.keeping, self.followed, self.notices, self.at_commit, self.watching = {}, set(), [], {}, []
         self.attached = self.catalog.attached = set[str]()
         """Tables of rows from outside."""
         self.extras: dict[str, object] = {}
@@ -183,8 +183,6 @@ class Engine(Kept):
         if self._closing and self.changed is not None:
             self.changed.update(dict.fromkeys(self._closing, self.executor.epoch))
             self._closing.clear()
-        if self.keeping:
-            self.keeping.clear()
         if self.journal and not self.journal.writing_now:
             self.journal.finish()
         if self.keeper is not None:

@@ -8,7 +8,7 @@ from kpg.compiler.algebra.rel import Get, Project, Rel
 from kpg.compiler.algebra.traverse import transform_up
 from kpg.compiler.catalog import TableEntry, ViewEntry, get_of
 from kpg.compiler.resolved import Resolved
-from kpg.engine.schemas import Schemas
+from kpg.engine.schemas import Keeping, Schemas
 from kpg.engine.table import Table
 from kpg.queries.planning import Planned, plan_view_entry
 from kpg.queries.reading import Reader
@@ -69,6 +69,11 @@ class Following(Schemas):
             self._plans[view] = renamed(before, was, name)
             self.journal.note(undo=partial(self._plans.__setitem__, view, before))
 
+    def is_overlay(self, name: str) -> bool:
+        """Whether a view is kept by the plan of an ego view."""
+        plan = self._plans.get(name)
+        return plan is not None and _is_ego(plan)
+
     def _planned_again(self, entry: ViewEntry, reader: Reader, known: Plan | None) -> Planned:
         """The plan of a kept view by its present definition; that of an ego view is the one it has.
 
@@ -119,11 +124,11 @@ class Following(Schemas):
     def move(self, entry: ViewEntry) -> None:
         """A view has another definition, which is not that of its text."""
         self.catalog.replace(entry)
-        self._leave_text(entry.name)
+        self.leave_text(entry.name)
         if entry.name in self.views:
             self.keep_later(entry.name)
 
-    def _leave_text(self, name: str) -> None:
+    def leave_text(self, name: str) -> None:
         """A view's text does not say any more what it is."""
         if name not in self.followed:
             self.followed.add(name)
@@ -137,8 +142,9 @@ class Following(Schemas):
 
     def keep_later(self, name: str) -> None:
         """Have the commit install a kept view by its present definition: until then it has an old plan."""
-        self.keeping.add(name)
-        self.journal.note(done=partial(self._keep_anew, name))
+        entry = self.catalog.get(name)
+        assert isinstance(entry, ViewEntry)
+        self._keep_at_commit(name, Keeping(entry.materialized, partial(self._keep_anew, name)))
 
     def _keep_anew(self, name: str) -> None:
         """Install a kept view by its present definition."""
@@ -167,7 +173,7 @@ class Following(Schemas):
 
         self.journal.note(undo)
         for user in self.dependents(name):
-            self._leave_text(user)
+            self.leave_text(user)
 
     def rename_table(self, old: TableEntry, name: str) -> None:
         """A table has another name; whatever refers to it follows."""
@@ -238,7 +244,7 @@ class Following(Schemas):
             raise NotSupportedError(
                 "renaming a materialized view in a transaction that has changed rows is not supported"
             )
-        maintained = self.views.get(entry.name)
+        maintained, keeping = self.views.get(entry.name), self.keeping.get(entry.name)
         new, known = replace(entry, name=name), self._plans.get(entry.name)
         uses = self._uses[entry.name]
         self.catalog.remove(entry.name)
@@ -248,7 +254,10 @@ class Following(Schemas):
 
             move_comments(self.catalog, entry.name, name)
         self._forget(entry)
-        if maintained is None:
+        if keeping is not None and maintained is None:
+            new = replace(new, materialized=keeping.materialized)
+            self.create_later(new, partial(self._plan_definition, new), uses, replace_old=False)
+        elif maintained is None:
             self.create_view(new, uses, replace_old=False)
         else:
             planned = partial(self._planned_again, new, maintained.reader, known)
@@ -275,7 +284,7 @@ class Following(Schemas):
         if was in self.followed:
             self.followed.discard(was)
             self.journal.note(undo=partial(self.followed.add, was))
-            self._leave_text(name)
+            self.leave_text(name)
 
     def rename_view_column(self, name: str, place: int, new: str) -> None:
         """Readers of a kept view see another name."""

@@ -4,6 +4,7 @@ import sys
 import types
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -161,6 +162,10 @@ class Kept(Following):
         self, entry: ViewEntry, uses: frozenset[str], kept: tuple[Any, ...] | None, *, followed: bool
     ) -> None:
         """Have a view be as it was; ``kept`` is its plan, and its columns' names, types and order."""
+        if kept is not None and entry.rel is not None and not entry.materialized:
+            # Records of earlier versions say that one made in a transaction is not materialized.
+            hidden = len(rel_types(entry.rel)) > len(entry.schema.columns)
+            entry = replace(entry, materialized=not hidden)
         self.catalog.add(entry)
         self._uses[entry.name] = uses
         if followed:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from kpg.compiler.algebra.rel import types as rel_types
 from kpg.compiler.catalog import NO_CONSTRAINTS, Catalog, TableEntry, ViewEntry
 from kpg.compiler.constraints import Constraints
 from kpg.compiler.constraints import Sequence as Numbers
@@ -18,12 +19,14 @@ from kpg.engine.journal import Journal
 from kpg.engine.table import Table, Watch
 from kpg.engine.transaction import Transactions
 from kpg.listeners.feed import Feed
-from kpg.queries.planning import LiveStatistics, Planned
+from kpg.queries.planning import LiveStatistics, Planned, plan_view_entry
+from kpg.queries.reading import Reader
 from kpg.runtime.errors import NotSupportedError, ProgrammingError
 from kpg.runtime.executor import Executor
 from kpg.runtime.handles import Installation
 from kpg.runtime.interrupts import DeferredInterrupt
 from kpg.runtime.plan import Plan
+from kpg.runtime.records import dataclass
 from kpg.runtime.types import Schema
 from kpg.view import Maintained
 
@@ -35,6 +38,14 @@ if TYPE_CHECKING:
 
 Words = NDArray[np.int64]
 T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Keeping:
+    """A view that a commit installs: whether its entry is ``materialized`` then, and what installs it."""
+
+    materialized: bool
+    install: Callable[[], None]
 
 
 class Schemas:
@@ -59,8 +70,8 @@ class Schemas:
     """Views whose texts alone do not say what they are: tables have changed below, or a style was set."""
     functions_given: dict[str, Any]
     """What users' functions are made of, by their names in lower case."""
-    keeping: set[str]
-    """Views that the open transaction has made, to be kept once it is over."""
+    keeping: dict[str, "Keeping"]
+    """The views that the commit of the open transaction installs, by name."""
     _aside: "count[int]"
 
     @property
@@ -288,19 +299,46 @@ class Schemas:
         self, entry: ViewEntry, plan: Callable[[], Planned], uses: frozenset[str], *, replace_old: bool
     ) -> None:
         """In a transaction: a view that is expanded where it is used, until the commit has it kept."""
-        self.create_view(replace(entry, materialized=False), uses, replace_old=replace_old)
-        self.keeping.add(entry.name)
+        expanded = replace(entry, materialized=False)
+        self.create_view(expanded, uses, replace_old=replace_old)
+        name = entry.name
 
         def keep() -> None:
-            if entry.name in self.catalog and self.catalog.get(entry.name).name == entry.name:
-                self.materialize(entry, plan(), uses)
+            view = self.catalog.get(name)
+            assert isinstance(view, ViewEntry)
+            planned = plan() if view is expanded else self._plan_definition(view)
+            self.materialize(replace(view, materialized=entry.materialized), planned, self._uses[name])
 
-        self.journal.note(done=keep)
+        self._keep_at_commit(name, Keeping(entry.materialized, keep))
 
     def materialize(self, entry: ViewEntry, planned: Planned, uses: frozenset[str]) -> Maintained:
         """Keep a view up to date that was expanded where it is used; those who use it stay as they are."""
         with self._interrupt:
             return self._keep(entry, planned, uses, self.executor.install(entry.name, planned.plan))
+
+    def _plan_definition(self, entry: ViewEntry) -> Planned:
+        """Plan a view by its present definition."""
+        assert entry.rel is not None
+        reader = Reader(entry.schema.names, rel_types(entry.rel), entry.order, self.executor.dictionary)
+        return plan_view_entry(entry, reader, self.catalog, self.statistics)
+
+    def _keep_at_commit(self, name: str, keeping: Keeping) -> None:
+        """Install a view when the transaction commits, unless it is dropped, replaced or undone before."""
+        before = self.keeping.get(name)
+        self.keeping[name] = keeping
+
+        def undo() -> None:
+            if before is None:
+                self.keeping.pop(name, None)
+            else:
+                self.keeping[name] = before
+
+        def done() -> None:
+            if self.keeping.get(name) is keeping:
+                del self.keeping[name]
+                keeping.install()
+
+        self.journal.note(undo, done)
 
     def _keep(
         self, entry: ViewEntry, planned: Planned, uses: frozenset[str], installed: Installation
@@ -374,6 +412,9 @@ class Schemas:
         self._uses.pop(name, None)
         for index in [one for one in self.catalog.indexes.values() if one.table == name]:
             del self.catalog.indexes[index.name.lower()]
+        keeping = self.keeping.pop(name, None)
+        if keeping is not None:
+            self.journal.note(undo=partial(self.keeping.__setitem__, name, keeping))
         plan = self._plans.pop(name, None)
         maintained = self.views.pop(name, None)
         if maintained is None:

@@ -53,6 +53,64 @@ def test_views_follow_the_last_commit(last: str) -> None:
         assert found == [(0, 5), (1, 4), (2, 4), (3, 4)]
 
 
+MADE = "create materialized view m as select g, count(*) n from t group by g;"
+IN_TRANSACTION = {
+    "made": ("begin; {made} commit", "m"),
+    "made with rows": (
+        "begin; insert into t values (3, 3, 'c'); {made} insert into t values (4, 3, 'd'); commit",
+        "m",
+    ),
+    "its table renamed": (
+        "begin; {made} alter table t rename to t2; alter table t2 rename to t; commit",
+        "m",
+    ),
+    "its table with a column": ("begin; {made} alter table t add column z int default 1; commit", "m"),
+    "renamed": ("begin; {made} alter materialized view m rename to n; alter view n rename to m; commit", "m"),
+    "renamed later": ("{made} begin; alter view m rename to n; alter view n rename to m; commit", "m"),
+    "owned by another": ("create role r; begin; {made} alter materialized view m owner to r; commit", "m"),
+    "a view over it": ("begin; {made} create view over_m as select * from m; commit", "m"),
+    "made anew": ("begin; {made} drop view m; {made} commit", "m"),
+    "replaced": (
+        "{made} begin; create or replace materialized view m as select g, max(k) n from t group by g; commit",
+        "m",
+    ),
+    "plain after all": ("begin; {made} drop view m; create view m as select k g, 1 n from t; commit", "v"),
+    "plain after a savepoint": (
+        "begin; savepoint p; {made} rollback to p; create view m as select k g, 1 n from t; commit",
+        "v",
+    ),
+    "dropped and back": ("begin; {made} savepoint p; drop view m; rollback to p; commit", "m"),
+    "moved and undone": (
+        "{made} begin; savepoint p; alter table t add column z int; rollback to p; commit",
+        "m",
+    ),
+}
+
+
+@pytest.mark.parametrize("text", IN_TRANSACTION)
+def test_a_view_made_in_a_transaction_is_of_its_kind(text: str) -> None:
+    """It is materialized, or not, in the session that made it, after a kill and after it was closed."""
+    statements, kind = IN_TRANSACTION[text]
+    kinds = "select relkind from pg_class where relname = 'm'"
+    kept = [kind == "m"]
+    sim = Sim()
+    with opened(sim) as db:
+        db.sql(START)
+        db.sql(statements.format(made=MADE))
+        expected = contents(db)
+        assert db.query(kinds).fetchall() == [(kind,)]
+        killed = sim.after_kill()
+    for found in (killed, killed.after_kill(), sim.after_kill()):
+        with opened(found) as again:
+            assert contents(again) == expected
+            assert again.query(kinds).fetchall() == [(kind,)]
+            assert ["m" in contents(again)["kept"]] == kept
+            again.sql("insert into t (k, g, name) values (50, 1, 'z')")
+            contents(again)  # views are what their queries give
+            if kind == "m":
+                again.sql("create index i on m (g)")
+
+
 def test_rights_of_what_a_program_has_are_kept() -> None:
     sim = Sim()
     db = opened(sim)
