@@ -2,6 +2,7 @@
 
 import os
 import signal
+from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
@@ -10,6 +11,9 @@ from hypothesis import HealthCheck, settings
 
 from kpg.runtime.chain import small
 from kpg.runtime.kernels import Kernel
+from tests import installed
+
+NOT_RUN = pytest.StashKey[Counter[tuple[str, str]]]()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -30,6 +34,7 @@ def pytest_configure(config: pytest.Config) -> None:
         suppress_health_check=[HealthCheck.too_slow],
     )
     settings.load_profile("kpg")
+    config.stash[NOT_RUN] = Counter()
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -40,12 +45,42 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     return Units(config, log)
 
 
+@pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """One of several processes: the longest first."""
+    """Deselects tests whose programs are missing. One of several processes: the longest first."""
+    kept, left, config.stash[NOT_RUN] = installed.part(items)
+    if left:
+        config.hook.pytest_deselected(items=left)
+        items[:] = kept
     if hasattr(config, "workerinput"):
         from tests.scheduling import ordered
 
         items[:] = ordered(items)
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """With ``CI=true`` a test whose program is missing fails: no test is lost in silence."""
+    if reason := installed.missing(item):
+        pytest.fail(f"marked {reason[0]}: {reason[1]}", pytrace=False)
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """One of several processes tells the first which tests are not run."""
+    if hasattr(session.config, "workeroutput"):
+        session.config.workeroutput["not_run"] = list(session.config.stash[NOT_RUN].items())
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    """All processes collect the same tests: what one of them tells is what all would."""
+    told = getattr(node, "workeroutput", {}).get("not_run", ())
+    node.config.stash[NOT_RUN] |= Counter({tuple(reason): count for reason, count in told})
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    """One line for each mark whose tests are not run."""
+    for line in installed.lines(config.stash[NOT_RUN]):
+        terminalreporter.write_line(line)
 
 
 @pytest.fixture

@@ -1,17 +1,13 @@
 """Programs that tests of clients start: Postgres' own, and Java's driver."""
 
-import os
 import shutil
 import subprocess
 import warnings
 from pathlib import Path
 
+from tests.installed import PYTHON
 from tests.unit.server.conftest import Running
 from tests.waiting import PATIENCE
-
-INSTALLED = Path(os.environ.get("KPG_CLIENTS") or Path.home() / ".cache/kpg/clients")
-"""Where .ci/clients puts what it installs."""
-DRIVER = INSTALLED / "postgresql.jar"
 
 
 def program(name: str) -> str:
@@ -21,8 +17,7 @@ def program(name: str) -> str:
 
 def script(name: str, *arguments: str, text: str = "") -> str:
     """What a program of the clients' Python environment, or one of ``scripts/`` run by it, prints."""
-    folder = INSTALLED / "python" / "bin"
-    assert folder.is_dir(), "run .ci/clients"
+    folder = PYTHON / "bin"
     if name.endswith(".py"):
         program = Path(__file__).parent / "scripts" / name
         return run(str(folder / "python"), str(program), *arguments)

@@ -18,7 +18,7 @@ down to base alembic_version
 """After each step nothing is left that would have to be changed."""
 
 
-@pytest.mark.clients
+@pytest.mark.clients("python")
 def test_alembic() -> None:
     with serving() as running:
         said = script("migrating.py", f"postgresql+psycopg://kpg@127.0.0.1:{running.port}/kpg")

@@ -76,7 +76,7 @@ SAID = [
 """What it says beside Postgres, too."""
 
 
-@pytest.mark.clients
+@pytest.mark.clients("python")
 def test_duckdb(tmp_path: Path) -> None:
     with serving() as running:
         with psycopg.connect(running.dsn, autocommit=True) as connection:

@@ -5,8 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.installed import DRIVER
 from tests.unit.server.conftest import serving
-from tests.unit.server.programs import DRIVER, run
+from tests.unit.server.programs import run
 
 SOURCE = Path(__file__).parent / "jdbc" / "Everyday.java"
 ANSWERS = """\
@@ -42,9 +43,8 @@ timeout: 57014
 """
 
 
-@pytest.mark.clients
+@pytest.mark.clients("jdbc")
 def test_jdbc(tmp_path: Path) -> None:
-    assert DRIVER.is_file(), "run .ci/clients"
     subprocess.run(["javac", "-d", str(tmp_path), str(SOURCE)], check=True)
     with serving() as running:
         address = f"jdbc:postgresql://127.0.0.1:{running.port}/kpg"

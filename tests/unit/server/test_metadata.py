@@ -11,9 +11,9 @@ from pathlib import Path
 import psycopg
 import pytest
 
+from tests.installed import DRIVER
 from tests.oracle.postgres import serving as serving_postgres
 from tests.unit.server.conftest import serving
-from tests.unit.server.programs import DRIVER
 from tests.waiting import PATIENCE
 
 HERE = Path(__file__).parent / "jdbc"
@@ -94,13 +94,12 @@ def _same(heading: str, line: str) -> str:
 
 @pytest.fixture(scope="module")
 def compiled(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    assert DRIVER.is_file(), "run .ci/clients"
     folder = tmp_path_factory.mktemp("classes")
     subprocess.run(["javac", "-d", str(folder), str(HERE / "Metadata.java")], check=True)
     return folder
 
 
-@pytest.mark.clients
+@pytest.mark.clients("jdbc")
 def test_the_driver_tells_the_same(compiled: Path, tmp_path: Path) -> None:
     with serving_postgres(tmp_path) as address:
         with psycopg.connect(address, autocommit=True) as connection:

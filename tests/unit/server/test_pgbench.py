@@ -23,7 +23,6 @@ def bench(running: Running, *arguments: str) -> str:
     return run(program("pgbench"), *where, *arguments, "kpg")
 
 
-@pytest.mark.clients
 @pytest.mark.parametrize("mode", ["simple", "extended", "prepared"])
 @pytest.mark.parametrize("script", ["select-only", "simple-update", "tpcb-like"])
 def test_pgbench_runs(running: Running, mode: str, script: str) -> None:
@@ -38,7 +37,6 @@ def test_pgbench_runs(running: Running, mode: str, script: str) -> None:
         assert sums[0] == sums[1]
 
 
-@pytest.mark.clients
 def test_a_script_with_a_view(running: Running, tmp_path: Path) -> None:
     script = tmp_path / "orders.sql"
     script.write_text(

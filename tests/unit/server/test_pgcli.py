@@ -111,7 +111,7 @@ SHOWN = [
 ]
 
 
-@pytest.mark.clients
+@pytest.mark.clients("python")
 def test_pgcli() -> None:
     with serving() as running:
         with psycopg.connect(running.dsn, autocommit=True) as connection:

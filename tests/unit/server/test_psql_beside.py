@@ -149,7 +149,7 @@ def completed(address: str, folder: Path) -> dict[str, list[str]]:
     return found
 
 
-@pytest.mark.clients
+@pytest.mark.clients("psql")
 def test_names_are_completed_alike(
     both: tuple[Shown, Shown], shown: tuple[Shown, Shown], tmp_path: Path
 ) -> None:
