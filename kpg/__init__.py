@@ -4,7 +4,6 @@ The code lives in the top-level folders ``compiler/``, ``runtime/``, ``grammars/
 package joins them under one import name through relative symlinks.
 """
 
-import logging as _logging
 from pathlib import Path as _Path
 from typing import TYPE_CHECKING
 
@@ -139,8 +138,6 @@ _LAZY = {
     "recursive": "collections",
     "show_progress": "progress",
 }
-
-_logging.getLogger("kpg").addHandler(_logging.NullHandler())
 
 
 def connect(

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from kpg.listeners.feed import Callback, Change, Feed, Mailbox, Subscription
+from kpg.listeners.notifications import Handler
 from kpg.queries.reading import Reader
 from kpg.result import Result, Row, Rows
 from kpg.runtime.errors import InterfaceError
@@ -155,15 +156,24 @@ class View(Rows):
         updates, self._mailbox.waiting = self._mailbox.waiting, []
         return iter(feed.changes(updates))
 
-    def subscribe(self, callback: Callback, *, since: "int | str | datetime | None" = None) -> Subscription:
+    def subscribe(
+        self,
+        callback: Callback,
+        *,
+        since: "int | str | datetime | None" = None,
+        on_error: Handler | None = None,
+    ) -> Subscription:
         """Call ``callback`` with a list of ``(row, time, diff)`` after each commit that changes the view.
 
         With ``since``, first with what changed after that epoch or moment, if anything did.
+
+        An exception of the callback leaves the commit as it is: the logger ``kpg`` and ``on_error`` get it.
+        After 10 failing calls in a row the callback is unsubscribed.
         """
         self._check()
         feed = self._maintained.feed
         before = [] if since is None else feed.since(self.name, since)
-        subscription = feed.subscribe(callback)
+        subscription = feed.subscribe(callback, on_error=on_error)
         if before:
             subscription.tell(before)
         return subscription

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from kpg.listeners.notifications import Guarded
 from kpg.queries.reading import Reader
 from kpg.result import Row
 from kpg.runtime.convert.foreign import to_arrays
@@ -118,11 +119,16 @@ class Inspection(Output):
     def __init__(self, flow: "Dataflow", reader: Reader, depth: int, callback: Callback) -> None:
         super().__init__(flow, reader, depth)
         self._callback = callback
+        self._tell = Guarded(f"a callback of {flow.label}", self._each, self.close)
 
     def notifications(self) -> Iterator[Callable[[], object]]:
         changes = self._reader.changes(self._drained())
         if changes:
-            yield lambda: [self._callback(*change) for change in changes]
+            yield lambda: self._tell(changes)
+
+    def _each(self, changes: Sequence[tuple[Row, Any, int]]) -> None:
+        for change in changes:
+            self._callback(*change)
 
 
 class ColumnsInspection(Output):
@@ -134,13 +140,14 @@ class ColumnsInspection(Output):
         super().__init__(flow, reader, depth)
         self._schema = schema
         self._callback = callback
+        self._tell = Guarded(f"a callback of {flow.label}", self._arrays, self.close)
 
     def notifications(self) -> Iterator[Callable[[], object]]:
         parts = self._drained()
         if parts:
             yield lambda: self._tell(Updates.concat(parts))
 
-    def _tell(self, changes: Updates) -> None:
+    def _arrays(self, changes: Updates) -> None:
         arrays = to_arrays(changes.data, self._schema, self._reader.dictionary)
         times = changes.times()
         self._callback(arrays, times[0] if self._depth == 1 else times, changes.diffs())

@@ -13,7 +13,7 @@ from kpg.datalog.answering import Seed
 from kpg.datalog.facts import check_names, distinct, python_value
 from kpg.datalog.query_form import QueryForm
 from kpg.listeners.feed import Callback, Change
-from kpg.listeners.notifications import Notification
+from kpg.listeners.notifications import Guarded, Handler, Notification
 from kpg.queries.reading import Reader
 from kpg.result import Result
 from kpg.runtime.convert.foreign import from_rows
@@ -83,9 +83,14 @@ class Goal:
             return self._reading.result(*form.rows_now(seed), given)
         return self._reading.result(*form.answer(seed), given)
 
-    def subscribe(self, callback: Callback | None = None, /, **values: Any) -> "Answers":
-        """Keep the answer up to date, and call ``callback`` with the changes of each later commit."""
-        answers = Answers(self, self._open(), self._reading, values, callback)
+    def subscribe(
+        self, callback: Callback | None = None, on_error: Handler | None = None, /, **values: Any
+    ) -> "Answers":
+        """Keep the answer up to date, and call ``callback`` with the changes of each later commit.
+
+        ``on_error`` gets the exceptions of the callback: see :meth:`kpg.View.subscribe`.
+        """
+        answers = Answers(self, self._open(), self._reading, values, callback, on_error)
         self._answers.append(answers)
         return answers
 
@@ -198,11 +203,14 @@ class Answers:
         reading: Reading,
         values: dict[str, Any],
         callback: Callback | None,
+        on_error: Handler | None,
     ) -> None:
         self._goal = goal
         self._form: QueryForm | None = form
         self._reading = reading
-        self._callback = callback
+        self._tell: Guarded | None = None
+        if callback is not None:
+            self._tell = Guarded(f"a subscriber of {goal!r}", callback, self._stop, on_error)
         self._seed, self._given = reading.seed(values)
         form.ask(self._seed)
         self._mailbox = form.feed.mailbox()
@@ -232,8 +240,12 @@ class Answers:
         updates, self._mailbox.waiting = self._mailbox.waiting, []
         changes = self._net(updates)
         self._waiting += changes
-        if changes and self._callback is not None:
-            yield partial(self._callback, changes)
+        if changes and self._tell is not None:
+            yield partial(self._tell, changes)
+
+    def _stop(self) -> None:
+        """Call the callback no more."""
+        self._tell = None
 
     def moved(self) -> None:
         """Take changes from the form's new feed, which begin where the last one's ended."""

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from kpg.compiler.ego import function_of
 from kpg.engine.engine import Engine
 from kpg.listeners.feed import Change, Subscription
+from kpg.listeners.notifications import Handler
 from kpg.queries.planning import explain_export
 from kpg.runtime.convert.foreign import from_rows
 from kpg.runtime.convert.lists import to_list
@@ -76,14 +77,19 @@ class EgoView(View):
         return np.ascontiguousarray(from_rows(list(nodes), self._node, self._engine.executor.dictionary)[0])
 
     def subscribe(  # type: ignore[override]
-        self, callback: Callable[[list[Change]], object], *, nodes: "Iterable[Any] | None" = None
+        self,
+        callback: Callable[[list[Change]], object],
+        *,
+        nodes: "Iterable[Any] | None" = None,
+        on_error: Handler | None = None,
     ) -> Subscription:
         """Call ``callback`` with ``((node, value), epoch, diff)`` of each commit that changes something.
 
         With ``nodes``, of these only. As long as somebody follows them they are pushed: all, or those nodes.
+        ``on_error`` gets the exceptions of the callback: see :meth:`View.subscribe`.
         """
         if nodes is None:
-            return View.subscribe(self, callback)
+            return View.subscribe(self, callback, on_error=on_error)
         self._check()
         listed = list(nodes)
         chosen = frozenset(listed)
@@ -93,7 +99,7 @@ class EgoView(View):
             if mine:
                 callback(mine)
 
-        return self._maintained.feed.subscribe(tell, np.unique(self._words(listed)))
+        return self._maintained.feed.subscribe(tell, np.unique(self._words(listed)), on_error)
 
     @property
     def overlay(self) -> OverlayInfo:

@@ -260,15 +260,21 @@ class Engine(Kept):
     def _stepped(self, step: Callable[[], object]) -> None:
         if self.steps is not None:
             self.steps.begin()
+        committed = False
         try:
             with self._interrupt:
                 step()
+                committed = True
                 if self.steps is not None:
                     self.steps.note(self.executor.epoch)
                 if self.past is not None:
                     self.past.note()
                 self.notifications.add(self._news())
         except BaseException as error:
+            if committed:
+                # Ctrl-C was pressed meanwhile. It must not make the caller undo or repeat what is committed.
+                self.notifications.interrupt(error)
+                return
             self.notifications.deliver()
             if isinstance(error, DataError):
                 for client in self.dataflows.values():

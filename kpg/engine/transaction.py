@@ -130,7 +130,7 @@ class Transactions:
             self.implicit = False
             self._points.clear()
             self.end_local()
-            self.close()
+            self.end_epoch()
             self.settled.stay()
             self.say()
         except Waiting:
@@ -146,6 +146,7 @@ class Transactions:
             self._forget(0)
             self.end_local()
             raise
+        self.tell()
 
     def rollback(self) -> None:
         """Throw away the transaction's changes, and in a batch the batch's."""
@@ -307,25 +308,35 @@ class Transactions:
                 raise InterfaceError("the batch ends inside a transaction", hint="COMMIT first")
             self.check()
             self._batch = State.NONE
-            self.close()
+            self.end_epoch()
         except BaseException:
             self.fail()
             raise
         finally:
             self._batch = State.NONE
             self.state = State.NONE
+        self.tell()
 
     def settle(self, *, committing: bool) -> None:
         """See :meth:`Stepper.settle`."""
         self._engine.settle(committing=committing)
 
-    def close(self) -> None:
-        """End the epoch: a step, and those who listen are told; in a batch only the epoch."""
+    def end_epoch(self) -> None:
+        """End the epoch by a step, whose listeners have to be told; in a batch without a step."""
         if self._batch is State.OPEN:
             self._engine.close_epoch()
-            return
-        self._engine.step()
-        self._committed()
+        else:
+            self._engine.step()
+
+    def close(self) -> None:
+        """End the epoch, and tell those who listen."""
+        self.end_epoch()
+        self.tell()
+
+    def tell(self) -> None:
+        """Call the listeners of what was committed; nothing that they raise is an error of the commit."""
+        if self._batch is not State.OPEN:
+            self._committed()
 
 
 # Context managers as classes, made once for a database: one made of a generator takes 1 us more each time.
@@ -370,16 +381,19 @@ class Statement:
             if not transactions.goes_on(kind):
                 transactions.fail()
             return
+        if not self._changes:
+            return
+        alone = transactions.state is State.NONE
         try:
-            if self._changes:
-                alone = transactions.state is State.NONE
-                transactions.settle(committing=alone)
-                if alone:
-                    transactions.close()
+            transactions.settle(committing=alone)
+            if alone:
+                transactions.end_epoch()
         except BaseException as raised:
             if not transactions.goes_on(type(raised)):
                 transactions.fail()
             raise
+        if alone:
+            transactions.tell()
 
 
 class Block:

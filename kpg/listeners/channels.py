@@ -8,6 +8,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final
 
+from kpg.listeners.notifications import report
 from kpg.runtime.errors import DataError
 from kpg.runtime.records import dataclass
 
@@ -130,5 +131,8 @@ class Channels:
         for box in list(self._listeners.get(message.channel, ())):
             if box.told is None:
                 box.received.append(message)
-            else:
+                continue
+            try:
                 box.told(message)
+            except Exception as error:  # the commit stands whoever cannot be told of it
+                report(f"telling session {box.number} of channel {message.channel}", error)

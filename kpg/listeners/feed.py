@@ -1,7 +1,7 @@
 """The changes of one maintained view, handed to everybody who listens.
 
 A feed captures while somebody listens, and not longer. Listeners are told after a commit, so what they
-hear of has happened.
+hear of has happened. An exception of a listener stays its own: see :mod:`kpg.listeners.notifications`.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -12,9 +12,9 @@ from weakref import WeakSet
 import numpy as np
 from numpy.typing import NDArray
 
+from kpg.listeners.notifications import Guarded, Handler
 from kpg.queries.reading import Reader
 from kpg.result import Result, Row
-from kpg.runtime.errors import InterfaceError
 from kpg.runtime.executor import Executor
 from kpg.runtime.handles import Installation
 from kpg.runtime.records import dataclass
@@ -39,11 +39,19 @@ class Mailbox:
 class Subscription:
     """A callback that is told of every commit that changes the view, until it is closed."""
 
-    def __init__(self, feed: "Feed", callback: Callback, readers: Words | None = None) -> None:
+    def __init__(
+        self,
+        feed: "Feed",
+        name: str,
+        callback: Callback,
+        readers: Words | None = None,
+        on_error: Handler | None = None,
+    ) -> None:
         """Of an ego view, ``readers`` are the words of those that it is told of, in order; None: all."""
         self._feed = feed
-        self._callback = callback
         self.readers = readers
+        self.tell = Guarded(f"a subscriber of view {name}", callback, self.close, on_error)
+        """Calls the callback."""
 
     def close(self) -> None:
         """Tell it nothing more; closing twice is allowed."""
@@ -54,10 +62,6 @@ class Subscription:
 
     def __exit__(self, *error: object) -> None:
         self.close()
-
-    def tell(self, changes: list[Change]) -> None:
-        """Call the callback."""
-        self._callback(changes)
 
 
 class Feed:
@@ -82,14 +86,11 @@ class Feed:
         self._choose()
         return box
 
-    def subscribe(self, callback: Callback, readers: Words | None = None) -> Subscription:
+    def subscribe(
+        self, callback: Callback, readers: Words | None = None, on_error: Handler | None = None
+    ) -> Subscription:
         """Call ``callback`` with the changes of every commit from now on, at least those of ``readers``."""
-        if not callable(callback):
-            raise InterfaceError(
-                f"a {type(callback).__name__} cannot be called with changes",
-                hint="give a function of one argument, such as print",
-            )
-        subscription = Subscription(self, callback, readers)
+        subscription = Subscription(self, self._installed.name, callback, readers, on_error)
         self._listen()
         self._subscriptions.append(subscription)
         self._choose()

@@ -76,7 +76,7 @@ class Group:
             for session in sessions_of(job):
                 session.token.canceled = False
             job.succeed(result)
-        self._deliver()
+        self._engine.notifications.deliver()
 
     def _do(self, jobs: list[Job], done: Done) -> None:
         together: list[tuple[Job, Ready | Keyed | Merged]] = []
@@ -171,13 +171,6 @@ class Group:
                 self._hub.do(job)
             else:
                 job.fail(error)
-
-    def _deliver(self) -> None:
-        try:
-            self._engine.notifications.deliver()
-        except OperationalError:
-            # A subscriber's callback failed: its owner is told, not those whose commits are done.
-            return
 
 
 def sessions_of(job: Job) -> "Sequence[Session]":

@@ -44,12 +44,17 @@ class SessionTransactions(Transactions):
         """Whether no transaction is open; while commits are gathered, definitions must not be made."""
         return super().idle and not self._group.gathering
 
-    def close(self) -> None:
+    def end_epoch(self) -> None:
         """End the epoch: with a step, or, while commits are gathered, without."""
         if self._group.gathering:
             self._engine.close_epoch()
-            return
-        super().close()
+        else:
+            super().end_epoch()
+
+    def tell(self) -> None:
+        """See Transactions. While commits are gathered, the group tells of them after their step."""
+        if not self._group.gathering:
+            super().tell()
 
     def fail(self) -> None:
         """Roll back after an error; what others have gathered stays."""

@@ -2,18 +2,21 @@
 
 import signal
 from collections.abc import Callable, Sequence
+from concurrent.futures import Future
 from itertools import count
 
 import pytest
 
 import kpg
 from kpg.database import Database
+from kpg.engine.engine import Engine
 from kpg.engine.transaction import Transactions
 from kpg.listeners.feed import Change, Feed
 from kpg.runtime.chain import small
 from kpg.runtime.interrupts import DeferredInterrupt
 from kpg.runtime.operators.reduce import Reduce
 from kpg.runtime.trace.updates import Updates
+from kpg.sessions.session import Session
 
 BEFORE = ["a", "b"]
 
@@ -140,3 +143,58 @@ def test_during_a_join_of_which_nothing_is_let_through(monkeypatch: pytest.Monke
         with pytest.raises(KeyboardInterrupt):
             db.query("select count(*) from n a, n b, n c where a.i * b.i * c.i = -7")
         assert db.query("select count(*) from n").fetchall() == [(800,)]
+
+
+def interrupted_after_steps(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    """From now on somebody presses Ctrl-C between the commit of a step and its end."""
+    step = engine.executor.step
+
+    def pressed() -> None:
+        step()
+        signal.raise_signal(signal.SIGINT)
+
+    monkeypatch.setattr(engine.executor, "step", pressed)
+
+
+def test_after_its_commit_a_transaction_is_whole(db: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its rows, definitions, settings and messages: none of them is undone by Ctrl-C."""
+    engine, session = db._engine, db.session()
+    session.sql("create table t (a integer); listen c")
+    session.sql("begin; create table u (a integer); insert into t values (1); notify c, 'said'")
+    session.sql("set datestyle = 'sql, dmy'")
+    interrupted_after_steps(engine, monkeypatch)
+    with pytest.raises(KeyboardInterrupt):
+        session.sql("commit")
+    monkeypatch.undo()
+    assert session.sql("select (select count(*) from t), (select count(*) from u)").fetchall() == [(1, 0)]
+    assert [one.payload for one in session.notifications()] == ["said"]
+    assert session.sql("show datestyle").fetchall() == [("SQL, DMY",)]
+
+
+def test_what_is_committed_together_is_not_done_twice(db: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    db.sql("create table t (a integer)")
+    sessions = [db.session() for _ in range(3)]
+
+    def hand_in(one: Session, number: int) -> "Future[object]":
+        text = f"insert into t values ({number})"
+        return one.hub.submit(one, lambda: one.answer(db._engine, text), adds=True)
+
+    futures = [hand_in(one, number) for number, one in enumerate(sessions)]
+    interrupted_after_steps(db._engine, monkeypatch)
+    with pytest.raises(KeyboardInterrupt):
+        db.hub.serve()
+    monkeypatch.undo()
+    assert [future.exception() for future in futures] == [None] * 3
+    assert sorted(db.query("select a from t")) == [(0,), (1,), (2,)]
+
+
+def test_during_a_callback_the_transaction_is_whole(db: Database) -> None:
+    db.sql("create table t (a integer); create materialized view v as select a from t")
+    session = db.session()
+    session.sql("listen c")
+    db.view("v").subscribe(lambda _: signal.raise_signal(signal.SIGINT))
+    with pytest.raises(KeyboardInterrupt):
+        session.sql("begin; insert into t values (1); notify c, 'said'; set timezone to 'Asia/Tokyo'; commit")
+    assert [one.payload for one in session.notifications()] == ["said"]
+    assert session.sql("show timezone").fetchall() == [("Asia/Tokyo",)]
+    assert session.sql("select a from t").fetchall() == [(1,)]

@@ -112,10 +112,78 @@ def test_failing_subscriber_does_not_undo_the_commit(shop: Database) -> None:
     view = shop.view("total")
     view.subscribe(fail)
     view.subscribe(heard.append)
-    with pytest.raises(kpg.OperationalError, match="a subscriber of view total raised ValueError: no"):
-        shop.delete("item", [(3,)])
+    assert shop.delete("item", [(3,)]) == 1
     assert view.fetchall() == [A]
     assert len(heard) == 1
+    assert shop.sql("insert into item values (4, 'c', 1) returning id").fetchall() == [(4,)]
+    with shop.transaction():
+        shop.insert("item", [(5, "d", 1)])
+    assert shop.query("select count(*) from item").fetchall() == [(4,)]
+    assert len(heard) == 3
+
+
+def test_a_failing_subscriber_is_told_of_its_error_and_unsubscribed(
+    shop: Database, caplog: pytest.LogCaptureFixture
+) -> None:
+    errors: list[Exception] = []
+    calls: list[int] = []
+
+    def fail(changes: list[Change]) -> None:
+        calls.append(len(changes))
+        if len(calls) != 5:
+            raise ValueError(f"call {len(calls)}")
+
+    shop.view("total").subscribe(fail, on_error=errors.append)
+    for number in range(4, 30):
+        shop.insert("item", [(number, f"k{number}", 1)])
+    assert len(calls) == 5 + 10  # a call that succeeds begins the count anew
+    assert [str(error) for error in errors] == [f"call {n}" for n in range(1, 16) if n != 5]
+    assert "a subscriber of view total raised ValueError: call 1" in caplog.text
+    assert "a subscriber of view total is unsubscribed: its last 10 calls failed" in caplog.text
+    assert shop.query("select count(*) from item").fetchall() == [(29,)]
+
+
+def test_an_error_handler_that_fails_changes_nothing_either(
+    shop: Database, caplog: pytest.LogCaptureFixture
+) -> None:
+    shop.view("total").subscribe(lambda changes: 1 // 0, on_error=lambda error: [][0])
+    assert shop.insert("item", [(4, "c", 1)]) == 1
+    assert "the error handler of a subscriber of view total raised IndexError" in caplog.text
+    wrong: Any = 7
+    with pytest.raises(kpg.InterfaceError, match="a int cannot be called"):
+        shop.view("total").subscribe(print, on_error=wrong)
+
+
+def test_a_failing_subscriber_fails_nobodys_commit(shop: Database) -> None:
+    """Through sessions, Datalog updates and goals, dataflows, loads and branches."""
+
+    def fail(*_: object) -> None:
+        raise ValueError("no")
+
+    shop.view("total").subscribe(fail)
+    session = shop.session()
+    session.sql("begin; insert into item values (10, 'x', 1); commit")
+    session.sql("insert into item values (11, 'y', 1)")
+    program = shop.datalog(".decl e(x: number)\n.input e(IO=command)\n.decl p(x: number)\np(x) :- e(x).")
+    goal = program.prepare("?- p(x).")
+    goal.subscribe(fail)
+    assert program.update("+e(1). +e(2).") == 2
+    flow = shop.dataflow("flow")
+    numbers = flow.input("n", x=int)
+    numbers.inspect(fail)
+    numbers.inspect_columns(fail)
+    numbers.insert(1)
+    numbers.advance_to(numbers.time + 1)
+    flow.step()
+    shop.load("item", {"id": [12], "kind": ["z"], "price": [1]})
+    shop.upsert("item", [(12, "z", 2)])
+    with shop.batch():
+        shop.sql("insert into item values (13, 'z', 1)")
+    branch = shop.branch()
+    branch.sql("insert into item values (14, 'w', 1)")
+    branch.merge()
+    assert shop.query("select max(id), count(*) from item").fetchall() == [(14, 8)]
+    assert sorted(goal()) == [(1,), (2,)]
 
 
 def test_subscriber_may_change_the_database(shop: Database) -> None:

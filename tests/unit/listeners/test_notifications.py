@@ -1,9 +1,10 @@
 """Calls in order, all of them made whatever one of them raises."""
 
+import threading
+
 import pytest
 
-from kpg.listeners.notifications import Notifications
-from kpg.runtime.errors import OperationalError
+from kpg.listeners.notifications import Guarded, Notifications
 
 
 def test_in_order_and_once() -> None:
@@ -16,16 +17,15 @@ def test_in_order_and_once() -> None:
     assert told == ["first", "second", "third"]
 
 
-def test_the_others_are_told_of_what_one_fails_to_hear() -> None:
+def test_the_others_are_told_of_what_one_fails_to_hear(caplog: pytest.LogCaptureFixture) -> None:
     told: list[str] = []
     queue = Notifications()
     queue.add([("a", lambda: 1 // 0), ("b", lambda: told.append("b")), ("c", lambda: [][0])])
-    with pytest.raises(
-        OperationalError, match=r"^a raised ZeroDivisionError: integer division or modulo by zero"
-    ):
-        queue.deliver()
-    assert told == ["b"]
     queue.deliver()
+    assert told == ["b"]
+    messages = [record.getMessage() for record in caplog.records]
+    assert messages[0] == "a raised ZeroDivisionError: integer division or modulo by zero"
+    assert messages[1] == "c raised IndexError: list index out of range"
 
 
 def test_ctrl_c_is_raised_as_it_is() -> None:
@@ -52,3 +52,36 @@ def test_what_a_call_brings_about_comes_after_all_others() -> None:
     queue.add([("a", first), ("b", lambda: told.append("second"))])
     queue.deliver()
     assert told == ["first", "second", "later"]
+
+
+@pytest.mark.parametrize("kind", [KeyboardInterrupt, SystemExit, GeneratorExit])
+def test_what_ends_a_program_goes_on_in_the_main_thread_only(kind: type[BaseException]) -> None:
+    def stop(*_: object) -> None:
+        raise kind
+
+    closed: list[bool] = []
+    guarded = Guarded("it", stop, lambda: closed.append(True))
+    for _ in range(20):
+        with pytest.raises(kind):
+            guarded([])
+    assert (guarded.failures, closed) == (0, [])  # whoever presses Ctrl-C keeps the subscriber
+
+    def elsewhere() -> None:
+        for _ in range(10):
+            guarded([])
+
+    thread = threading.Thread(target=elsewhere)
+    thread.start()
+    thread.join()
+    assert (guarded.failures, closed) == (10, [True])
+
+
+def test_an_interrupt_between_a_commit_and_its_calls_comes_last() -> None:
+    told: list[str] = []
+    queue = Notifications()
+    queue.interrupt(KeyboardInterrupt("pressed"))
+    queue.add([("a", lambda: told.append("a"))])
+    with pytest.raises(KeyboardInterrupt, match="pressed"):
+        queue.deliver()
+    queue.deliver()
+    assert told == ["a"]
