@@ -74,6 +74,8 @@ class Error(Exception):
     """What is wrong, in Postgres' words, without the place and the operands that the message names."""
     sqlstate: str | None = None
     """The SQLSTATE, if it is not that of the class and the message."""
+    routine: str | None = None
+    """Postgres' name of the routine that raises this error, if drivers look for it."""
 
     def __init__(self, message: str, *, span: Span | None = None, hint: str | None = None) -> None:
         super().__init__(message)

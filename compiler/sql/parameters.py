@@ -4,7 +4,7 @@ import dataclasses
 import datetime
 import math
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from decimal import Decimal
 from functools import cache
 from itertools import count
@@ -12,8 +12,10 @@ from typing import Any, Final, TypeVar
 
 import sqlglot
 from sqlglot import exp
+from sqlglot.tokenizer_core import Token, TokenType
 
 from kpg.compiler.sql.dialect import Dialect
+from kpg.compiler.sql.tokens import tokenize
 from kpg.runtime.errors import InterfaceError, no_text
 from kpg.runtime.types import BIGINT, INTEGER, SMALLINT, Type
 
@@ -162,6 +164,31 @@ def trees_of(part: object) -> Iterator[exp.Expr]:
     elif dataclasses.is_dataclass(part) and not isinstance(part, type):
         for one in dataclasses.fields(part):
             yield from trees_of(getattr(part, one.name))
+
+
+def without_arguments(text: str, numbers: Collection[int]) -> str:
+    """Blank out the placeholders of those numbers, each with a comma beside it; all else keeps its place."""
+    kept: list[Token] = []
+    blank: list[Token] = []
+    after_blank = False
+    for token in tokenize(text):
+        kind = token.token_type
+        is_place = kind is TokenType.NUMBER and kept and kept[-1].token_type is TokenType.PARAMETER
+        if is_place and int(token.text) in numbers:
+            blank += [kept.pop(), token]
+            after_blank = True
+            continue
+        if after_blank and kind is TokenType.COMMA:
+            blank.append(token)
+        else:
+            if after_blank and kept and kept[-1].token_type is TokenType.COMMA:
+                blank.append(kept.pop())
+            kept.append(token)
+        after_blank = False
+    letters = list(text)
+    for token in blank:
+        letters[token.start : token.end + 1] = " " * (token.end + 1 - token.start)
+    return "".join(letters)
 
 
 def highest_place(part: object) -> int:

@@ -268,6 +268,24 @@ ROWS: Final[dict[str, tuple[dict[str, int | str], ...]]] = {
             "lanplcallfoid": 13400,
         },
     ),
+    "pg_range": tuple(
+        {
+            "rngtypid": number,
+            "rngsubtype": subtype,
+            "rngmultitypid": multirange,
+            "rngsubopc": operators,
+            "rngcanonical": f"{name}_canonical" if discrete else "-",
+            "rngsubdiff": f"{name}_subdiff",
+        }
+        for name, number, subtype, multirange, operators, discrete in (
+            ("int4range", 3904, 23, 4451, 1978, True),
+            ("numrange", 3906, 1700, 4532, 3125, False),
+            ("tsrange", 3908, 1114, 4533, 3128, False),
+            ("tstzrange", 3910, 1184, 4534, 3127, False),
+            ("daterange", 3912, 1082, 4535, 3122, True),
+            ("int8range", 3926, 20, 4536, 3124, True),
+        )
+    ),
     "pg_tablespace": (
         {"oid": 1663, "spcname": "pg_default", "spcowner": 10},
         {"oid": 1664, "spcname": "pg_global", "spcowner": 10},

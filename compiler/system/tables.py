@@ -28,11 +28,11 @@ def _classes(catalog: Catalog) -> Iterator[Row]:
         key = ("SEQUENCE", one.name.lower())
         number, owner = number_of("relation", one.name), ownership.number_of_owner(catalog, key)
         facts = (number, name, schema_number(schema), "S", 3, owner, "p")
-        yield *facts, 1, 0, 0, 0, 0, ownership.listed(catalog, key), 0, 0, 0, 0, 0, None, "n", 1
+        yield *facts, 1, 0, 0, 0, 0, ownership.listed(catalog, key), 0, 0, 0, 0, 0, None, "n", 1, 0
     for index in known:
         yield _index_class(catalog, index)
     for row in type_rows.classes(catalog):
-        yield *row, 0, 0, 0, None, "n", 0
+        yield *row[:-1], 0, 0, 0, None, "n", 0, row[-1]
 
 
 def _relations(catalog: Catalog, indexed: set[str]) -> Iterator[Row]:
@@ -63,6 +63,7 @@ def _relations(catalog: Catalog, indexed: set[str]) -> Iterator[Row]:
             *(int(lower in parents), int(is_partition(catalog, entry.name)), bound_text(catalog, entry.name)),
             "n" if kind == "v" else "d",
             -(-counts.get(entry.name, 0) // BLOCK),
+            0,
         )
 
 
@@ -80,7 +81,7 @@ def _index_class(catalog: Catalog, index: IndexFacts) -> Row:
     kept = "t" if index.entry.name.startswith("pg_temp") else "p"
     width, below = len(index.parts) + len(included_parts(index)), int(kind == "I")
     head = (index.number, plain, schema_number(schema), kind, width, owner, kept, 0, 0, 0)
-    return *head, GIST if index.method == "gist" else BTREE, 0, None, 0, 0, 0, below, part, None, "n", 0
+    return *head, GIST if index.method == "gist" else BTREE, 0, None, 0, 0, 0, below, part, None, "n", 0, 0
 
 
 Plain = tuple[int, str, Type, int]
@@ -176,7 +177,7 @@ POSTGRES: Final = {
             "oid:o relname relnamespace:o relkind relnatts:i relowner:o relpersistence reltuples:i "
             "relhasindex:b relchecks:i relam:o relhastriggers:b relacl relrowsecurity:b "
             "relforcerowsecurity:b relhasrules:b relhassubclass:b relispartition:b relpartbound relreplident "
-            "relpages:i"
+            "relpages:i reltype:o"
         ),
         _classes,
     ),

@@ -66,8 +66,10 @@ def io_names(short: str) -> tuple[str, str, str, str]:
 def _given(_catalog: Catalog) -> Iterator[Row]:
     """Rows of pg_type of the types that are given."""
     for _, short, number, length in given_types():
-        category = CATEGORIES.get(short, "U")
-        yield number, short, 11, length, "b", category, 0, ARRAYS[number], *io_names(short)
+        kind, category = "b", CATEGORIES.get(short, "U")
+        if short.endswith("range"):
+            kind, category = ("m" if short.endswith("multirange") else "r"), "R"
+        yield number, short, 11, length, kind, category, 0, ARRAYS[number], *io_names(short)
         yield ARRAYS[number], f"_{short}", 11, -1, "b", "A", number, 0, *io_names("array")
 
 
@@ -114,7 +116,7 @@ def _key(catalog: Catalog, name: str, schema: int) -> Key | None:
 
 
 def classes(catalog: Catalog) -> Iterator[Row]:
-    """The relations that types of rows are."""
+    """Rows of pg_class for composite types; the last value is the number of the type."""
     for whole, type_ in composites(catalog):
         schema, name = split(catalog, whole)
         number = number_of("relation of a type", f"{schema_number(schema)} {name}")
@@ -135,6 +137,7 @@ def classes(catalog: Catalog) -> Iterator[Row]:
             None,
             0,
             0,
+            number_of("type", whole),
         )
 
 

@@ -1,5 +1,7 @@
 """What statements have to say beside their results: clients of the wire protocol are told."""
 
+import sys
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from kpg.runtime.records import dataclass
@@ -21,6 +23,8 @@ class Notice:
     state: str = "00000"
     detail: str | None = None
     hint: str | None = None
+    source: tuple[str, int, str] | None = None
+    """File, line and function that say it."""
 
 
 def rank(severity: str) -> int:
@@ -30,7 +34,11 @@ def rank(severity: str) -> int:
 
 def say(engine: "Engine", notice: Notice) -> None:
     """Have whoever runs the statement be told."""
-    engine.notices.append(notice)
+    caller = sys._getframe(1)
+    if caller.f_code is warn.__code__ and caller.f_back is not None:
+        caller = caller.f_back
+    source = (caller.f_code.co_filename, caller.f_lineno, caller.f_code.co_name)
+    engine.notices.append(replace(notice, source=source))
     del engine.notices[:-MOST]
 
 

@@ -9,7 +9,7 @@ from pygwire import messages as wire
 from kpg.compiler.sql import session
 from kpg.compiler.sql import statements as ast
 from kpg.compiler.sql.ddl.reader import parsed_expression
-from kpg.compiler.sql.parameters import highest_place
+from kpg.compiler.sql.parameters import highest_place, without_arguments
 from kpg.compiler.sql.parse import parse
 from kpg.compiler.sql.type_names import sql_type
 from kpg.compiler.system.naming import FIRST, type_facts
@@ -18,7 +18,7 @@ from kpg.runtime.errors import Error, InterfaceError, NotSupportedError
 from kpg.runtime.types import UNKNOWN, Type
 from kpg.server import quick, replies, streams, subscribing
 from kpg.server.inference import numbers_of
-from kpg.server.portal import Portal, Prepared, Shape, gives_rows, shape_of, shape_of_result, spread
+from kpg.server.portal import VOID, Portal, Prepared, Shape, gives_rows, shape_of, shape_of_result, spread
 from kpg.server.portals import Portals, refusal
 from kpg.server.received import types_of_users
 from kpg.server.requests import Request
@@ -97,6 +97,10 @@ class Extended:
     def _parse(self, message: wire.Parse) -> None:
         if message.statement:
             self._all.check_free(message.statement)
+        if VOID in message.param_types:
+            # A driver's OUT parameters (JDBC's {? = call f(?)}), which Postgres leaves out of the call, too.
+            outputs = {place for place, type_ in enumerate(message.param_types, 1) if type_ == VOID}
+            message = replace(message, query=without_arguments(message.query, outputs))
         known = quick.parsed(message.query)
         if known is not None:
             statement, count = known
@@ -134,7 +138,7 @@ class Extended:
             known = await self._known(prepared.parameters, forms)
             statement = prepared.bind(message.param_values, message.param_formats, known)
         portal = Portal(statement, tuple(message.result_formats), again)
-        portal.text = prepared.text
+        portal.text, portal.prepared = prepared.text, message.statement
         await self.portals.add(message.portal, portal)
         self._client.send(replies.BOUND)
 
@@ -152,7 +156,9 @@ class Extended:
         nothing = prepared.bind([None] * len(prepared.parameters), ())
         shape = await self._shape(Portal(nothing, ()))
         if shape is None or (shape.names, shape.types) != (told.names, told.types):
-            raise NotSupportedError("cached plan must not change result type")
+            error = NotSupportedError("cached plan must not change result type")
+            error.routine = "RevalidateCachedQuery"  # drivers prepare the statement again
+            raise error
         return self._keep(name, replace(prepared, version=version))
 
     @property
@@ -220,11 +226,20 @@ class Extended:
             nothing, version = prepared.bind([None] * len(numbers), ()), self._version
             shape = await self._shape(Portal(nothing, ()))
             if shape is not None and message.name:
-                self._keep(message.name, replace(prepared, told=shape, version=version))
+                self._keep_told(message.name, shape, version)
             self._send_shape(shape, ())
             return
-        portal = await self._portal(message.name, 0)
-        self._send_shape(await self._shape(portal), portal.formats)
+        portal, version = await self._portal(message.name, 0), self._version
+        shape = await self._shape(portal)
+        if shape is not None and portal.prepared:
+            self._keep_told(portal.prepared, shape, version)
+        self._send_shape(shape, portal.formats)
+
+    def _keep_told(self, name: str, shape: Shape, version: int) -> None:
+        """Keep the columns that a client has been told of: its named statement gives these or an error."""
+        prepared = self.prepared(name)
+        if prepared is not None:
+            self._keep(name, replace(prepared, told=shape, version=version))
 
     async def _typed(self, prepared: Prepared, name: str) -> Prepared:
         """The statement with the types of all its parameters, which its values are then read by."""

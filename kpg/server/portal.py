@@ -46,6 +46,8 @@ class Shape(NamedTuple):
 
 CONTEXT: Final = received.LIKE_TEXT | received.BY_NAME.keys() | {1014, 1561}
 """The numbers of types whose values are literals whose context tells their type."""
+VOID: Final = 2278
+"""The number of the type of a call's OUT parameters."""
 OTHERS: Final = {1015: "TEXT[]", 1560: "BIT VARYING"}
 """Of types that are known by another name: of any length."""
 
@@ -175,6 +177,8 @@ class Portal:
         self.ended = False
         """Whether its end has been announced."""
         self.text = ""
+        self.prepared = ""
+        """The name of the prepared statement that it was bound from; empty for the unnamed one."""
         self.moment = 0
         """When it was made, in microseconds since 1970."""
 

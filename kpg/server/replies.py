@@ -1,7 +1,10 @@
 """Messages of the server as bytes. Rows are put together here, many at a time; the rest is pygwire's."""
 
 import struct
+import sys
+import traceback
 from collections.abc import Iterable, Sequence
+from os.path import basename
 from typing import TYPE_CHECKING, Final
 
 from pygwire import messages as wire
@@ -105,6 +108,7 @@ def failure(error: BaseException, *, severity: str = "ERROR") -> bytes:
             fields["D"] = more
         if error.span is not None:
             fields["P"] = str(error.span.start + 1)
+    fields |= _raised_at(error)
     return wire.ErrorResponse(fields={key: _clean(value) for key, value in fields.items()}).to_wire()
 
 
@@ -113,7 +117,28 @@ def refusal(state: str, message: str, *, hint: str = "", severity: str = "FATAL"
     fields = {"S": severity, "V": severity, "C": state, "M": _clean(message)}
     if hint:
         fields["H"] = hint
+    caller = sys._getframe(1)
+    fields |= _source_fields(caller.f_code.co_filename, caller.f_lineno, caller.f_code.co_name)
     return wire.ErrorResponse(fields=fields).to_wire()
+
+
+def _raised_at(error: BaseException) -> dict[str, str]:
+    """The source fields of an error: where it was raised.
+
+    Drivers decide by the routine whether to prepare a statement again: an error that they know by the
+    name of Postgres' routine carries that name as its ``routine``.
+    """
+    frames = list(traceback.walk_tb(error.__traceback__))
+    if not frames:
+        return {}
+    frame, line = frames[-1]
+    routine = error.routine if isinstance(error, Error) else None
+    return _source_fields(frame.f_code.co_filename, line, routine or frame.f_code.co_name)
+
+
+def _source_fields(file: str, line: int, routine: str) -> dict[str, str]:
+    """The fields of an ErrorResponse or NoticeResponse that name a place in the source."""
+    return {"F": basename(file), "L": str(line), "R": routine}
 
 
 def notice(said: Notice) -> bytes:
@@ -121,6 +146,7 @@ def notice(said: Notice) -> bytes:
     fields = {"S": said.severity, "V": said.severity, "C": said.state, "M": _clean(said.message)}
     fields |= {} if said.detail is None else {"D": _clean(said.detail)}
     fields |= {} if said.hint is None else {"H": _clean(said.hint)}
+    fields |= {} if said.source is None else _source_fields(*said.source)
     return wire.NoticeResponse(fields=fields).to_wire()
 
 

@@ -125,6 +125,23 @@ def test_vectors_are_written_without_braces(db: kpg.Database) -> None:
     assert answer(db, query).fetchall() == [([1, 2], "1 2", 1, 0, "0 0")]
 
 
+@pytest.mark.parametrize(
+    "query",
+    [
+        "select rngtypid::int, rngsubtype::int, rngmultitypid::int, rngsubopc::int, rngcanonical::text, "
+        "rngsubdiff::text from pg_range order by 1",
+        "select oid::int, typname::text, typtype::text, typcategory::text from pg_type "
+        "where typtype in ('r', 'm') order by 1",
+        "select c.relname::text, c.relkind::text, t.typname::text, t.typtype::text from pg_class c "
+        "join pg_type t on c.reltype = t.oid where c.relkind = 'c' order by 1",
+    ],
+)
+def test_types_with_parts_are_found(postgres: psycopg.Connection, db: kpg.Database, query: str) -> None:
+    there = postgres.execute(query.encode()).fetchall()
+    assert there
+    assert answer(db, query).fetchall() == there
+
+
 def test_words_are_listed(postgres: psycopg.Connection, db: kpg.Database) -> None:
     query = "select word, catcode::text, barelabel, catdesc, baredesc from pg_get_keywords() order by word"
     assert answer(db, query).fetchall() == postgres.execute(query.encode()).fetchall()

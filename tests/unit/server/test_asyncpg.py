@@ -152,6 +152,60 @@ def test_psycopg_copies_in_binary_form(running: Running) -> None:
             cursor.execute("copy b from 'file' (format binary)")
 
 
+def test_types_with_parts_go_both_ways(running: Running) -> None:
+    import asyncpg
+
+    values = [
+        ("int4range", asyncpg.Range(1, 5)),
+        ("numrange", asyncpg.Range(decimal.Decimal("1.5"), None)),
+        ("daterange", asyncpg.Range(datetime.date(2020, 1, 1), datetime.date(2020, 2, 1))),
+        ("int4range[]", [asyncpg.Range(1, 5), None]),
+        ("int4multirange", [asyncpg.Range(1, 3), asyncpg.Range(5, 7)]),
+        ("couple", (3, "z")),
+        ("couple[]", [(3, "z"), (None, None)]),
+        ("mood", "sad"),
+        ("mood[]", ["ok", None]),
+        ("few", 3),
+    ]
+
+    async def work(one: Any) -> list[object]:
+        await one.execute("create type couple as (a int, b text); create type mood as enum ('ok', 'sad')")
+        await one.execute("create domain few as int check (value < 10)")
+        return [await one.fetchval(f"select $1::{type_}", value) for type_, value in values]
+
+    assert with_asyncpg(running, work) == [value for _, value in values]
+
+
+def test_a_cached_statement_is_prepared_again(running: Running) -> None:
+    async def work(one: Any) -> list[object]:
+        await one.execute("create table grown (a int); insert into grown values (1)")
+        found = [await one.fetch("select * from grown")]
+        for change in ("add column b text default 'x'", "alter column a type bigint", "drop column b"):
+            with psycopg.connect(running.dsn) as other:
+                other.execute(f"alter table grown {change}".encode())
+            found.append(await one.fetch("select * from grown"))
+        return [tuple(row) for rows in found for row in rows]
+
+    assert with_asyncpg(running, work) == [(1,), (1, "x"), (1, "x"), (1,)]
+
+
+def test_errors_and_notices_name_their_source(running: Running) -> None:
+    with psycopg.connect(running.dsn, autocommit=True) as one:
+        sources: list[tuple[str | None, ...]] = []
+
+        def note(diagnosis: psycopg.errors.Diagnostic) -> None:
+            sources.append((diagnosis.source_file, diagnosis.source_line, diagnosis.source_function))
+
+        one.add_notice_handler(note)
+        one.execute("commit")
+        with pytest.raises(psycopg.Error) as raised:
+            one.execute("select 1 / 0")
+        note(raised.value.diag)
+    assert len(sources) == 2
+    for file, line, function in sources:
+        assert str(file).endswith(".py") and int(line or 0) > 0 and str(function).isidentifier()
+
+
 def test_an_error_before_the_engine_ends_the_transaction_too(running: Running) -> None:
     with psycopg.connect(running.dsn) as one:
         one.execute("create temp table k (a int)")

@@ -129,10 +129,15 @@ def test_deallocated_statements_can_be_prepared_anew(client: Raw, end: str) -> N
 @pytest.mark.parametrize(
     "text", ["select * from t where a = 1", "update t set b = 9 where a = 1 returning *"]
 )
-def test_columns_are_those_that_the_client_was_told_of(client: Raw, text: str) -> None:
-    told = client.ask(parse("s", text), described("s"))
-    assert told == ["t", "T", "ZI"]
+@pytest.mark.parametrize("by_portal", [False, True])
+def test_columns_are_those_that_the_client_was_told_of(client: Raw, text: str, by_portal: bool) -> None:
     run = bind("", "s"), execute("")
+    if by_portal:  # as JDBC's driver does
+        told = client.ask(parse("s", text), run[0], wire.Describe(kind="P", name="").to_wire(), run[1])
+        assert told[:3] == ["2", "T", "D1"]
+    else:
+        told = client.ask(parse("s", text), described("s"))
+        assert told == ["t", "T", "ZI"]
     for _ in range(3):  # the second and third time by the fast lane
         assert client.ask(*run)[:2] == ["2", "D1"]
     for change in ("alter table t alter column b type text", "alter table t add column c int"):

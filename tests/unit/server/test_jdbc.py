@@ -9,7 +9,7 @@ from tests.installed import DRIVER
 from tests.unit.server.conftest import serving
 from tests.unit.server.programs import run
 
-SOURCE = Path(__file__).parent / "jdbc" / "Everyday.java"
+SOURCES = Path(__file__).parent / "jdbc"
 ANSWERS = """\
 prepared: [name 1, name 2, name 3, name 4, name 5, name 6, name 7, name 8]
 generated: 1
@@ -43,9 +43,29 @@ timeout: 57014
 """
 
 
-@pytest.mark.clients("jdbc")
-def test_jdbc(tmp_path: Path) -> None:
-    subprocess.run(["javac", "-d", str(tmp_path), str(SOURCE)], check=True)
+CACHED = """\
+first: 1 x
+added: 1 x 7
+dropped: 1 7
+wider: 1 7
+abs: 5
+both: 4 y
+"""
+
+
+def java(folder: Path, program: str) -> str:
+    """What a Java program prints that is given the address of a new server."""
+    subprocess.run(["javac", "-d", str(folder), str(SOURCES / f"{program}.java")], check=True)
     with serving() as running:
         address = f"jdbc:postgresql://127.0.0.1:{running.port}/kpg"
-        assert run("java", "-cp", f"{DRIVER}:{tmp_path}", "Everyday", address) == ANSWERS
+        return run("java", "-cp", f"{DRIVER}:{folder}", program, address)
+
+
+@pytest.mark.clients("jdbc")
+def test_jdbc(tmp_path: Path) -> None:
+    assert java(tmp_path, "Everyday") == ANSWERS
+
+
+@pytest.mark.clients("jdbc")
+def test_cached_statements_and_out_parameters(tmp_path: Path) -> None:
+    assert java(tmp_path, "Cached") == CACHED

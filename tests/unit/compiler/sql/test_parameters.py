@@ -8,7 +8,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from kpg.compiler.sql.parameters import Binder, Parameters, numbered, to_literal
+from kpg.compiler.sql.parameters import Binder, Parameters, numbered, to_literal, without_arguments
 from kpg.compiler.sql.parse import parse
 from kpg.runtime.errors import InterfaceError
 
@@ -82,3 +82,18 @@ def test_literals(value: object, literal: str) -> None:
 def test_mistakes(text: str, parameters: Parameters, message: str) -> None:
     with pytest.raises(InterfaceError, match=message):
         bound(text, parameters)
+
+
+@pytest.mark.parametrize(
+    ("text", "numbers", "left"),
+    [
+        ("select f($1,$2)", {1}, "select f(   $2)"),
+        ("select f($1, $2)", {2}, "select f($1    )"),
+        ("select f($1, $2 , $3), '$2'", {2, 3}, "select f($1         ), '$2'"),
+        ("select f($1)", {1}, "select f(  )"),
+        ("select f($1, g($2), $12)", {1, 2}, "select f(    g(  ), $12)"),
+        ("select f($1)", {2}, "select f($1)"),
+    ],
+)
+def test_arguments_are_left_out(text: str, numbers: set[int], left: str) -> None:
+    assert without_arguments(text, numbers) == left
