@@ -1,7 +1,8 @@
 """Arrow tables to words and back: the way in and out for everything columnar.
 
 What comes in is matched with a schema by column name, in any case, and converted by value: nothing
-that does not fit is rounded, cut or wrapped. Rows are numbered from 1 in messages.
+that does not fit is cut or wrapped, and numbers are rounded only to the scale of a NUMERIC, as in SQL. Rows
+are numbered from 1 in messages.
 """
 
 from collections.abc import Mapping, Sequence

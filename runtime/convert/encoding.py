@@ -1,6 +1,7 @@
 """One Arrow array to words, and words to one Arrow array, vectorised, for every type.
 
-Integers, floats and decimals convert into each other by value: exactly, or not at all.
+Integers, floats and decimals convert into each other by value: exactly, or not at all. Only to the scale
+of a NUMERIC they are rounded, half away from zero, as SQL does.
 """
 
 import decimal
@@ -30,7 +31,7 @@ from kpg.runtime.types import (
     Kind,
     Type,
 )
-from kpg.runtime.values.words import EXACT_FLOAT, INTEGER_LIMITS, WIDE
+from kpg.runtime.values.words import EXACT_FLOAT, INTEGER_LIMITS, WIDE, decimal_of_float
 
 Words = NDArray[np.int64]
 Mask = NDArray[np.bool_]
@@ -245,17 +246,33 @@ def _in_range(values: NDArray[Any], low: int, high: int) -> NDArray[Any]:
 def _decimals(array: pa.Array, null: Mask | None, type_: Type) -> NDArray[Any]:
     limit = 10**type_.precision - 1
     if pa.types.is_decimal(array.type):
-        return _rescaled(array, null, type_.scale, -limit, limit)
+        try:
+            return _rescaled(array, null, type_.scale, -limit, limit)
+        except UnfitAt:
+            return _rescaled(_rounded(array, type_.scale), null, type_.scale, -limit, limit)
     values = _numbers(array, null)
     factor = 10**type_.scale
     if pa.types.is_floating(array.type):
         values = values.astype(np.float64)
         with np.errstate(over="ignore", invalid="ignore"):
             scaled = np.rint(values * float(factor))
-            _require((np.abs(scaled) <= min(EXACT_FLOAT, limit)) & (scaled / float(factor) == values))
-        return scaled.astype(np.int64)
+            _require(np.abs(scaled) <= EXACT_FLOAT)
+            inexact = scaled / float(factor) != values
+        words = scaled.astype(np.int64)
+        if inexact.any():
+            words[inexact] = [decimal_of_float(value, type_.scale) for value in values[inexact].tolist()]
+        _require(np.abs(words) <= limit)
+        return words
     bound = limit // factor
     return _in_range(values, -bound, bound).astype(np.int64) * np.int64(factor)
+
+
+def _rounded(array: pa.Array, scale: int) -> pa.Array:
+    """A decimal array with at most ``scale`` digits behind the point, half away from zero."""
+    if array.type.scale <= scale:
+        return array
+    wide = array.cast(pa.decimal256(76, array.type.scale))
+    return pc.round(wide, scale, "half_towards_infinity").cast(pa.decimal256(76, scale))
 
 
 def _rescaled(array: pa.Array, null: Mask | None, scale: int, low: int, high: int) -> Words:

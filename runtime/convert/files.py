@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from itertools import islice
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
@@ -23,11 +23,14 @@ from numpy.typing import NDArray
 
 from kpg.runtime.convert.arrow import Origin, encode, resolve
 from kpg.runtime.convert.encoding import arrow_type
+from kpg.runtime.convert.texts import UnfitAt
 from kpg.runtime.dictionary import Dictionary
 from kpg.runtime.errors import DataError, NotSupportedError, OperationalError, ProgrammingError
 from kpg.runtime.records import dataclass
 from kpg.runtime.types import VALUE_KINDS, Kind, Schema, Type
 from kpg.runtime.values import codec_of, complaints
+from kpg.runtime.values.text import FALSE_WORDS, SMALLEST_REAL, TRUE_WORDS
+from kpg.runtime.values.words import BLANKS
 
 Words = NDArray[np.int64]
 
@@ -41,7 +44,7 @@ INT96_UNIT: Final = "us"
 """What the timestamps of old writers are read in, Spark's among them; nanoseconds would wrap from 2262 on."""
 SHOWN: Final = VALUE_KINDS | {Kind.TIMESTAMPTZ, Kind.INTERVAL_DAY}
 """Kinds of types that CSV has as Postgres' texts."""
-BOOLEANS: Final = {"true": ("t", "yes", "y", "on"), "false": ("f", "no", "n", "off")}
+BOOLEANS: Final = {"true": sorted(TRUE_WORDS), "false": sorted(FALSE_WORDS)}
 """What Postgres takes for truth values besides what Arrow does."""
 INTERVALS: Final = (Kind.INTERVAL_MONTH, Kind.INTERVAL_DAY)
 ROW_SHOWN: Final = 60
@@ -268,16 +271,20 @@ def typed(batch: pa.RecordBatch, targets: dict[str, Type], origin: Origin) -> pa
         if type_.is_interned or type_.kind in (Kind.ENUM, Kind.TID, Kind.TIME, Kind.TIMESTAMPTZ):
             columns.append(text)
             continue
-        stripped = pc.utf8_trim_whitespace(text)
+        stripped = pc.utf8_trim(text, BLANKS)
         try:
             columns.append(_parsed(stripped, type_))
         except pa.ArrowInvalid:
             position = _first_refused(stripped, type_)
             refused = text[position].as_py()
+            if complaints.means(refused, type_):  # pyarrow knows fewer forms, and does not round
+                try:
+                    columns.append(_one_by_one(text, type_))
+                    continue
+                except UnfitAt as unfit:
+                    position = unfit.position
+                    refused = text[position].as_py()
             wrong = complaints.complaint(refused, type_).sqlstate
-            if type_.kind in (Kind.DATE, Kind.TIMESTAMP) and complaints.means(refused, type_):
-                columns.append(text)  # pyarrow knows fewer forms of these: they are read one by one
-                continue
             error = DataError(f"{origin.place(position, name)}: value {refused!r} is not a {type_}")
             error.sqlstate = wrong
             raise error from None
@@ -291,12 +298,32 @@ def _parsed(text: pa.Array, type_: Type) -> pa.Array:
         spelled = pc.match_substring(text, "inf", ignore_case=True)
         if pc.any(pc.and_(pc.is_inf(values), pc.invert(spelled))).as_py():
             raise pa.ArrowInvalid("overflow")
+        least = SMALLEST_REAL if type_.kind is Kind.REAL else 0.0
+        small = pc.less_equal(pc.abs(values), least)
+        if (
+            pc.any(small).as_py()
+            and pc.any(pc.and_(small, pc.match_substring_regex(text, "^[^eE]*[1-9]"))).as_py()
+        ):
+            raise pa.ArrowInvalid("underflow")
         return values
     if type_.kind is Kind.BOOLEAN:
         text = pc.utf8_lower(text)
         for meant, words in BOOLEANS.items():
             text = pc.if_else(pc.is_in(text, pa.array(words, text.type)), meant, text)
     return text.cast(pa.decimal128(38, type_.scale) if type_.kind is Kind.DECIMAL else arrow_type(type_))
+
+
+def _one_by_one(text: pa.Array, type_: Type) -> pa.Array:
+    """The strings as values; dates as they are, which are read later; UnfitAt if one is none."""
+    if type_.kind in (Kind.DATE, Kind.TIMESTAMP):
+        return text
+    codec, values = codec_of(type_), list[Any]()
+    for position, one in enumerate(text.to_pylist()):
+        try:
+            values.append(None if one is None else codec.to_python(codec.parse(one)))
+        except (ValueError, ArithmeticError):
+            raise UnfitAt(position) from None
+    return pa.array(values, arrow_type(type_))
 
 
 def _first_refused(text: pa.Array, type_: Type) -> int:

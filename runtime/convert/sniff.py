@@ -43,7 +43,7 @@ MOMENT: Final = r"\d{4}-(0\d|1[0-2])-([0-2]\d|3[01])[ T]\d\d:\d\d(:\d\d(\.\d{1,6
 """A day and a time of it."""
 FORMS: Final[tuple[tuple[Type, re.Pattern[str]], ...]] = (
     (BOOLEAN, re.compile(r"true|false", re.IGNORECASE)),
-    (BIGINT, re.compile(r"\s*[+-]?(0|[1-9]\d{0,17})\s*")),
+    (BIGINT, re.compile(r"(?a)\s*[+-]?(0|[1-9]\d{0,17})\s*")),
     (
         DOUBLE,
         re.compile(

@@ -23,7 +23,7 @@ from kpg.runtime.values.jsons import Json
 MOST: Final = 1 << 24
 """Elements that an array may have."""
 SIZES: Final = {"bytes": 1, "b": 1, "kb": 1 << 10, "mb": 1 << 20, "gb": 1 << 30, "tb": 1 << 40, "pb": 1 << 50}
-PART: Final = re.compile(r'\s*(?:"((?:[^"]|"")+)"|([^\W\d][\w$]*))\s*(\.?)')
+PART: Final = re.compile(r'[ \t\n\r\f]*(?:"((?:[^"]|"")+)"|([^\W\d][\w$]*))[ \t\n\r\f]*(\.?)')
 
 
 def _path(kind: Type) -> Rule:

@@ -4,11 +4,15 @@ import base64
 import binascii
 import hashlib
 from collections.abc import Callable
+from typing import Final
 
 from kpg.runtime.functions.registry import Memoized, Overload, Rule, Signature, scalar
 from kpg.runtime.functions.rules import is_unknown
 from kpg.runtime.types import BIGINT, BYTEA, INTEGER, TEXT, Type
-from kpg.runtime.values.bits import parse_bytes
+from kpg.runtime.values.bits import ODD, parse_bytes
+
+SKIPPED: Final = str.maketrans("", "", " \t\n\r")
+"""Blanks that base64 may have anywhere."""
 
 
 def _takes(result: Type, *args: Type) -> Rule:
@@ -54,10 +58,10 @@ def decode(text: str, form: str) -> bytes:
     """The bytes that a text stands for."""
     match form.lower():
         case "hex":
-            return bytes.fromhex(text)
+            return bytes.fromhex(text.translate(ODD))
         case "base64":
             try:
-                return base64.b64decode("".join(text.split()), validate=True)
+                return base64.b64decode(text.translate(SKIPPED), validate=True)
             except binascii.Error as error:
                 raise ValueError("invalid base64 end sequence") from error
         case "escape":

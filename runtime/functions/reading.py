@@ -6,7 +6,7 @@ from typing import Final
 
 from kpg.runtime.functions.fields import EPOCH, HOUR, JULIAN_EPOCH, MINUTE, SECOND
 from kpg.runtime.functions.templates import DAYS, MONTHS, NUMERIC, ROMAN, Token, tokens
-from kpg.runtime.values.words import DAY
+from kpg.runtime.values.words import BLANKS, DAY
 
 WIDTHS: Final = {
     "YYYY": 4,
@@ -78,7 +78,7 @@ def _read(text: str, template: str) -> dict[str, int]:
 
 def _behind_blanks(text: str, place: int, extra: int) -> tuple[int, int]:
     """The place behind blanks, and how many characters have been skipped beyond those of the template."""
-    while place < len(text) and text[place].isspace():
+    while place < len(text) and text[place] in BLANKS:
         place, extra = place + 1, extra + 1
     return place, extra
 
@@ -90,7 +90,7 @@ def _skipped(text: str, place: int, token: Token, extra: int) -> tuple[int, int]
     """
     if not token.quoted and not token.text.isalnum() and token.text.isascii():
         here = text[place]
-        separates = here.isspace() or (here.isascii() and here.isprintable() and not here.isalnum())
+        separates = here in BLANKS or (here.isascii() and here.isprintable() and not here.isalnum())
         return (place + 1, extra) if separates else (place, extra - 1)
     for _ in token.text:
         if extra > 0:

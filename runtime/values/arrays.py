@@ -11,15 +11,15 @@ from typing import Any, Final, NamedTuple
 from kpg.runtime.types import Kind, Type
 from kpg.runtime.values import parts
 from kpg.runtime.values.codec import Codec, codec_of, ordered, output_of, unordered
-from kpg.runtime.values.words import Mistyped, Unfit
+from kpg.runtime.values.words import BLANKS, Mistyped, Unfit
 
 MOST_DIMENSIONS: Final = 6
 """As in Postgres."""
-PLAIN: Final = re.compile(r'[^\s{}",\\]+')
+PLAIN: Final = re.compile(r'(?a)[^\s{}",\\]+')
 """An element that needs no quotes, unless it reads NULL."""
-BOUND: Final = re.compile(r"\s*\[([-+]?\d+)(?::([-+]?\d+))?\]")
+BOUND: Final = re.compile(r"(?a)\s*\[([-+]?\d+)(?::([-+]?\d+))?\]")
 TOKEN: Final = re.compile(
-    r'\s*(?:([{},])|"((?:[^"\\]|\\.)*)"|((?:[^{}",\\\s]|\\.|\s+(?![\s{},]|$))+))\s*', re.DOTALL
+    r'(?a)\s*(?:([{},])|"((?:[^"\\]|\\.)*)"|((?:[^{}",\\\s]|\\.|\s+(?![\s{},]|$))+))\s*', re.DOTALL
 )
 
 
@@ -100,7 +100,7 @@ def writer(type_: Type, output: Callable[[Any], str]) -> Callable[[Any], str]:
 def _vectors(element: Codec) -> Callable[[str], Array]:
     """How a vector such as ``1 2`` is read, whose first element has the number 0; in braces, too."""
     return lambda text: of(
-        [element.parse(word) for word in re.split(r"[\s,]+", text.strip(" {}")) if word], 0
+        [element.parse(word) for word in re.split(r"(?a)[\s,]+", text.strip(" {}")) if word], 0
     )
 
 
@@ -238,7 +238,7 @@ def _bounds(text: str) -> tuple[list[tuple[int, int]], str]:
         found = BOUND.match(text, place)
     if not pairs:
         return pairs, text
-    sign = re.compile(r"\s*=").match(text, place)
+    sign = re.compile(r"(?a)\s*=").match(text, place)
     if sign is None or len(pairs) > MOST_DIMENSIONS:
         raise Malformed
     return pairs, text[sign.end() :]
@@ -247,7 +247,7 @@ def _bounds(text: str) -> tuple[list[tuple[int, int]], str]:
 def _tokens(text: str) -> Iterator[tuple[str, str]]:
     """Signs, and elements: ``("", element)`` in quotes, ``("'", element)`` without."""
     place = 0
-    text = text.strip()
+    text = text.strip(BLANKS)
     while place < len(text):
         found = TOKEN.match(text, place)
         if found is None:
@@ -262,7 +262,7 @@ def _boxes(text: str) -> Iterator[tuple[str, str]]:
     """The same of boxes, which semicolons divide."""
     for found in re.finditer(r'\s*(?:([{};])|"([^"]*)"|([^{};"]+))\s*', text):
         sign, quoted, word = found.groups()
-        yield ("," if sign == ";" else sign, "") if sign else ("'", (quoted or word).strip())
+        yield ("," if sign == ";" else sign, "") if sign else ("'", (quoted or word).strip(BLANKS))
 
 
 def _nested(tokens: list[tuple[str, str]], place: int) -> tuple[list[Any], int]:

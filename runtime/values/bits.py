@@ -9,6 +9,8 @@ from kpg.runtime.values.words import Mistyped, Unfit
 
 FORM: Final = re.compile(r"\{?((?:[0-9a-f]{4}-?){8})\}?", re.IGNORECASE)
 """Hyphens may follow any group of four digits."""
+ODD: Final = str.maketrans(dict.fromkeys("\v\f", "?"))
+"""Blanks that ``bytes.fromhex`` passes over and Postgres does not."""
 
 
 def uuids() -> Codec:
@@ -24,7 +26,6 @@ def byteas() -> Codec:
 
 def parse_uuid(text: str) -> str:
     """The UUID that a text means, with or without hyphens and braces; ValueError if none."""
-    text = text.strip()
     found = FORM.fullmatch(text)
     if found is None or text.startswith("{") != text.endswith("}") or found[1].endswith("-"):
         raise ValueError("not a UUID")
@@ -45,7 +46,7 @@ def _uuid(value: Any) -> str:
 def parse_bytes(text: str) -> bytes:
     r"""The bytes of ``\x0102``, or of text with ``\\`` and ``\123`` as escapes; ValueError if none."""
     if text[:2] in ("\\x", "\\X"):
-        return bytes.fromhex(text[2:])
+        return bytes.fromhex(text[2:].translate(ODD))
     result = bytearray()
     place = 0
     while place < len(text):

@@ -8,6 +8,7 @@ from kpg.runtime.records import dataclass
 from kpg.runtime.types import RANGE_NAMES, Kind, Type
 from kpg.runtime.values.codec import codec_of
 from kpg.runtime.values.text import parse_whole
+from kpg.runtime.values.words import BLANKS
 
 SYNTAX, RANGE, DATE_SYNTAX, DATE_RANGE = "22P02", "22003", "22007", "22008"
 NAMES: Final = {
@@ -22,7 +23,7 @@ NAMES: Final = {
 }
 """How complaints call types, where not by the SQL name in small letters."""
 MOMENTS: Final = (Kind.DATE, Kind.TIME, Kind.TIMETZ, Kind.TIMESTAMP, Kind.TIMESTAMPTZ)
-FIGURES: Final = re.compile(r"[-+\s]*\d+[-/:.]\d[\d\s:./TZ+-]*(?:[a-z]{2})?\s*", re.IGNORECASE)
+FIGURES: Final = re.compile(r"[-+\s]*\d+[-/:.]\d[\d\s:./TZ+-]*(?:[a-z]{2})?\s*", re.IGNORECASE | re.ASCII)
 """What has the form of a date or a time, whatever its numbers."""
 YEAR: Final = re.compile(r"\s*(\d{5,})-(?:0?[1-9]|1[0-2])-(?:0?[1-9]|[12]\d|3[01])\b")
 """A date that is one, but of a year that is too far away."""
@@ -141,7 +142,7 @@ def _of_number(text: str, type_: Type) -> Complaint:
     if "_" in text and type_.is_float:
         return wrong
     try:
-        Decimal(text.strip())
+        Decimal(text.strip(BLANKS))
     except (InvalidOperation, ValueError):
         return wrong
     if type_.is_float:

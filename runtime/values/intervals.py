@@ -11,7 +11,7 @@ from fractions import Fraction
 from typing import Any, Final, NamedTuple
 
 from kpg.runtime.values.codec import Codec, ordered, unordered
-from kpg.runtime.values.words import DAY, Mistyped, Unfit
+from kpg.runtime.values.words import BLANKS, DAY, Mistyped, Unfit
 
 HOUR: Final = 3_600_000_000
 MINUTE: Final = 60_000_000
@@ -49,12 +49,12 @@ NUMBER: Final = r"[+-]?(?:\d+\.?\d*|\.\d+)(?:e[+-]?\d+)?"
 TOKEN: Final = re.compile(
     rf"\s*(?:(?P<time>[+-]?\d+:\d+(?::\d+(?:\.\d*)?)?(?:\.\d+)?)|(?P<years>[+-]?\d+)-(?P<months>\d+)"
     rf"|(?P<number>{NUMBER})\s*(?P<unit>[a-z]+)?|(?P<ago>ago)|(?P<at>@))\s*",
-    re.IGNORECASE,
+    re.IGNORECASE | re.ASCII,
 )
-ISO: Final = re.compile(rf"({NUMBER})([ymwdhs])", re.IGNORECASE)
-ISO_FORM: Final = re.compile(rf"p((?:{NUMBER}[ymwd])*)(?:t((?:{NUMBER}[hms])+))?", re.IGNORECASE)
+ISO: Final = re.compile(rf"({NUMBER})([ymwdhs])", re.IGNORECASE | re.ASCII)
+ISO_FORM: Final = re.compile(rf"p((?:{NUMBER}[ymwd])*)(?:t((?:{NUMBER}[hms])+))?", re.IGNORECASE | re.ASCII)
 ISO_OTHER: Final = re.compile(
-    r"p(-?\d+)-(-?\d+)(?:-(-?\d+))?(?:t(-?\d+):(-?\d+)(?::(-?\d+(?:\.\d*)?))?)?", re.IGNORECASE
+    r"p(-?\d+)-(-?\d+)(?:-(-?\d+))?(?:t(-?\d+):(-?\d+)(?::(-?\d+(?:\.\d*)?))?)?", re.IGNORECASE | re.ASCII
 )
 
 
@@ -102,7 +102,7 @@ def made(months: Fraction, days: Fraction, microseconds: Fraction) -> Interval:
 
 def parse(text: str, unit: str = "second") -> Interval:
     """The interval that a text means, numbers without a unit in ``unit``; ValueError if none."""
-    stripped = re.sub(r"([+-])\s+(?=[\d.])", r"\1", text.strip())
+    stripped = re.sub(r"(?a)([+-])\s+(?=[\d.])", r"\1", text.strip(BLANKS))
     if stripped[:1] in ("P", "p"):
         return _iso(stripped)
     months, days, micros = Fraction(0), Fraction(0), Fraction(0)

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from kpg.runtime.values.calendars import DAY, ENDS, days_of
+from kpg.runtime.values.words import BLANKS
 from kpg.runtime.values.zones import from_local, offset
 
 MONTH_NAMES: Final = (
@@ -174,7 +175,7 @@ FORMS: Final[tuple[tuple[str, Callable[..., None]], ...]] = (
 )
 SHORT: Final = re.compile(r"(\d{2})(\d{2})(\d{2})")
 """A date of six digits, which elsewhere are a time."""
-COMPILED: Final = tuple((re.compile(form), take) for form, take in FORMS)
+COMPILED: Final = tuple((re.compile(form, re.ASCII), take) for form, take in FORMS)
 
 
 def _of_year(year: int, number: int) -> int:
@@ -186,11 +187,11 @@ def read(text: str, order: str = "MDY") -> Moment:
 
     ``order`` says what numbers without a sign of their own are: a month, a day, a year.
     """
-    found, place, text = _Reader(order), 0, text.strip()
+    found, place, text = _Reader(order), 0, text.strip(BLANKS)
     if not text:
         raise ValueError("an empty text")
     while place < len(text):
-        if text[place] in " ,\t\n":
+        if text[place] in " ,\t\n\v\f\r":
             place += 1
             continue
         for form, take in COMPILED:
@@ -209,9 +210,9 @@ def read(text: str, order: str = "MDY") -> Moment:
 
 def parse_date(text: str, order: str = "MDY") -> int:
     """The day that a text means; a time of day is left out."""
-    if text.strip().lower() in ENDS:
-        return ENDS[text.strip().lower()]
-    short = SHORT.fullmatch(text.strip())
+    if text.strip(BLANKS).lower() in ENDS:
+        return ENDS[text.strip(BLANKS).lower()]
+    short = SHORT.fullmatch(text.strip(BLANKS))
     day = read("{1}/{2}/{0}".format(*short.groups()) if short else text, order).day
     if day is None:
         raise ValueError("no date")
@@ -220,8 +221,8 @@ def parse_date(text: str, order: str = "MDY") -> int:
 
 def parse_timestamp(text: str, order: str = "MDY") -> int:
     """The date and time that a text means; a time zone is left out, as in Postgres."""
-    if text.strip().lower() in ENDS:
-        return ENDS[text.strip().lower()]
+    if text.strip(BLANKS).lower() in ENDS:
+        return ENDS[text.strip(BLANKS).lower()]
     moment = read(text, order)
     if moment.day is None:
         raise ValueError("no date")
@@ -230,8 +231,8 @@ def parse_timestamp(text: str, order: str = "MDY") -> int:
 
 def parse_instant(text: str, default: datetime.tzinfo = datetime.UTC, order: str = "MDY") -> int:
     """The instant that a text means, in a time zone unless it says one."""
-    if text.strip().lower() in ENDS:
-        return ENDS[text.strip().lower()]
+    if text.strip(BLANKS).lower() in ENDS:
+        return ENDS[text.strip(BLANKS).lower()]
     moment = read(text, order)
     if moment.day is None:
         raise ValueError("no date")

@@ -10,9 +10,10 @@ from typing import Any, Final, NamedTuple
 
 from kpg.runtime.types import Kind, Type
 from kpg.runtime.values.codec import Codec, spelled
+from kpg.runtime.values.words import BLANKS
 
 WIDTHS: Final = {4: 32, 6: 128}
-SHORT: Final = re.compile(r"\d{1,3}(?:\.\d{1,3}){0,3}\.?")
+SHORT: Final = re.compile(r"(?a)\d{1,3}(?:\.\d{1,3}){0,3}\.?")
 
 
 class Network(NamedTuple):
@@ -49,7 +50,7 @@ def codec(type_: Type) -> Codec:
 
 def parse_inet(text: str) -> Network:
     """The address that a text means, with the length of its network or without; ValueError if none."""
-    host, slash, length = text.strip().partition("/")
+    host, slash, length = text.partition("/")
     address = ipaddress.ip_address(host)
     if slash and not length.isdigit():
         raise ValueError("no length of a network")
@@ -62,7 +63,7 @@ def parse_inet(text: str) -> Network:
 
 def parse_cidr(text: str) -> Network:
     """The network that a text means; of version 4 bytes at the end may be left out."""
-    host, slash, length = text.strip().partition("/")
+    host, slash, length = text.partition("/")
     if SHORT.fullmatch(host) and ":" not in host:
         parts = host.rstrip(".").split(".")
         if not slash:
@@ -113,7 +114,7 @@ def _decode(string: str) -> Network:
 
 def parse_mac(text: str, size: int) -> str:
     """The hardware address of so many bytes that a text means, in any of Postgres' forms."""
-    plain = text.strip().lower()
+    plain = text.strip(BLANKS).lower()
     digits = re.sub(r"[:.-]", "", plain)
     forms = (
         rf"(?:[0-9a-f]{{1,2}}([:-]))(?:[0-9a-f]{{1,2}}\1){{{size - 2}}}[0-9a-f]{{1,2}}",

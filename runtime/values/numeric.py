@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from kpg.runtime.types import Kind, Type
 from kpg.runtime.values.codec import COMPLEMENT, Codec
-from kpg.runtime.values.words import Mistyped, Unfit
+from kpg.runtime.values.words import BLANKS, Mistyped, Unfit
 
 MOST_WHOLE: Final = 131_072
 """Digits before the point, as in Postgres."""
@@ -35,6 +35,7 @@ OFFSET: Final = 200_000
 NAN, INFINITY, NEGATIVE_INFINITY, ZERO = "z", "y", "a", "o"
 SCALE: Final = "!"
 """What comes before a scale: it is less than any digit."""
+FIGURES: Final = "0123456789."
 
 
 def codec(type_: Type) -> Codec:
@@ -110,7 +111,7 @@ def trimmed(value: Decimal) -> Decimal:
 
 def parse(text: str) -> Decimal:
     """The number that a text means in SQL, as hexadecimal and with underscores too; ValueError if none."""
-    body = text.strip()
+    body = text.strip(BLANKS)
     sign = body[:1] if body[:1] in ("+", "-") else ""
     body = body[len(sign) :]
     word = body.lower()
@@ -120,7 +121,7 @@ def parse(text: str) -> Decimal:
         return Decimal(f"{sign}{word}")
     if word[:2] in ("0x", "0o", "0b"):
         return checked(Decimal(int(f"{sign}{word}", 0)))
-    if not word or word[0] not in "0123456789." or word.endswith("_") or "n" in word:
+    if not word or word[0] not in FIGURES or word[-1] not in FIGURES or not word.isascii() or "n" in word:
         raise ValueError("not a number")
     try:
         value = checked(Decimal(f"{sign}{word}"))
@@ -191,7 +192,7 @@ def _from_python(type_: Type, value: Any) -> Decimal:
     if isinstance(value, bool) or not isinstance(value, (Decimal, str, numbers.Real)):
         raise Mistyped
     try:
-        return _exactly(type_, _number(value))
+        return fitted(type_, _number(value))
     except (ValueError, ArithmeticError):
         raise Unfit from None
 
@@ -204,14 +205,6 @@ def _number(value: Any) -> Decimal:
     if isinstance(value, numbers.Integral):
         return checked(Decimal(int(value)))
     return from_float(float(value))
-
-
-def _exactly(type_: Type, value: Decimal) -> Decimal:
-    """As :func:`fitted`, without rounding; ValueError if that is not possible."""
-    result = fitted(type_, value)
-    if result != value and not value.is_nan():
-        raise ValueError("more digits behind the point than the type has")
-    return result
 
 
 def from_float(value: float) -> Decimal:

@@ -12,7 +12,7 @@ BLOCK: Final = 128
 SPAN: Final = 1 << 16
 """Places of a block that a word can tell."""
 MOST: Final = (1 << 48) - 1
-FORM: Final = re.compile(r"[^(,)]*\(\s*(\d{1,10}),\s*(\d{1,5})\)")
+FORM: Final = re.compile(r"(?a)[^(,)]*\(\s*(\d{1,10}),\s*(\d{1,5})\)")
 """As Postgres reads it: what is around the parentheses does not count, and DuckDB sends quotes there."""
 
 

@@ -15,7 +15,7 @@ from kpg.runtime.types import Kind, Type
 from kpg.runtime.values import parts
 from kpg.runtime.values.calendars import is_infinite
 from kpg.runtime.values.codec import Codec, codec_of, spelled
-from kpg.runtime.values.words import INTEGER_LIMITS
+from kpg.runtime.values.words import BLANKS, INTEGER_LIMITS
 
 Place = tuple[Any, ...]
 Ranges = tuple[tuple[Place, Place], ...]
@@ -25,7 +25,7 @@ LAST: Final[Place] = (1,)
 EMPTY: Final[Ranges] = ()
 DISCRETE: Final = frozenset({Kind.INTEGER, Kind.BIGINT, Kind.DATE})
 """Between their values there is nothing: their ranges begin with their first value and end before one."""
-SPECIAL: Final = re.compile(r'[\s"\\(),\[\]{}]')
+SPECIAL: Final = re.compile(r'(?a)[\s"\\(),\[\]{}]')
 BOUND: Final = re.compile(r'((?:"(?:[^"\\]|\\.|"")*"|\\.|[^"\\,\[\]()])*)', re.DOTALL)
 
 
@@ -163,7 +163,7 @@ def _quoted(text: str) -> str:
 
 
 def _read(text: str, bound: Type, parse: Callable[[str], Any]) -> Ranges:
-    text = text.strip()
+    text = text.strip(BLANKS)
     if text.lower() == "empty":
         return EMPTY
     if text[:1] not in ("[", "(") or text[-1:] not in ("]", ")") or len(text) < 3:
@@ -178,7 +178,7 @@ def _read(text: str, bound: Type, parse: Callable[[str], Any]) -> Ranges:
 
 
 def _unquoted(text: str, parse: Callable[[str], Any]) -> Any:
-    if not text.strip():
+    if not text:
         return None
     plain = re.sub(
         r'\\(.)|""|"', lambda one: one[1] or ('"' if one[0] == '""' else ""), text, flags=re.DOTALL
@@ -187,12 +187,12 @@ def _unquoted(text: str, parse: Callable[[str], Any]) -> Any:
 
 
 def _listed(text: str) -> list[str]:
-    text = text.strip()
+    text = text.strip(BLANKS)
     if text[:1] != "{" or text[-1:] != "}":
         raise ValueError("malformed multirange literal")
-    inner = text[1:-1].strip()
+    inner = text[1:-1].strip(BLANKS)
     found = re.findall(r'[\[(](?:"(?:[^"\\]|\\.|"")*"|[^"\])])*[\])]|empty', inner, re.IGNORECASE)
-    if re.sub(r"\s", "", ",".join(found)) != re.sub(r"\s", "", inner):
+    if re.sub(r"(?a)\s", "", ",".join(found)) != re.sub(r"(?a)\s", "", inner):
         raise ValueError("malformed multirange literal")
     return found
 

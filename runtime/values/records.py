@@ -7,9 +7,9 @@ from typing import Any, Final
 from kpg.runtime.types import Type
 from kpg.runtime.values import parts
 from kpg.runtime.values.codec import Codec, codec_of, output_of
-from kpg.runtime.values.words import Mistyped, Unfit
+from kpg.runtime.values.words import BLANKS, Mistyped, Unfit
 
-SPECIAL: Final = re.compile(r'[\s"\\(),]')
+SPECIAL: Final = re.compile(r'(?a)[\s"\\(),]')
 FIELD: Final = re.compile(r'(?:"((?:[^"\\]|\\.|"")*)"|((?:[^"\\(),]|\\.)*))([,)])', re.DOTALL)
 
 
@@ -68,7 +68,7 @@ def _quoted(text: str | None) -> str:
 
 def _fields(text: str, width: int) -> list[str | None]:
     """The fields of a text such as ``(1,"a b",)``; ValueError if they are not as many."""
-    text = text.strip()
+    text = text.strip(BLANKS)
     if not text.startswith("(") or not text.endswith(")"):
         raise ValueError("a row begins with ( and ends with )")
     fields: list[str | None] = []

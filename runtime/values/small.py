@@ -108,7 +108,7 @@ def show_money(cents: int) -> str:
 
 def parse_lsn(text: str) -> int:
     """The place in a log that a text means."""
-    found = re.fullmatch(r"([0-9A-Fa-f]{1,8})/([0-9A-Fa-f]{1,8})", text.strip())
+    found = re.fullmatch(r"([0-9A-Fa-f]{1,8})/([0-9A-Fa-f]{1,8})", text)
     if found is None:
         raise ValueError("no place in a log")
     return int(found[1], 16) << 32 | int(found[2], 16)

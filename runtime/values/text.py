@@ -2,12 +2,14 @@
 
 import decimal as decimals
 import functools
+import math
 import re
 from collections.abc import Callable
 
 from kpg.runtime.types import Kind, Type
 from kpg.runtime.values.calendars import FIRST_DAY, LAST_DAY, shown_date, shown_stamp
 from kpg.runtime.values.words import (
+    BLANKS,
     DAY,
     Unfit,
     encoder_of,
@@ -21,9 +23,11 @@ CONTEXT = decimals.Context(prec=60, rounding=decimals.ROUND_HALF_UP)
 """More digits than a word of any scale has."""
 TRUE_WORDS = frozenset({"true", "tru", "tr", "t", "yes", "ye", "y", "on", "1"})
 FALSE_WORDS = frozenset({"false", "fals", "fal", "fa", "f", "no", "n", "off", "of", "0"})
-FLOAT = re.compile(r"[-+]?(?:(\d+\.?\d*|\.\d+)(?:e[-+]?\d+)?|inf|infinity|nan)", re.IGNORECASE)
+FLOAT = re.compile(r"[-+]?(?:(\d+\.?\d*|\.\d+)(?:e[-+]?\d+)?|inf|infinity|nan)", re.IGNORECASE | re.ASCII)
 SMALLEST_REAL = 2.0**-150
 """Half of the smallest REAL: what is not above it would be 0."""
+BEYOND_REAL = 2.0**128 - 2.0**103
+"""Half way from the largest REAL to the next power of two: from here on all would be infinite."""
 
 
 def limits(type_: Type) -> tuple[int, int]:
@@ -93,7 +97,7 @@ def _read(encode: Callable[[object], int], text: str) -> int:
 
 
 def _parse_boolean(text: str) -> bool:
-    word = text.strip().lower()
+    word = text.strip(BLANKS).lower()
     if word in TRUE_WORDS or word in FALSE_WORDS:
         return word in TRUE_WORDS
     raise ValueError("not a boolean")
@@ -101,14 +105,14 @@ def _parse_boolean(text: str) -> bool:
 
 def parse_float(text: str) -> float:
     """The float that a text means; ValueError if it means none, or one too small to be told from 0."""
-    body = text.strip()
+    body = text.strip(BLANKS)
     found = FLOAT.fullmatch(body)
     if found is None:
         if re.match(r"[-+]?0x", body, re.IGNORECASE):
             return float.fromhex(body)
         raise ValueError("not a number")
     value = float(body)
-    if not value and found[1] and found[1].strip("0."):
+    if found[1] and (math.isinf(value) or (not value and found[1].strip("0."))):
         raise ValueError("out of range")
     return value
 
@@ -116,14 +120,14 @@ def parse_float(text: str) -> float:
 def parse_real(text: str) -> float:
     """The same of a REAL."""
     value = parse_float(text)
-    if value and abs(value) <= SMALLEST_REAL:
+    if math.isfinite(value) and value and not SMALLEST_REAL < abs(value) < BEYOND_REAL:
         raise ValueError("out of range")
     return value
 
 
 def parse_whole(text: str) -> int:
     """The integer that a text means, as hexadecimal, octal and binary and with underscores too."""
-    body = text.strip()
+    body = text.strip(BLANKS)
     sign = -1 if body[:1] == "-" else 1
     body = body[1:] if body[:1] in ("+", "-") else body
     if not body[:1].isdigit() or not body.isascii():

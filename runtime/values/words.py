@@ -170,9 +170,11 @@ def _decimal(scale: int, limit: int, value: Any) -> int:
         scaled = value.scaleb(scale, WIDE)
         word = int(scaled)
         if word != scaled:
-            raise Unfit
+            word = int(scaled.to_integral_value(decimal.ROUND_HALF_UP))
     elif isinstance(value, str):
-        return _decimal(scale, limit, _parsed(decimal.Decimal, value))
+        from kpg.runtime.values import numeric
+
+        return _decimal(scale, limit, _parsed(numeric.parse, value))
     elif isinstance(value, (float, np.floating)):
         word = decimal_of_float(float(value), scale)
     else:
@@ -183,14 +185,17 @@ def _decimal(scale: int, limit: int, value: Any) -> int:
 
 
 def decimal_of_float(value: float, scale: int) -> int:
-    """The ``w`` for which ``value`` is the double nearest to ``w / 10**scale``; Unfit if there is none.
+    """The ``w`` for which ``value`` is the double nearest to ``w / 10**scale``, else that of its 15 digits.
 
-    Only up to 2**53, where no two such ``w`` share a double.
+    Only up to 2**53, where no two such ``w`` share a double: Unfit beyond it.
     """
     scaled = value * 10.0**scale
-    if not abs(scaled) <= EXACT_FLOAT or round(scaled) / 10.0**scale != value:
+    if not abs(scaled) <= EXACT_FLOAT:
         raise Unfit
-    return round(scaled)
+    if round(scaled) / 10.0**scale == value:
+        return round(scaled)
+    digits = decimal.Decimal(f"{value:.15g}").scaleb(scale, WIDE)
+    return int(digits.to_integral_value(decimal.ROUND_HALF_UP))
 
 
 def _double(value: Any) -> int:
@@ -217,7 +222,7 @@ def _parsed(parse: Callable[[str], Any], text: str) -> Any:
     """What a text means; Unfit if nothing."""
     try:
         return parse(text)
-    except (ValueError, decimal.InvalidOperation):
+    except (ValueError, ArithmeticError):
         raise Unfit from None
 
 

@@ -38,6 +38,7 @@ from kpg.runtime.types import TEXT as TEXT_TYPE
 from kpg.runtime.values import codec_of, intervals, numeric
 from kpg.runtime.values.styles import BINDING, PLAIN, read_otherwise, reader_of
 from kpg.runtime.values.text import FALSE_WORDS, TRUE_WORDS, parse_float, parse_real, parse_whole
+from kpg.runtime.values.words import BLANKS
 
 EPOCH: Final = date(1970, 1, 1)
 DAY_MICROSECONDS: Final = 86_400_000_000
@@ -81,7 +82,7 @@ def own_number(scalar: Scalar) -> Literal | None:
         return None
     if slot_of(scalar) is not None:
         raise Beyond
-    text = scalar.value.strip()
+    text = scalar.value.strip(BLANKS)
     if not QUOTED_NUMBER.fullmatch(text):
         return None
     found = number(text.lstrip("+-"))
@@ -97,8 +98,7 @@ def meant(literal: Literal, type_: Type) -> Literal | None:
 def from_text(text: str, type_: Type) -> Literal | None:
     """The constant that a quoted string means as a value of ``type_``; None if it does not mean one."""
     try:
-        whole = type_.is_text or type_.kind is Kind.JSON
-        word = _word_of(text if whole else text.strip(), type_)
+        word = _word_of(text, type_)
     except (ValueError, ArithmeticError):
         return None
     return None if word is None else Literal(word, type_)
@@ -118,7 +118,7 @@ def _word_of(text: str, type_: Type) -> int | str | None:
         case Kind.CHAR | Kind.VARCHAR:
             return fit_text(text, type_)
         case Kind.BOOLEAN:
-            lowered = text.lower()
+            lowered = text.strip(BLANKS).lower()
             return 1 if lowered in TRUE_WORDS else 0 if lowered in FALSE_WORDS else None
         case Kind.DECIMAL:
             return _scaled(numeric.parse(text), type_)

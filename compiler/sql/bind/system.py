@@ -39,6 +39,7 @@ from kpg.compiler.system.words import shown_name, whole
 from kpg.runtime.errors import ProgrammingError
 from kpg.runtime.scalar import Literal, Scalar
 from kpg.runtime.types import BIGINT, BOOLEAN, INTEGER, OID, TEXT, Type
+from kpg.runtime.values.words import BLANKS
 
 
 def system_rows(binding: Binding, system: System) -> Rows:
@@ -255,7 +256,7 @@ def as_number(binding: Binding, scalar: Scalar) -> Scalar:
 
 
 def _number(binding: Binding, text: str) -> int | None:
-    name = re.sub(r"\s*\.\s*", ".", text.replace('"', "").strip())
+    name = re.sub(r"(?a)\s*\.\s*", ".", text.replace('"', "").strip(BLANKS))
     if name.isdigit():
         return int(name)
     entry = binding.catalog.find(name)

@@ -114,6 +114,21 @@ def test_slices_and_chunks_are_read_at_their_offset(array, type_, expected):
     assert one(padded, type_) == expected
 
 
+ROUNDED = [
+    (pa.array([D("2.675"), None, D("-2.675"), D("0.004")]), [268, NULL, -268, 0]),
+    (pa.array([D("2.6749999999999999999999")]), [267]),
+    (pa.array([D("99999999.994999999999999999999999999999")]), [9999999999]),
+    (pa.array([D("1.005")], pa.decimal32(9, 3)), [101]),
+    (pa.array([2.675, 0.1 + 0.2, None, -2.675, 1.005, 3.0]), [268, 30, NULL, -268, 101, 300]),
+    (pa.array([0.125], pa.float32()), [13]),
+]
+
+
+@pytest.mark.parametrize(("array", "expected"), ROUNDED)
+def test_decimals_and_floats_are_rounded_to_the_scale_as_sql_does(array, expected):
+    assert one(array, decimal(10, 2)) == expected
+
+
 UNFIT = [
     (pa.array([1, 32768]), SMALLINT, 2, "32768"),
     (pa.array([-129, 200], pa.int16()), decimal(4, 2), 1, "-129"),
@@ -125,11 +140,11 @@ UNFIT = [
     (pa.array([math.nan]), INTEGER, 1, "nan"),
     (pa.array([1e30]), BIGINT, 1, "1e\\+30"),
     (pa.array([D("1.5")]), INTEGER, 1, "1.5"),
-    (pa.array([D("1.10"), D("1.15")]), decimal(9, 1), 2, "1.15"),
+    (pa.array([D("1.10"), D("9999999.95")]), decimal(8, 1), 2, "9999999.95"),
     (pa.array([D("100.00")]), decimal(4, 2), 1, "100.00"),
     (pa.array([D(10**30)]), decimal(18, 0), 1, str(10**30)),
     (pa.array([1000]), decimal(5, 2), 1, "1000"),
-    (pa.array([0.125]), decimal(9, 2), 1, "0.125"),
+    (pa.array([0.125, 9.995]), decimal(3, 2), 2, "9.995"),
     (pa.array([None, math.inf]), decimal(9, 2), 2, "inf"),
     (pa.array([1e17]), decimal(18, 0), 1, "1e\\+17"),
     (pa.array([1e300]), REAL, 1, "1e\\+300"),

@@ -57,6 +57,20 @@ def test_parquet_files_of_a_folder_in_order_and_in_chunks(tmp_path):
     ]
 
 
+def test_csv_numbers_are_rounded_and_read_in_all_forms_of_sql(tmp_path):
+    path = tmp_path / "t.csv"
+    path.write_text("id,price,name\n0x1F,2.675,a\n1_000,-1.005,b\n 7 ,1e-9,c\n")
+    assert read_all(read_csv(path, SCHEMA, Dictionary()))[:2] == [[31, 1000, 7], [268, -101, 0]]
+
+
+@pytest.mark.parametrize("text", ["1e400", "1e-400", "4e38", "1e-50", "\u30001", "1\xa0"])
+def test_csv_refuses_floats_that_would_be_infinite_or_zero_and_other_blanks(tmp_path, text):
+    path = tmp_path / "t.csv"
+    path.write_text(f"x\n1.5\n{text}\n")
+    with pytest.raises(DataError, match=r"row 2, column x: value .* (is not a|does not fit) REAL"):
+        read_all(read_csv(path, Schema((ColumnDef("x", REAL),)), Dictionary()))
+
+
 def test_parquet_text_of_few_values_and_of_many(tmp_path):
     few = ["RED", None, "GREEN"] * 1000
     many = [f"comment number {i}" for i in range(3000)]
@@ -134,9 +148,9 @@ def test_csv_of_every_type(tmp_path):
     [
         ("id,price,name\n1,2,x\nq,2,x\n", DataError, r"t.csv, row 2, column id: value 'q' is not a BIGINT"),
         (
-            "id,price,name\n1,0.125,x\n",
+            "id,price,name\n1,0.125,x\n2,9999999.995,x\n",
             DataError,
-            r"row 1, column price: value '0.125' is not a DECIMAL\(9, 2",
+            r"row 2, column price: value '9999999.995' is not a DECIMAL\(9, 2",
         ),
         ("id,price,name\n1,1e9,x\n", DataError, r"t.csv, row 1, column price: value Decimal.* does not fit"),
         (

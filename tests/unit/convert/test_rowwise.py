@@ -64,7 +64,7 @@ def test_as_by_columns() -> None:
         (2, 7, Mistyped),
         (2, [], Mistyped),
         (3, "x", Mistyped),
-        (4, Decimal("0.001"), Unfit),
+        (4, Decimal("1e20"), Unfit),
         (5, 1, Mistyped),
         (8, "abcd", Unfit),
     ],

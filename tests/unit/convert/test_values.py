@@ -32,6 +32,7 @@ from kpg.runtime.types import (
     decimal,
     float_to_word,
 )
+from kpg.runtime.values import codec_of
 
 VARCHAR3 = Type(Kind.VARCHAR, 3)
 
@@ -94,13 +95,14 @@ def test_values_that_fit(value, type_, word):
         (math.nan, INTEGER),
         (Decimal("NaN"), INTEGER),
         (Decimal("0.5"), BIGINT),
-        (Decimal("1.111"), decimal(9, 2)),
+        (Decimal("9999999.995"), decimal(9, 2)),
         (Decimal("Infinity"), decimal(9, 2)),
         (Decimal("1e30"), decimal(18, 2)),
         (Decimal("1e999999"), decimal(18, 2)),
         (100, decimal(4, 2)),
-        (0.125, decimal(9, 2)),
-        ("2.505", decimal(9, 2)),
+        (9.995, decimal(3, 2)),
+        ("9.995", decimal(3, 2)),
+        (2.0**53 + 2, decimal(18, 2)),
         ("two", decimal(9, 2)),
         ("tomorrow", DATE),
         ("1970-02-30", DATE),
@@ -143,12 +145,25 @@ def test_values_of_a_wrong_type(value, type_, expected):
         one(value, type_)
 
 
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        *((Decimal("2.675"), 268), (Decimal("-2.675"), -268), (Decimal("2.6749999"), 267)),
+        *((2.675, 268), (0.1 + 0.2, 30), (-1.005, -101), (np.float64(0.125), 13)),
+        *(("2.675", 268), (" 1e-9", 0), ("0x1F", 3100)),
+    ],
+)
+def test_numbers_are_rounded_to_the_scale_as_sql_does(value, expected):
+    assert one(value, decimal(10, 2)) == [[expected]]
+    assert codec_of(Type(Kind.NUMERIC, 25, 2)).from_python(value) == Decimal(expected).scaleb(-2)
+
+
 def test_errors_name_the_row():
     schema = Schema((ColumnDef("a", INTEGER), ColumnDef("b", decimal(3, 1))))
     with pytest.raises(
-        DataError, match=r"row 3, column b: value Decimal\('0.25'\) does not fit DECIMAL\(3, 1\)"
+        DataError, match=r"row 3, column b: value Decimal\('99.95'\) does not fit DECIMAL\(3, 1\)"
     ):
-        encode_rows([(1, 1), (2, None), (3, Decimal("0.25"))], schema, Dictionary())
+        encode_rows([(1, 1), (2, None), (3, Decimal("99.95"))], schema, Dictionary())
 
 
 def test_many_texts_share_codes():

@@ -102,8 +102,9 @@ def test_a_numeric_with_a_scale_is_rounded_and_shows_it() -> None:
     assert str(codec.to_python(codec.parse("2.5"))) == "2.500"
     with pytest.raises(ArithmeticError):
         codec.parse("1e22")
+    assert codec.from_python(Decimal("1.0005")) == Decimal("1.001")
     with pytest.raises(Unfit):
-        codec.from_python(Decimal("1.0005"))
+        codec.from_python(Decimal("9999999999999999999999.9995"))
 
 
 @pytest.mark.parametrize("text", ["", "abc", "1.2.3", "1e", "--1", "1 2", "0xg", "-nan", "1_", "infinit"])
