@@ -3,11 +3,12 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from kpg.compiler.algebra.rel import LetRec, Rel
-from kpg.compiler.algebra.traverse import walk
+from kpg.compiler.algebra.rel import Get, LetRec, Map, Project, Rel
+from kpg.compiler.algebra.traverse import scalars, transform_up, walk
 from kpg.compiler.catalog import Catalog
 from kpg.compiler.demand.notes import Restricted
 from kpg.compiler.passes import PIPELINE, Pass, Step, run, without_rowids
+from kpg.compiler.passes.prune_columns import prune_columns
 from kpg.compiler.physical import plan_query
 from kpg.compiler.sql.query import Bound, lower_query
 from kpg.compiler.sql.statements import Select
@@ -15,6 +16,7 @@ from kpg.compiler.statistics import NoStatistics, Statistics
 from kpg.runtime.errors import InterfaceError
 from kpg.runtime.plan import Plan
 from kpg.runtime.records import dataclass
+from kpg.runtime.scalar import Literal, Scalar
 
 if TYPE_CHECKING:
     from kpg.compiler.explain_tree import Shown
@@ -56,6 +58,25 @@ def compile_bound(
         steps = (Step("restrict", restricted.rel), *steps)
     optimized = steps[-1].rel if steps else bound.rel
     return Compiled(bound, bound.rel, restricted, optimized, steps, plan_query(optimized, known))
+
+
+def reads_column(rel: Rel, table: str, place: int) -> bool:
+    """Whether the rows of a relation may depend on a column of a base table.
+
+    A literal takes the column's place: what is left of it when unread columns are pruned is read.
+    """
+    mark: Scalar | None = None
+
+    def marked(node: Rel) -> Rel:
+        nonlocal mark
+        if not isinstance(node, Get) or not node.is_table or node.name != table:
+            return node
+        mark = Literal(f"column {place} of {table}", node.types[place])
+        width = len(node.types)
+        return Project(Map(node, (mark,)), (*range(place), width, *range(place + 1, width)))
+
+    pruned = prune_columns(transform_up(rel, marked), spare=-1)  # of a table that is its rowid
+    return mark is not None and any(mark in scalars(node) for node in walk(pruned))
 
 
 def _restricted(rel: Rel, statistics: Statistics) -> Restricted:

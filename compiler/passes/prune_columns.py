@@ -15,12 +15,13 @@ from kpg.runtime.scalar import Scalar, columns, remap
 Columns = frozenset[int]
 
 
-def prune_columns(rel: Rel) -> Rel:
+def prune_columns(rel: Rel, spare: int = 0) -> Rel:
     """Every relation gets the columns that the operators above it need, every reduce their aggregates.
 
-    Base tables keep theirs: their columns are fetched one by one where they are read.
+    Base tables keep theirs: their columns are fetched one by one where they are read. A relation of which
+    nothing is read keeps the column at the place ``spare``.
     """
-    pruning = _Pruning()
+    pruning = _Pruning(spare)
     pruned = pruning.exact(with_unique_ids(rel), range(width(rel)))
     return transform_up(pruned, pruning.narrowed)
 
@@ -29,8 +30,12 @@ def prune_columns(rel: Rel) -> Rel:
 class _Pruning:
     """What is needed of the relations that lets bind, as far as has been seen, and what they were cut to."""
 
+    spare: int
     needed: dict[str, set[int]] = field(default_factory=dict)
     kept: dict[algebra.LocalGet, list[int]] = field(default_factory=dict)
+
+    def _spare(self, every: Sequence[int]) -> list[int]:
+        return [every[self.spare]] if every else []
 
     def exact(self, rel: Rel, chosen: Sequence[int]) -> Rel:
         """The chosen columns of the relation, in that order."""
@@ -46,11 +51,11 @@ class _Pruning:
             case algebra.Get() | algebra.Constant():
                 return rel, every
             case algebra.LocalGet(id=id_):
-                chosen = sorted(asked) or every[:1]
+                chosen = sorted(asked) or self._spare(every)
                 self.needed.setdefault(id_, set()).update(chosen)
                 return algebra.Project(rel, tuple(chosen)), chosen
             case algebra.Project(columns=projected):
-                chosen = sorted(asked) or every[:1]
+                chosen = sorted(asked) or self._spare(every)
                 return self.exact(rel.input, [projected[column] for column in chosen]), chosen
             case algebra.Map() | algebra.Filter():
                 return self._selection(rel, asked)
@@ -69,7 +74,7 @@ class _Pruning:
             case algebra.Distinct() | algebra.Threshold():
                 return replace(rel, input=self.exact(rel.input, every)), every
             case algebra.Negate() | algebra.Union():
-                chosen = sorted(asked) or every[:1]
+                chosen = sorted(asked) or self._spare(every)
                 return self._sum(rel, chosen), chosen
             case algebra.Let():
                 return self._let(rel, asked)
@@ -127,7 +132,7 @@ class _Pruning:
         return replace(expand, input=source, calls=calls), [*kept, *range(inner, every)]
 
     def _ordered(self, rel: algebra.TopK | algebra.Single, asked: Columns) -> tuple[Rel, list[int]]:
-        chosen = sorted(asked) or list(range(width(rel)))[:1]
+        chosen = sorted(asked) or self._spare(range(width(rel)))
         place = {column: index for index, column in enumerate(chosen)}
         source = self.exact(rel.input, chosen)
         group = tuple(place[column] for column in rel.group)
@@ -165,7 +170,7 @@ class _Pruning:
     def _let(self, let: algebra.Let, asked: Columns) -> tuple[Rel, list[int]]:
         """The body tells what is needed of the value."""
         body, kept = self.some(let.body, asked)
-        chosen = sorted(self.needed.pop(let.id, set())) or list(range(width(let.value)))[:1]
+        chosen = sorted(self.needed.pop(let.id, set())) or self._spare(range(width(let.value)))
         value = self.exact(let.value, chosen)
         self.kept[algebra.LocalGet(let.id, algebra.types(let.value))] = chosen
         return algebra.Let(let.id, value, body), kept

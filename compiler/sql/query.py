@@ -9,8 +9,9 @@ from kpg.compiler.algebra.rel import OrderBy, Rel, types
 from kpg.compiler.catalog import Catalog, TableEntry, ViewEntry
 from kpg.compiler.permitted import denied, key_of, may_columns, need_columns, whose
 from kpg.compiler.resolved import written
+from kpg.compiler.rights import FIRST
 from kpg.compiler.sql import statements as ast
-from kpg.compiler.sql.bind.query import bind
+from kpg.compiler.sql.bind.query import bind, bind_query, new_binding
 from kpg.compiler.sql.lower.query import lower_resolved
 from kpg.compiler.sql.origins import origins_of
 from kpg.compiler.sql.parameters import trees_of
@@ -109,6 +110,30 @@ def _routines(tree: exp.Expr, catalog: Catalog) -> frozenset[str]:
                     if not routine.runs:
                         pending.append(body_of(routine.body))
     return frozenset(found)
+
+
+def named_columns(query: ast.Select, catalog: Catalog, relation: str) -> frozenset[str]:
+    """The columns of a relation that the text of a query names; * names all.
+
+    ProgrammingError if the text cannot be bound.
+    """
+    seen = catalog.copy()
+    seen.asker = replace(catalog.asker, user=FIRST)
+    binding = new_binding(query.span.source, seen)
+    binding.kept, binding.reads = True, Reads()
+    bind_query(binding, None, query.query)
+    found: set[str] = set()
+    waiting = [binding.reads]
+    while waiting:
+        reads = waiting.pop()
+        waiting += (within for _, within in reads.within)
+        found.update(*(one.used for one in reads.relations if one.entry.name == relation))
+    return frozenset(found)
+
+
+def has_star(query: ast.Select) -> bool:
+    """Whether the columns of a query, or of a part of it, are all those of a relation."""
+    return any(select.is_star for select in query.query.find_all(exp.Select))
 
 
 def asks_system(query: ast.Select, catalog: Catalog) -> bool:

@@ -14,7 +14,9 @@ from kpg.compiler.sql.rules import bind_default
 from kpg.constraints.filling import default_words
 from kpg.ddl.altering_rules import RuleChange
 from kpg.ddl.altering_table import with_name
+from kpg.ddl.dropping import column_users, described, drop_users
 from kpg.ddl.renaming import rename_table
+from kpg.listeners.notices import say_cascade
 from kpg.runtime.errors import NotSupportedError, ProgrammingError
 from kpg.runtime.types import NULL, Schema
 
@@ -66,15 +68,13 @@ class ColumnChange(RuleChange):
         name = entry.schema.names[place]
         if len(entry.schema.columns) == 1:
             raise NotSupportedError("a table without columns is not supported", span=self.span)
-        if action.cascade:
-            for view in reversed(self.engine.dependents(entry.name)):
-                self.engine.drop(view)
-        self._refuse_users(f"dropping column {name} of")
+        self._drop_column_users(name, place, cascade=action.cascade)
         for link in self.engine.references.users(entry.name):
             if place in link.target_columns:
                 self._drop_reference(link.table, link.key, name, cascade=action.cascade)
         generated = self._generated_from(name, cascade=action.cascade)
         if generated:
+            say_cascade(self.engine, [f"column {generated} of {described(self.engine, entry.name)}"])
             self._drop_column(ast.DropColumn(generated, True, True))
             self._drop_column(action)
             return
@@ -93,6 +93,20 @@ class ColumnChange(RuleChange):
         self._forget_parts_of(name)
         chosen = list(kept)
         self._rewrite(TableEntry(entry.name, schema, constraints), lambda words: words[chosen], kept)
+
+    def _drop_column_users(self, name: str, place: int, *, cascade: bool) -> None:
+        """Drop the views that use a column; ProgrammingError, without ``cascade``, if there are some."""
+        users = column_users(self.engine, self.entry, place)
+        said = [described(self.engine, user) for user in users]
+        if users and not cascade:
+            raise ProgrammingError(
+                f'column {name} of "{self.entry.name}" cannot be dropped: {", ".join(said)} '
+                f"use{'' if len(users) > 1 else 's'} it",
+                span=self.span,
+                hint="drop what uses it first, or use CASCADE",
+            )
+        say_cascade(self.engine, said)
+        drop_users(self.engine, users)
 
     def _refuse_policies(self, column: str) -> None:
         if self.engine.catalog.others:

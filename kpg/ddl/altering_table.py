@@ -16,6 +16,7 @@ from kpg.ddl.defining import free_name
 from kpg.ddl.indexes import install_if_there
 from kpg.dml.modify import checked
 from kpg.engine.engine import Engine
+from kpg.listeners.notices import say_cascade
 from kpg.runtime.errors import NotSupportedError, ProgrammingError, Span
 from kpg.runtime.types import Schema
 
@@ -84,6 +85,7 @@ class TableChange:
                 hint="drop that first, or use CASCADE",
             )
         other = self.engine.catalog.table(table)
+        say_cascade(self.engine, [f"constraint {key.name} on table {self.engine.catalog.plain(table)}"])
         kept = tuple(one for one in other.constraints.foreign_keys if one != key)
         self.engine.catalog.replace(replace(other, constraints=replace(other.constraints, foreign_keys=kept)))
 

@@ -18,6 +18,7 @@ from kpg.compiler.sql.anchoring import calls, casts
 from kpg.compiler.sql.rules import check_rules
 from kpg.compiler.triggers import Deed, Partitioned, Trigger
 from kpg.engine.engine import Engine
+from kpg.listeners.notices import say_cascade
 from kpg.runtime.errors import Error, NotSupportedError, ProgrammingError, Span
 from kpg.runtime.records import dataclass
 
@@ -41,6 +42,7 @@ def leave(engine: Engine, routine: Routine, span: Span, *, cascade: bool) -> Non
                 span=span,
                 hint="drop that first, or use CASCADE",
             )
+        say_cascade(engine, [caller.what])
         caller.drop()
 
 

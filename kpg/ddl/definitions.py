@@ -14,6 +14,7 @@ from kpg.compiler.sql.anchoring import asks_sequence, sequence_call
 from kpg.compiler.sql.ddl.sequences import created, settled
 from kpg.engine.engine import Engine
 from kpg.engine.transaction import State
+from kpg.listeners.notices import say_cascade
 from kpg.result import Affected, Result
 from kpg.runtime.errors import ProgrammingError
 
@@ -260,6 +261,8 @@ def drop_sequence(engine: Engine, statement: ast.DropOther, name: str) -> None:
                     span=statement.span,
                     hint="drop that DEFAULT first, or use CASCADE",
                 )
+            column, table = entry.schema.names[place], catalog.plain(entry.name)
+            say_cascade(engine, [f"default value for column {column} of table {table}"])
             rules = list(entry.constraints.rules)
             rules[place] = replace(rule, default="", sequence="")
             entry = replace(entry, constraints=replace(entry.constraints, rules=tuple(rules)))

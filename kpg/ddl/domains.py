@@ -12,6 +12,7 @@ from kpg.compiler.resolved import beside
 from kpg.compiler.sql import definitions as ast
 from kpg.compiler.sql.ddl.domains import over_column
 from kpg.compiler.sql.definition import Definition
+from kpg.listeners.notices import say_cascade
 from kpg.runtime.errors import ProgrammingError, Span
 from kpg.runtime.types import ColumnDef, Kind, Type
 
@@ -207,6 +208,7 @@ def drop_domain(engine: "Engine", statement: ast.DropOther, name: str) -> None:
     for table, column in used if statement.cascade else ():
         from kpg.ddl.altering import alter
 
+        say_cascade(engine, [f"column {column} of table {engine.catalog.plain(table)}"])
         gone = ast.DropColumn(column, False, True)
         alter(engine, ast.Alter("TABLE", table, False, (gone,), statement.span))
     if used and not statement.cascade:

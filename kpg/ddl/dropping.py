@@ -1,17 +1,23 @@
-"""DROP TABLE, DROP VIEW and DROP SCHEMA: with CASCADE, what uses them, too."""
+"""DROP TABLE, DROP VIEW, DROP SCHEMA and DROP COLUMN: with CASCADE, what uses them, too."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
-from kpg.compiler.catalog import PUBLIC, TableEntry
+from kpg.compiler.catalog import PUBLIC, TableEntry, ViewEntry
 from kpg.compiler.constraints import Domain
+from kpg.compiler.pipeline import reads_column
 from kpg.compiler.resolved import Resolved
 from kpg.compiler.sql import definitions as ast
+from kpg.compiler.sql.parse import parse_query
+from kpg.compiler.sql.query import has_star, named_columns
 from kpg.compiler.sql.statements import Drop
+from kpg.compiler.system.words import shown_name
 from kpg.ddl.definitions import drop_sequence
 from kpg.ddl.in_use import check_unused
 from kpg.engine.engine import Engine
-from kpg.runtime.errors import ProgrammingError
+from kpg.listeners.notices import say_cascade
+from kpg.runtime.errors import Error, ProgrammingError
+from kpg.runtime.plan import Ego
 
 
 def drop_relations(engine: Engine, statement: Drop) -> None:
@@ -36,7 +42,8 @@ def drop_relations(engine: Engine, statement: Drop) -> None:
     for name in doomed:
         _release(engine, name, statement)
     everything = set(doomed).union(*(engine.users(name) for name in doomed))
-    for user in sorted(everything.difference(doomed)):
+    others = sorted(everything.difference(doomed))
+    for user in others:
         if not statement.cascade:
             used = next(name for name in doomed if user in engine.dependents(name))
             raise ProgrammingError(
@@ -44,18 +51,63 @@ def drop_relations(engine: Engine, statement: Drop) -> None:
                 span=statement.span,
                 hint="drop the view first, or use CASCADE",
             )
+    say_cascade(engine, [described(engine, name) for name in others])
+    drop_users(engine, everything)
+    if any(one[0] == "partitioned" for one in engine.catalog.others):
+        from kpg.inheritance.partitions import settle_defaults
+
+        settle_defaults(engine)
+
+
+def drop_users(engine: Engine, names: Iterable[str]) -> None:
+    """Drop relations and all that uses them, which are among the names: users first."""
     # Whatever more views depend on, directly or not, goes later than they do.
-    for name in sorted(everything, key=lambda name: len(engine.dependents(name))):
+    for name in sorted(names, key=lambda name: len(engine.dependents(name))):
         # A Datalog program takes its tables and views with it.
         if name in engine.dataflows:
             engine.refuse_in_transaction("dropping a dataflow")
             engine.drop(name)
         elif name in engine.catalog:
             engine.drop(name)
-    if any(one[0] == "partitioned" for one in engine.catalog.others):
-        from kpg.inheritance.partitions import settle_defaults
 
-        settle_defaults(engine)
+
+def column_users(engine: Engine, entry: TableEntry, place: int) -> list[str]:
+    """The views and dataflows that use a column of a table, and those over them."""
+    found: list[str] = []
+    for user in engine.users(entry.name):
+        uses = {used for view, used in engine.uses() if view == user}
+        if uses.intersection(found) or _uses_column(engine, user, entry, place):
+            found.append(user)
+    return found
+
+
+def _uses_column(engine: Engine, user: str, entry: TableEntry, place: int) -> bool:
+    """Whether a view names a column, or has rows that depend on it. In doubt it does."""
+    view, plan = engine.catalog.find(user), engine.plan_of(user)
+    if user in engine.dataflows or not isinstance(view, ViewEntry) or view.rel is None:
+        return True
+    if plan is not None and any(isinstance(node, Ego) for node in plan.nodes):
+        return True  # its plan has the table's columns by their places, which its definition does not tell
+    if reads_column(view.rel, entry.name, place):
+        return True
+    try:
+        query = parse_query(view.text)
+        if user in engine.followed and has_star(query):
+            return False  # the * stands for the columns that there were when the view was made
+        return entry.schema.names[place] in named_columns(query, engine.catalog, entry.name)
+    except Error:
+        return False  # the text is older than a column's other name: the plan is what the view is
+
+
+def described(engine: Engine, name: str) -> str:
+    """A relation with its kind, as messages name it."""
+    entry = engine.catalog.find(name)
+    if not isinstance(entry, TableEntry | ViewEntry):
+        return f'dataflow "{name}"'
+    kind = "view" if isinstance(entry, ViewEntry) else "table"
+    if entry.name in engine.views or entry.name in engine.keeping:
+        kind = "materialized view"
+    return f"{kind} {shown_name(engine.catalog, entry.name, 'relation')}"
 
 
 def _release(engine: Engine, name: str, statement: Drop) -> None:
@@ -72,6 +124,7 @@ def _release(engine: Engine, name: str, statement: Drop) -> None:
                 hint="drop that constraint first, or use CASCADE",
             )
         other = engine.catalog.table(link.table)
+        say_cascade(engine, [f"constraint {link.key.name} on {described(engine, other.name)}"])
         kept = tuple(key for key in other.constraints.foreign_keys if key != link.key)
         engine.catalog.replace(replace(other, constraints=replace(other.constraints, foreign_keys=kept)))
 
@@ -88,6 +141,7 @@ def drop_schema(engine: Engine, statement: ast.DropOther, name: str) -> None:
         raise ProgrammingError(
             f'schema "{name}" cannot be dropped: it has {first}', span=statement.span, hint="use CASCADE"
         )
+    say_cascade(engine, list(_inside(engine, name)))
     if first is not None:
         _drop_relations(engine, statement, name)
         _drop_others(engine, statement, name)
@@ -97,8 +151,10 @@ def drop_schema(engine: Engine, statement: ast.DropOther, name: str) -> None:
 
 def _inside(engine: Engine, schema: str) -> Iterator[str]:
     catalog = engine.catalog
-    yield from (str(one) for one in _relations(engine, schema))
-    yield from (one.name for one in catalog.sequences.values() if _schema_of(one.name) == schema)
+    yield from (described(engine, one) for one in _relations(engine, schema))
+    yield from (
+        f"sequence {one.name}" for one in catalog.sequences.values() if _schema_of(one.name) == schema
+    )
     yield from (f"function {one}" for one in catalog.routines if _schema_of(one) == schema)
     yield from (f"type {one}" for one in catalog.types if _schema_of(one) == schema)
 

@@ -9,7 +9,6 @@ from kpg.compiler.catalog import Catalog
 from kpg.compiler.resolved import beside
 from kpg.compiler.routines import POLYMORPHIC, Routine, chosen
 from kpg.compiler.sql import definitions as ast
-from kpg.compiler.sql import statements
 from kpg.compiler.sql.anchoring import whole_body
 from kpg.compiler.sql.bind.inlined import check_body
 from kpg.compiler.sql.bind.query import new_binding
@@ -17,6 +16,7 @@ from kpg.compiler.sql.bodies import body_of, gives_rows, names_called, texts_of
 from kpg.compiler.sql.ddl.functions import CURRENT
 from kpg.compiler.sql.volatile import has_calls, is_chance
 from kpg.engine.engine import Engine
+from kpg.listeners.notices import say_cascade
 from kpg.runtime.errors import NotSupportedError, ProgrammingError, Span
 from kpg.runtime.types import Kind, Type, record
 
@@ -194,11 +194,11 @@ def _drop(engine: Engine, statement: ast.DropFunction, name: str, types: Sequenc
 def drop_routine(engine: Engine, routine: Routine, span: Span, *, cascade: bool) -> None:
     """Take a function away, and with ``cascade`` what calls it; ProgrammingError if something does."""
     if cascade:
-        from kpg.ddl.dropping import drop_relations
+        from kpg.ddl.dropping import described, drop_users
 
-        for user in reversed(engine.dependents(routine.key)):
-            if user in engine.catalog:
-                drop_relations(engine, statements.Drop("VIEW", (user,), True, True, span))
+        users = engine.dependents(routine.key)
+        say_cascade(engine, [described(engine, user) for user in users])
+        drop_users(engine, users)
     _refuse_used(engine, routine, "dropped", span)
     from kpg.ddl.callers import leave
 

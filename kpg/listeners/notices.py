@@ -1,6 +1,7 @@
 """What statements have to say beside their results: clients of the wire protocol are told."""
 
 import sys
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
@@ -45,3 +46,13 @@ def say(engine: "Engine", notice: Notice) -> None:
 def warn(engine: "Engine", message: str, state: str = "01000") -> None:
     """Say a WARNING."""
     say(engine, Notice("WARNING", message, state))
+
+
+def say_cascade(engine: "Engine", gone: Sequence[str]) -> None:
+    """Say what CASCADE takes along (NOTICE): objects with their kinds."""
+    lines = [f"drop cascades to {one}" for one in gone]
+    if len(lines) == 1:
+        say(engine, Notice("NOTICE", lines[0]))
+    elif lines:
+        message = f"drop cascades to {len(lines)} other objects"
+        say(engine, Notice("NOTICE", message, detail="\n".join(lines)))

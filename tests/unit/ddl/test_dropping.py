@@ -8,9 +8,9 @@ import kpg
 @pytest.mark.parametrize(
     ("definition", "has"),
     [
-        ("create table far.t (a int)", "far.t"),
-        ("create view far.v as select 1 as x", "far.v"),
-        ("create sequence far.s", "far.s"),
+        ("create table far.t (a int)", "table far.t"),
+        ("create view far.v as select 1 as x", "view far.v"),
+        ("create sequence far.s", "sequence far.s"),
         ("create function far.f(int) returns int language sql as 'select 1'", "function far.f"),
         ("create type far.mood as enum ('sad')", "type far.mood"),
         ("create domain far.small as int", "type far.small"),
@@ -37,3 +37,173 @@ def test_what_uses_a_schema_from_outside_goes_with_it() -> None:
         assert db.query("select * from q").fetchall() == [(None, 100)]
         names = db.query("select relname from pg_class where relname in ('v', 'w', 't', 'q')").fetchall()
         assert names == [("q",)]
+
+
+TABLE = """
+create table t (id int primary key, a int, b text, c int);
+insert into t values (1, 1, 'x', 7), (2, 1, 'y', 8);
+create view v1 as select id, a from t;
+create materialized view m1 as select a, count(*) n from v1 group by a;
+create materialized view m3 as select c, count(*) n from t group by c;
+"""
+
+
+def relations(db: kpg.Database) -> list[str]:
+    names = db.query("select relname from pg_class where relkind in ('r', 'v', 'm') and relnamespace = "
+                     "'public'::regnamespace order by 1").fetchall()  # fmt: skip
+    return [name for (name,) in names]
+
+
+def test_a_column_takes_the_views_that_use_it_and_no_others() -> None:
+    with kpg.connect() as db:
+        db.sql(TABLE)
+        seen: list[object] = []
+        db.view("m1").subscribe(seen.append)
+        with pytest.raises(kpg.ProgrammingError, match='c of "t" cannot be dropped: materialized view m3 us'):
+            db.sql("alter table t drop column c")
+        db.sql("alter table t drop column b")
+        assert db.notices == []
+        db.sql("alter table t drop column c cascade")
+        assert db.notices == [("NOTICE", "drop cascades to materialized view m3")]
+        assert relations(db) == ["m1", "t", "v1"]
+        assert db.query("table m1").fetchall() == [(1, 2)]
+        db.sql("insert into t values (3, 2); update t set a = 2 where id = 1")
+        assert sorted(db.query("table m1").fetchall()) == [(1, 1), (2, 2)]
+        assert sorted(db.query("table v1").fetchall()) == [(1, 2), (2, 1), (3, 2)]
+        with pytest.raises(kpg.Error, match="cannot be dropped: view v1, materialized view m1 use it"):
+            db.sql("alter table t drop column a")
+        db.sql("alter table t drop column a cascade")
+        assert relations(db) == ["t"]
+
+
+USES = [
+    "select a from t",
+    "select * from t",
+    "select t.* from t join u on t.id = u.id",
+    "select t from t",
+    "select id from t where a > 1",
+    "select id from t order by a",
+    "select count(*) from t group by a",
+    "select t.id from t join u using (a)",
+    "select id from t natural join u",
+    "select id from (select id, a from t) q",
+    "with q as (select * from t) select id from q",
+    "select id from u where exists (select 1 from t where t.a = u.a)",
+    "select (select max(a) from t) as x from u",
+    "select sum(id) over (partition by a) as x from t",
+    "with recursive r (n) as (select a from t union select n + 1 from r where n < 3) select n from r",
+    "select distinct on (a) id from t",
+    "select id from t union select a from t",
+]
+USES_NOT = [
+    "select id from t",
+    "select count(*) as n from t",
+    "select t.id, u.a from t join u on t.id = u.id",
+    "select u.* from u, t where t.id = u.id",
+    "select id from u where exists (select 1 from t where t.id = u.id)",
+    "select a from (select b as a from t) q",
+    "select distinct id from t",
+    "with recursive r (n) as (select id from t union select n + 1 from r where n < 3) select n from r",
+]
+
+
+@pytest.mark.parametrize("kind", ["view", "materialized view"])
+@pytest.mark.parametrize("query", [*USES, *USES_NOT])
+def test_which_queries_use_a_column(kind: str, query: str) -> None:
+    with kpg.connect() as db:
+        db.sql("create table u (id int, a int); insert into u values (1, 3), (2, 4)")
+        db.sql("create table t (a int, id int, b int); insert into t values (1, 2, 3), (4, 1, 5)")
+        db.sql(f"create {kind} v as {query}")
+        rows = sorted(db.query("table v").fetchall())
+        if query in USES:
+            with pytest.raises(kpg.Error, match=f'column a of "t" cannot be dropped: {kind} v uses it'):
+                db.sql("alter table t drop column a")
+        else:
+            db.sql("alter table t drop column a")
+        assert sorted(db.query("table v").fetchall()) == rows
+
+
+def test_a_view_older_than_a_columns_name_still_uses_the_column() -> None:
+    with kpg.connect() as db:
+        db.sql("create table t (a int, b int); insert into t values (1, 2); create view v as select a from t")
+        db.sql("alter table t rename a to c; alter table t add column a int")
+        with pytest.raises(kpg.Error, match=r"column c of .* cannot be dropped: view v uses it"):
+            db.sql("alter table t drop column c")
+        assert db.query("table v").fetchall() == [(1,)]
+
+
+def test_a_column_that_came_after_a_view_of_all_columns_goes_again() -> None:
+    with kpg.connect() as db:
+        db.sql("create table t (a int); insert into t values (1); create view v as select * from t")
+        db.sql("alter table t add column b int; alter table t drop column b")
+        assert db.query("table v").fetchall() == [(1,)]
+        with pytest.raises(kpg.Error, match=r"column a of .* cannot be dropped: view v uses it"):
+            db.sql("alter table t add column b int; alter table t drop column a")
+
+
+def test_a_dropped_column_is_undone_with_its_views() -> None:
+    with kpg.connect() as db:
+        db.sql(TABLE)
+        db.sql("begin; alter table t drop column c cascade; insert into t values (3, 1, 'z'); rollback")
+        assert relations(db) == ["m1", "m3", "t", "v1"]
+        db.sql("insert into t values (4, 1, 'z', 8)")
+        assert sorted(db.query("table m3").fetchall()) == [(7, 1), (8, 2)]
+        assert db.query("table m1").fetchall() == [(1, 3)]
+
+
+@pytest.mark.parametrize(
+    ("definitions", "drop", "gone"),
+    [
+        ("create table t (a int); create view v as select a from t", "drop table t cascade", "view v"),
+        (
+            "create table t (a int primary key); create table u (a int constraint k references t)",
+            "drop table t cascade",
+            "constraint k on table u",
+        ),
+        (
+            "create table t (a int primary key, b int); create table u (a int constraint k references t)",
+            "alter table t drop column a cascade",
+            "constraint k on table u",
+        ),
+        (
+            "create table t (a int, b int generated always as (a + 1) stored, c int)",
+            "alter table t drop column a cascade",
+            "column b of table t",
+        ),
+        ("create schema s; create table s.t (a int)", "drop schema s cascade", "table s.t"),
+        (
+            "create sequence s; create table t (a int default nextval('s'))",
+            "drop sequence s cascade",
+            "default value for column a of table t",
+        ),
+        (
+            "create domain d as int; create table t (a d, b int)",
+            "drop domain d cascade",
+            "column a of table t",
+        ),
+        (
+            "create function f(int) returns int language sql immutable as 'select $1'; "
+            "create table t (a int); create view v as select f(a) as x from t",
+            "drop function f cascade",
+            "view v",
+        ),
+    ],
+)
+def test_cascade_says_what_it_takes_along(definitions: str, drop: str, gone: str) -> None:
+    with kpg.connect() as db:
+        db.sql(definitions)
+        db.sql(drop)
+        assert db.notices == [("NOTICE", f"drop cascades to {gone}")]
+
+
+def test_cascade_to_several_names_them_in_the_detail() -> None:
+    with kpg.connect() as db:
+        db.sql(TABLE)
+        db.sql("drop table t cascade")
+        (notice,) = db._engine.notices
+        assert notice.message == "drop cascades to 3 other objects"
+        assert set((notice.detail or "").splitlines()) == {
+            "drop cascades to materialized view m1",
+            "drop cascades to materialized view m3",
+            "drop cascades to view v1",
+        }

@@ -170,9 +170,10 @@ def test_tables_that_change_under_it(tmp_path: Path) -> None:
         check(db)
         db.sql("INSERT INTO posts (id, author, likes, tag) VALUES (200, 'b', 70, 'z')")
         check(db)
-        for refused in ("DROP COLUMN likes", "ALTER COLUMN likes TYPE BIGINT"):
-            with pytest.raises(NotSupportedError, match=r"is not supported while .* use it"):
-                db.sql(f"ALTER TABLE posts {refused}")
+        with pytest.raises(kpg.ProgrammingError, match=r'likes of "posts" cannot be dropped: .* use it'):
+            db.sql("ALTER TABLE posts DROP COLUMN likes")
+        with pytest.raises(NotSupportedError, match=r"is not supported while .* use it"):
+            db.sql("ALTER TABLE posts ALTER COLUMN likes TYPE BIGINT")
         before = sorted(db.query("SELECT * FROM likes_auto").fetchall())
         db.sql("ALTER TABLE posts RENAME COLUMN likes TO hearts; ALTER TABLE follows RENAME TO links")
         assert sorted(db.query("SELECT * FROM likes_auto").fetchall()) == before
