@@ -113,7 +113,8 @@ class _Scoping:
         injected = (used & bound) - operand
         own = grounded(literals(one.body), injected)
         injected |= (operand & bound) - own
-        shared = (used & self.outer) - injected - (operand & bound)
+        named = grounded(self.body, self.known)  # ``Z = max Z*2 : {a(_, Z)}``: the rule has a Z of its own
+        shared = (used & self.outer) - injected - (operand & named & own)
         inside = own - injected
         witnesses = shared & inside
         has_copy = one.function in WITH_WITNESSES and not isinstance(one.body, ast.Or)
