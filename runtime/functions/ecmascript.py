@@ -21,15 +21,21 @@ CLASSES: Final = {
     "w": r"\w",
     "xdigit": "0-9A-Fa-f",
 }
+ITSELF: Final = r"\\(?P<itself>[^\W\dBDSWbcdfnrstuvwx_])"
+"""A letter that stands for itself after a backslash: Python gives some of them a meaning."""
+COUNT: Final = r"\{[0-9]+(?:,[0-9]*)?\}"
 PART: Final = re.compile(
-    r"\\c(?P<control>[A-Za-z])|\\0(?![0-9])|\\.|(?P<open>\[\^?)|(?P<dot>\.)|(?P<end>\$)|\(\?(?:[:=!])"
-    r"|(?P<strange>\(\?)|(?P<greedy>[*+?}]\+)|.",
+    rf"\\c(?P<control>[A-Za-z])|\\0(?![0-9])|{ITSELF}|\\.|(?P<open>\[\^?)|(?P<dot>\.)|(?P<end>\$)|\(\?(?:[:=!])"
+    rf"|(?P<strange>\(\?)|(?P<greedy>(?:[*+?]|{COUNT})\+)|{COUNT}|(?P<brace>\{{)|.",
     re.DOTALL,
 )
 INSIDE: Final = re.compile(
-    r"\[:(?P<name>\w+):\]|\[\.(?P<element>.)\.\]|\[=(?P<equal>.)=\]|\\b|\\.|(?P<end>\])|(?P<set>[\[&~|])|.",
+    r"\[:(?P<name>\w+):\]|\[\.(?P<element>.)\.\]|\[=(?P<equal>.)=\]"
+    rf"|{ITSELF}|\\.|(?P<end>\])|(?P<set>[\[&~|])|.",
     re.DOTALL,
 )
+EMPTY: Final = {"[": "(?!)", "[^": r"[\s\S]"}
+"""A class without members: no character, or any."""
 
 
 @lru_cache(maxsize=256)
@@ -37,7 +43,7 @@ def compiled(pattern: str) -> re.Pattern[str]:
     """The expression, ready to match; ValueError if it is none."""
     try:
         return re.compile(translated(pattern), re.ASCII)
-    except re.error as error:
+    except (re.error, OverflowError, RecursionError) as error:
         raise ValueError(str(error)) from error
 
 
@@ -51,7 +57,9 @@ def translated(pattern: str) -> str:
         place = found.end()
         if found["open"]:
             text, place = _class(pattern, place)
-            parts.append(found["open"] + text)
+            parts.append(EMPTY[found["open"]] if text == "]" else found["open"] + text)
+        elif found["itself"]:
+            parts.append(found["itself"])
         elif found["control"]:
             parts.append(f"\\x{ord(found['control']) % 32:02x}")
         elif found["dot"]:
@@ -60,6 +68,8 @@ def translated(pattern: str) -> str:
             parts.append(r"\Z")
         elif found["strange"] or found["greedy"]:
             raise ValueError(f"{found[0]} is not known at position {found.start()}")
+        elif found["brace"]:
+            raise ValueError(f"{{ begins no count at position {found.start()}")
         else:
             parts.append(found[0])
     return "".join(parts)
@@ -82,6 +92,8 @@ def _class(pattern: str, place: int) -> tuple[str, int]:
             return "".join((*parts, "]")), place
         elif found["set"]:
             parts.append("\\" + found["set"])
+        elif found["itself"]:
+            parts.append(found["itself"])
         else:
             parts.append(found[0])
     raise ValueError("a class of characters does not end")

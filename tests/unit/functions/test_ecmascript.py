@@ -31,6 +31,13 @@ from kpg.runtime.functions.ecmascript import compiled
         ("(a|ab)(c|bcd)(d*)", "abcd", True),
         (r"a\.b\*", "a.b*", True),
         ("", "", True),
+        ("a{2}b{1,}", "aabb", True),
+        ("a}", "a}", True),
+        (r"\Aa\Z", "AaZ", True),
+        (r"\Aa\Z", "a", False),
+        (r"[\a\y]+", "ay", True),
+        ("[]a]", "a", False),
+        ("[^]a", "]a", True),
     ],
 )
 def test_matches(pattern: str, text: str, matches: bool) -> None:
@@ -38,7 +45,23 @@ def test_matches(pattern: str, text: str, matches: bool) -> None:
 
 
 @pytest.mark.parametrize(
-    "pattern", ["[a", "[[:nothing:]]", "(", "a++", "(?i)a", "(?P<n>a)", "(?<=a)b", "*a", "a{2}+"]
+    "pattern",
+    [
+        "[a",
+        "[[:nothing:]]",
+        "(",
+        "a++",
+        "(?i)a",
+        "(?P<n>a)",
+        "(?<=a)b",
+        "*a",
+        "a{2}+",
+        "fo{x}b",
+        "{",
+        "a{,2}",
+        "a{2",
+        "a{99999999999}",
+    ],
 )
 def test_what_is_no_expression(pattern: str) -> None:
     with pytest.raises(ValueError, match=r"."):
