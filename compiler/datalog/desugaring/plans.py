@@ -41,19 +41,30 @@ def orders(plan: ast.Plan | None, body: Sequence[Literal], diagnostics: Diagnost
 def check_versions(
     relations: Mapping[str, Relation], rules: Sequence[Rule], diagnostics: Diagnostics
 ) -> None:
-    """Notes plans for versions that a rule does not have: one for each atom that is recursive with it."""
+    """Notes plans for versions that no rule of a clause has: one for each atom that is recursive with it.
+
+    A plan holds for the rules of all heads of a clause. Those without such an atom have no other versions to
+    take it, so that one for them alone is without effect.
+    """
     if not any(rule.plan for rule in rules):
         return
+    most: dict[tuple[str, int, int], tuple[Rule, int]] = {}
     for stratum in strata(relations, rules):
         members = frozenset(stratum.relations) if stratum.is_recursive else frozenset[str]()
         for rule in stratum.rules:
-            _check_versions(rule, members, diagnostics)
+            if rule.plan:
+                clause = (rule.span.file, rule.span.line, rule.span.start)
+                count = sum(isinstance(one, Atom) and one.relation in members for one in rule.body)
+                if clause not in most or count > most[clause][1]:
+                    most[clause] = rule, count
+    for rule, count in most.values():
+        _check_versions(rule, count, diagnostics)
 
 
-def _check_versions(rule: Rule, members: Iterable[str], diagnostics: Diagnostics) -> None:
-    count = sum(isinstance(one, Atom) and one.relation in members for one in rule.body)
+def _check_versions(rule: Rule, count: int, diagnostics: Diagnostics) -> None:
     for version, _ in rule.plan:
         if version >= max(1, count):
             message = f"a plan for version {version}, but the rule has {plural(count, 'recursive atom')}"
             hint = "version v orders what the changes of the v-th recursive atom, from 0 on, are joined with"
-            diagnostics.error("plan", message, rule.span, hint=hint)
+            note = diagnostics.error if count else diagnostics.warning
+            note("plan", message, rule.span, hint=hint)

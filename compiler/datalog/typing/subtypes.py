@@ -137,7 +137,14 @@ class _Check:
             self._source(arg, type_, f"field {name} of {what}")
 
     def head(self, atom: ast.Atom) -> None:
-        """What the head gets must be of the types of its columns."""
+        """What the head gets must be of the types of its columns.
+
+        A record or branch says of what types its fields are, in a head as in a body.
+        """
+        for arg in atom.args:
+            for part in walk(arg):
+                if isinstance(part, ast.Record | ast.Dollar):
+                    self._fields(part)
         for arg, column in zip(atom.args, self.relations[atom.name.text].columns, strict=True):
             found = head_aggregate(arg)
             value = arg if found is None else found[1]
@@ -162,6 +169,8 @@ class _Check:
                 self._flows(expression, known, target)
 
     def _flows(self, expression: ast.Expression, source: _Source, target: _Source) -> None:
+        if self.table.is_legacy:
+            return
         (wanted,) = target.types
         if all(self.table.is_subtype(one, wanted) for one in source.types if one in self.table.kinds):
             return
