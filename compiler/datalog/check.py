@@ -31,6 +31,7 @@ from kpg.runtime.records import dataclass
 
 NUMBER_SIZE = "number-size"
 MAX_ROUNDS = "max-rounds"
+LEGACY = "legacy"
 ROUNDS = re.compile(r"0*[1-9][0-9]{0,17}", re.ASCII)
 USERS_AGGREGATE = "@@"
 SHALLOW = 30
@@ -126,6 +127,7 @@ def _check(
     statements = without_lattices(statements, diagnostics)
     types = (one for one in statements if isinstance(one, TYPES))
     table = declare_types(types, diagnostics)
+    table.is_legacy = any(isinstance(one, ast.Pragma) and one.key == LEGACY for one in statements)
     declared = (one for one in statements if isinstance(one, ast.Functor))
     made = {} if after is None else after.functions
     declare_functors(declared, table, catalog, functors, made, diagnostics)

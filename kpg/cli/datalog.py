@@ -170,7 +170,9 @@ def run(
     jobs: Annotated[str, typer.Option("--jobs", "-j", hidden=True)] = "1",
     compiled: Annotated[bool, typer.Option("--compile", "-c", hidden=True)] = False,
     verbose: Annotated[bool, typer.Option("--verbose", "-v", hidden=True)] = False,
-    legacy: Annotated[bool, typer.Option("--legacy", hidden=True)] = False,
+    legacy: Annotated[
+        bool, typer.Option("--legacy", help="As the pragma: heads take values of types above their columns'.")
+    ] = False,
     profile: Annotated[str | None, _unused("--profile", "-p")] = None,
     report: Annotated[str | None, _unused("--debug-report", "-r")] = None,
     provenance: Annotated[str | None, _unused("--provenance", "-t")] = None,
@@ -187,8 +189,9 @@ def run(
     from kpg.datalog.writing import write as write_outputs
 
     with _opened(schema) as db:
-        transforms = [f"magic-transform:{magic}"] if magic else []
-        text = read_script(str(program)) + _pragmas([*(pragma or ()), *transforms])
+        more = [f"magic-transform:{magic}"] if magic else []
+        more += ["legacy"] if legacy else []
+        text = read_script(str(program)) + _pragmas([*(pragma or ()), *more])
         installed = db.datalog(
             text,
             filename=str(program),

@@ -10,6 +10,7 @@ from kpg.compiler.datalog.assemble import BASE
 from kpg.compiler.datalog.check import Checked, check
 from kpg.compiler.datalog.checks.transfers import kind_of
 from kpg.compiler.explain import explain_plan
+from kpg.compiler.resolved import written
 from kpg.compiler.rules import core
 from kpg.compiler.rules.text import rule_text
 from kpg.datalog import facts
@@ -96,7 +97,9 @@ class Program:
         """A derived relation as a maintained view; ProgrammingError if there is none of that name."""
         self.check()
         if name in self.installed.tables:
-            raise ProgrammingError(f'"{name}" is a table', hint=f"read it with SQL: SELECT * FROM {name}")
+            raise ProgrammingError(
+                f'"{name}" is a table', hint=f"read it with SQL: SELECT * FROM {written(name)}"
+            )
         if name not in self.installed.views:
             hint = did_you_mean(name, self.installed.views)
             raise ProgrammingError(f"{self.label} has no relation {name}", hint=hint)

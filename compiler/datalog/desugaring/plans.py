@@ -1,6 +1,6 @@
 """``.plan``: checked, and turned from the numbers of a rule's atoms as written into places in its body."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from kpg.compiler.datalog.diagnostics import Diagnostics, plural
 from kpg.compiler.datalog.syntax import ast

@@ -17,6 +17,8 @@ from kpg.compiler.datalog.syntax.underscores import same_underscores
 from kpg.runtime.errors import Span
 
 Node = Tree[Token]
+OTHER_FUNCTORS = {"recursive_iteration_cnt": "__ITERATION__"}
+"""Functors by other names of theirs."""
 FLOWLOGS_OPTIONS = {"header": "headers"}
 KNOWN_ESCAPES = "known: \\\\ \\\" \\' \\? \\n \\t \\r \\a \\b \\f \\v \\0"
 MUTABILITIES = ("static", "append", "mutable")
@@ -324,7 +326,7 @@ class Builder:
             case "short_tuple", parts:
                 return self._made_tuple(tuple(self._expression(part) for part in parts), span)
             case "call" | "extremum", (name, arguments):
-                return ast.Call(str(name), self._tuple(arguments), span)
+                return ast.Call(OTHER_FUNCTORS.get(str(name), str(name)), self._tuple(arguments), span)
             case "cast", (_, value, name) | (value, name):
                 return ast.Cast(self._expression(value), self._name(name), span)
             case "parentheses", (arguments,):

@@ -23,10 +23,11 @@ from kpg.runtime.types import BIGINT, DOUBLE
 T = TypeVar("T")
 BLOCKS: Final = r"\bfixpoint\s*\{|\bloop\s+(?:while|until)\b"
 ITS: Final = re.compile(
-    r":\s*(?:u?int(?:8|16|32|64)|[iu](?:8|16|32|64)|f32|f64|string|bool)\b"
+    r":\s*(?P<type>u?int(?:8|16|32|64)|[iu](?:8|16|32|64)|f32|f64|string|bool)\b"
     rf"|{BLOCKS}|^\s*\.extern\s+fn\b|\bIO\s*=\s*\"?(?:command|cmd)\b",
     re.MULTILINE,
 )
+DEFINED: Final = re.compile(r"\.type\s+(\w+)")
 HAS_BLOCKS: Final = re.compile(BLOCKS)
 ROWS: Final = "@rows"
 """Follows a relation's name in that of the rows that its aggregate is over."""
@@ -42,8 +43,9 @@ WHOLE: Final = re.compile(r"number|unsigned|u?int(8|16|32|64)|[iu](8|16|32|64)")
 
 
 def is_flowlog(text: str) -> bool:
-    """Whether a text without comments is FlowLog's."""
-    return ITS.search(text) is not None
+    """Whether a text without comments is FlowLog's: a type that it defines itself says nothing."""
+    defined = set(DEFINED.findall(text))
+    return any(found["type"] not in defined for found in ITS.finditer(text))
 
 
 def binds_alike(text: str) -> bool:

@@ -1,10 +1,12 @@
 """The part of the C preprocessor that Datalog programs use, before parsing.
 
 ``#include`` and ``.include``, ``.once``, ``#define`` with and without arguments (``##`` too), ``#undef``,
-``#ifdef``, ``#ifndef``, ``#if``, ``#elif``, ``#else``, ``#endif``, ``#error``, ``#warning``; ``#line`` and
-``#pragma`` are passed over. ``__FILE__`` and ``__LINE__`` are what they are in C.
+``#ifdef``, ``#ifndef``, ``#if``, ``#elif``, ``#else``, ``#endif``, ``#error``, ``#warning``, and
+``#pragma once``; ``#line`` and other pragmas are passed over. ``__FILE__`` and ``__LINE__`` are what they
+are in C, ``RAM_DOMAIN_SIZE`` is the bits of a number.
 """
 
+import os.path
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import field
@@ -32,7 +34,8 @@ LINE = re.compile(r"[^\n]*\n|[^\n]+")
 CONTINUED = re.compile(r"\\\r?\n")
 DEEPEST = 50
 """Files that include each other: one that includes itself has no end."""
-ANYTHING = re.compile(r"^\s*(#|\.include\b|\.once\b)|\b__(FILE|LINE)__\b", re.MULTILINE)
+ANYTHING = re.compile(r"^\s*(#|\.include\b|\.once\b)|\b(__(FILE|LINE)__|RAM_DOMAIN_SIZE)\b", re.MULTILINE)
+SMALL_NUMBERS = re.compile(r'\.pragma\s+"number-size"\s+"32"')
 MOST_LINES = 1000
 """That the arguments of one macro may go over."""
 
@@ -57,7 +60,9 @@ def preprocess(file: File, read: Read, diagnostics: Diagnostics, setting: Settin
     if not ANYTHING.search(text) and not setting.macros:
         return Source(text, [Piece(0, file, 0, len(text))])
     state = _Preprocessor(read, diagnostics, setting.folders)
-    state.macros = {name: Macro(name, None, body) for name, body in setting.macros}
+    bits = "32" if SMALL_NUMBERS.search(text) else "64"
+    macros = (("RAM_DOMAIN_SIZE", bits), *setting.macros)
+    state.macros = {name: Macro(name, None, body) for name, body in macros}
     state.file(file, 0)
     if not state.pieces:
         state.pieces.append(Piece(0, file, 0, len(file.text)))
@@ -117,7 +122,7 @@ class _Preprocessor:
         elif not _active(branches):
             return
         elif line.strip() == ".once":
-            self.once.add(file.name)
+            self._once(file)
         elif (included := INCLUDE.match(line)) is not None:
             self._include(included[1].strip(), span, file, depth)
         else:
@@ -215,6 +220,8 @@ class _Preprocessor:
                 self.diagnostics.error("directive", content or "#error", span)
             case "warning":
                 self.diagnostics.warning("directive", content or "#warning", span)
+            case "pragma" if content == "once":
+                self._once(file)
             case "" | "line" | "pragma":
                 return
             case _ if name.isdecimal():
@@ -222,6 +229,13 @@ class _Preprocessor:
             case _:
                 hint = "known: include define undef ifdef ifndef if elif else endif error warning"
                 self.diagnostics.error("directive", f"#{name} is not supported", span, hint=hint)
+
+    def _once(self, file: File) -> None:
+        self.once.add(os.path.realpath(file.name))
+
+    def _is_done(self, path: str) -> bool:
+        """Whether the file, by whatever path, is not to be read again."""
+        return bool(self.once) and os.path.realpath(path) in self.once
 
     def _include(self, content: str, span: Span, file: File, depth: int) -> None:
         found = re.fullmatch(r'"([^"]+)"|<([^>]+)>', content)
@@ -234,7 +248,7 @@ class _Preprocessor:
         name = found[1] or found[2]
         folders = (PurePath(file.name).parent, *map(PurePath, self.folders))
         path, text = self._found([str(folder / name) for folder in folders], span)
-        if text is not None and path not in self.once:
+        if text is not None and not self._is_done(path):
             self.file(File(path, text), depth + 1)
 
     def _found(self, paths: list[str], span: Span) -> tuple[str, str | None]:
@@ -242,7 +256,7 @@ class _Preprocessor:
         first: tuple[str, str] | None = None
         for path in paths:
             try:
-                return path, "" if path in self.once else self.read(path)
+                return path, "" if self._is_done(path) else self.read(path)
             except (OSError, UnicodeDecodeError, ValueError) as error:
                 reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
                 first = first or (path, reason.lower())

@@ -76,7 +76,7 @@ FUNCTORS: Final[Mapping[str, Functor]] = {
         _same("lnot", 1, 1, WHOLE),
         *(_same(name, 2, ANY_NUMBER, SCALAR | {Domain.SQL}) for name in EXTREMES),
         _same("range", 2, 3, NUMERIC),
-        Functor("cat", Scheme.SAME, 2, ANY_NUMBER, frozenset({Domain.SYMBOL}), result=SYMBOL),
+        Functor("cat", Scheme.SAME, 1, ANY_NUMBER, frozenset({Domain.SYMBOL}), result=SYMBOL),
         _fixed("strlen", NUMBER, SYMBOL),
         _fixed("autoinc", NUMBER),
         _fixed("substr", SYMBOL, SYMBOL, NUMBER, NUMBER),

@@ -98,7 +98,7 @@ class Relations:
             if name.text in found:
                 self.diagnostics.error("redefinition", f"{name} is given twice", name.span)
             found.add(name.text)
-            if name.text in OLD_TRANSFERS:
+            if name.text in OLD_TRANSFERS and not self.types.is_legacy:
                 hint = f"write .{name} {declaration.names[0]}"
                 message = f"deprecated qualifier {name}"
                 self.diagnostics.warning("deprecated", message, name.span, hint=hint)
@@ -150,5 +150,6 @@ class Relations:
 
     def _external(self, name: str, stored: Type, nullable: bool) -> Column:
         kind = kind_of_stored(stored)
-        self.types.kinds.setdefault(str(kind), kind)
-        return Column(name, self.types.value_type(str(kind)), stored, nullable)
+        known = f"{kind} of SQL" if str(kind) in self.types.redefined else str(kind)
+        self.types.kinds.setdefault(known, kind)
+        return Column(name, self.types.value_type(known), stored, nullable)

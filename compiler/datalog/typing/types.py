@@ -61,6 +61,8 @@ BASE: Mapping[str, TypeKind] = {
 }
 """The types that there are, FlowLog's names for them among them."""
 OURS = ("number", "unsigned", "float", "symbol", "date", "timestamp", "boolean")
+SOUFFLES = ("number", "unsigned", "float", "symbol")
+"""The only names of types that a program of Soufflé's cannot define."""
 OTHER_NAMES = {
     "int": "number",
     "integer": "number",
@@ -107,6 +109,10 @@ class TypeTable:
     """What is called by those names that are not kpg's: users' functions, by functors' names too."""
     folds: dict[str, TypeKind] = field(default_factory=dict)
     """Of aggregates of the users' what they take and give."""
+    redefined: set[str] = field(default_factory=set)
+    """Names of ``BASE`` that the program has types of its own for: ``string`` is Soufflé's to define."""
+    is_legacy: bool = False
+    """Whether heads take any value of a column's kind, whatever its declared type: ``--legacy``."""
 
     def value_type(self, name: str) -> ValueType:
         """The column type of a type's name."""
@@ -127,7 +133,8 @@ class TypeTable:
         )
 
     def _below(self, leaf: str, target: str) -> bool:
-        if leaf == target or (target in BASE and self.kinds[leaf] == BASE[target]):
+        is_base = target in BASE and target not in self.redefined
+        if leaf == target or (is_base and self.kinds[leaf] == BASE[target]):
             return True
         base = self.bases.get(leaf)
         return base is not None and any(self._below(part, target) for part in self.leaves(base))
@@ -157,10 +164,12 @@ def declare_types(declarations: Iterable[ast.TypeDeclaration], diagnostics: Diag
     declared: dict[str, ast.TypeDeclaration] = {}
     for declaration in declarations:
         name = declaration.name
-        if name.text in BASE or name.text in declared:
+        if name.text in SOUFFLES or name.text in declared:
             diagnostics.error("redefinition", f"type {name} is already defined", name.span)
         else:
             declared[name.text] = declaration
+            if table.kinds.pop(name.text, None) is not None:
+                table.redefined.add(name.text)
     run = _Declaring(table, declared, diagnostics)
     for text in declared:
         run.kind(text, ())

@@ -111,6 +111,22 @@ def test_the_command_line(
     assert capsys.readouterr().out == f"{'-' * 15}\nb\n{'=' * 15}\n5\n{'=' * 15}\n"
 
 
+@pytest.mark.parametrize("is_legacy", [False, True])
+def test_legacy_programs_narrow_types_in_heads(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path, is_legacy: bool
+) -> None:
+    text = ".type N <: number .decl a(x: number) a(1). .decl b(x: N) output b(x) :- a(x)."
+    (tmp_path / "p.dl").write_text(text)
+    options = ["-D-", *(["--legacy"] if is_legacy else [])]
+    monkeypatch.setattr(sys, "argv", ["kpg", "datalog", "run", str(tmp_path / "p.dl"), *options])
+    with pytest.raises(SystemExit) as left:
+        main()
+    assert bool(left.value.code) is not is_legacy
+    told = capsys.readouterr()
+    assert ("not N (column x of b)" in told.err) is not is_legacy
+    assert "deprecated" not in told.err
+
+
 def test_as_makes_numbers_of_other_values() -> None:
     program = kpg.connect().datalog("""
         .type L = [h: number, t: L]

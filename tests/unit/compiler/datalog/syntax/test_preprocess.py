@@ -1,5 +1,7 @@
 """Includes, macros and conditionals, and the places that errors in them are shown at."""
 
+import os.path
+
 import pytest
 
 from kpg.compiler.datalog.diagnostics import Diagnostics
@@ -9,12 +11,14 @@ from kpg.compiler.datalog.syntax.source import File, Source
 FILES = {
     "lib/a.dl": '#include "b.dl"\na(1).\n',
     "lib/b.dl": ".once\nb(2).\n",
+    "lib/c.dl": "#pragma once\nc(3).\n",
     "lib/loop.dl": '#include "loop.dl"\n',
     "bad.dl": "p(1",
 }
 
 
 def read(path: str) -> str:
+    path = os.path.normpath(path)
     if path not in FILES:
         raise FileNotFoundError(2, "No such file or directory", path)
     return FILES[path]
@@ -50,6 +54,8 @@ def lines(text: str) -> list[str]:
         ("#if 0\n1\n#elif defined(B)\n2\n#elif !defined(B)\n3\n#else\n4\n#endif", ["3"]),
         ("#if 0\n#if 1\n1\n#endif\n#wrong\n#else\n2\n#endif", ["2"]),
         ('#include "lib/a.dl"\n.include "lib/b.dl"\nc.', ["b(2).", "a(1).", "c."]),
+        ('#include "lib/c.dl"\n#include "lib/c.dl"\nd.', ["c(3).", "d."]),
+        ('#include "lib/b.dl"\n#include "lib/../lib/b.dl"\n#include "./lib/b.dl"\nc.', ["b(2).", "c."]),
     ],
 )
 def test_text(text: str, expected: list[str]) -> None:
