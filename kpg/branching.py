@@ -24,6 +24,7 @@ from kpg.listeners.feed import Feed
 from kpg.queries.reading import Reader
 from kpg.runtime.convert.values import show
 from kpg.runtime.errors import IntegrityError, InterfaceError, NotSupportedError, ProgrammingError
+from kpg.runtime.monitor import synchronized
 from kpg.runtime.plan import Import, Plan
 from kpg.runtime.plan.user import Input
 from kpg.runtime.records import dataclass
@@ -46,6 +47,7 @@ class Changed:
     came: Words
 
 
+@synchronized()
 class Branch(Database):
     """A database of its own that began as its trunk was. As a context manager it is discarded at the end."""
 
@@ -56,6 +58,7 @@ class Branch(Database):
             raise InterfaceError("a branch begins outside of transactions", hint="commit first")
         self._trunk = trunk
         self._open = forked(engine)
+        self._monitor = engine.monitor
         self._hub = None
         self._began = self._open.catalog.copy()
         self._epoch = engine.executor.epoch

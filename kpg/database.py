@@ -10,11 +10,13 @@ from kpg.compiler.sql import statements as ast
 from kpg.compiler.sql.parameters import Parameters
 from kpg.compiler.sql.parse import parse
 from kpg.engine.engine import Engine
+from kpg.engine.transaction import Held
 from kpg.ingesting import Ingesting
 from kpg.profiling import Profiling
 from kpg.queries.planning import explain_export
 from kpg.result import Result, listing
 from kpg.runtime.errors import InterfaceError, ProgrammingError
+from kpg.runtime.monitor import synchronized
 from kpg.runtime.plan import Ego
 from kpg.runtime.types import BIGINT, TEXT
 from kpg.statements.scripts import outcomes, reading
@@ -36,11 +38,13 @@ if TYPE_CHECKING:
 Outcome = Result | View | None
 
 
+@synchronized("closed")
 class Database(Ingesting, Profiling):
     """Tables in memory, and views over them that are kept up to date.
 
     Outside a transaction every call, and every statement of a script, is a transaction of its own. A
-    database belongs to the thread that uses it. It is a context manager that closes itself.
+    database, and whatever it gives, may be used from any thread: see docs/threads.md. It is a context manager
+    that closes itself.
     """
 
     def __init__(
@@ -58,6 +62,7 @@ class Database(Ingesting, Profiling):
 
             open_folder(engine, **folder)
         self._open: Engine | None = engine
+        self._monitor = engine.monitor
         self._hub: Hub | None = None
 
     def __enter__(self) -> "Database":
@@ -77,7 +82,7 @@ class Database(Ingesting, Profiling):
         if self._open is not None:
             self._check_open()
             if self._hub is not None:
-                self._hub.closed = True
+                self._hub.close()
             try:
                 self._open.close()
             finally:
@@ -115,7 +120,8 @@ class Database(Ingesting, Profiling):
         """
         if not isinstance(text, str):
             raise InterfaceError(f"statements are a text, not {type(text).__name__}")
-        return map(self._handle, outcomes(self._engine, text, parameters))
+        found = map(self._handle, outcomes(self._engine, text, parameters))
+        return self._monitor.iterate(found)
 
     @property
     def notices(self) -> list[tuple[str, str]]:
@@ -134,16 +140,18 @@ class Database(Ingesting, Profiling):
 
         An error rolls everything back. Queries inside see the block's own changes, by computing their
         answer anew; maintained views, read as :class:`View`, show the state before until the end.
-        Transactions do not nest, and tables and views are not created or dropped inside.
+        Transactions do not nest, and tables and views are not created or dropped inside. Other threads wait
+        until the block ends.
         """
-        return self._engine.transactions.transaction()
+        return Held(self._monitor, self._check_open, self._engine.transactions.transaction)
 
     def batch(self) -> AbstractContextManager[None]:
         """``with db.batch():`` takes the block's transactions through the views in one go, at its end.
 
         Each keeps its own epoch, so that ``changes()`` tells them apart. An error rolls all of them back.
+        Other threads wait until the block ends.
         """
-        return self._engine.transactions.batch()
+        return Held(self._monitor, self._check_open, self._engine.transactions.batch)
 
     def session(self, user: str = "kpg") -> "Session":
         """A transaction, settings and prepared statements of a role of its own, for any thread: see there."""
@@ -331,7 +339,7 @@ class Database(Ingesting, Profiling):
 
     def explanations(self, text: str, stage: str = "physical") -> Iterator[str]:
         """The plans of a script's queries; its other statements are run."""
-        return self._explained(self._parsed(text), stage)
+        return self._monitor.iterate(self._explained(self._parsed(text), stage))
 
     def verify(self, name: str) -> None:
         """Compute a view from scratch, sharing nothing; InternalError if it differs from what is kept."""
@@ -349,8 +357,6 @@ class Database(Ingesting, Profiling):
     def _engine(self) -> Engine:
         self._check_open()
         assert self._open is not None
-        if self._hub is not None:
-            self._hub.admit_owner()
         return self._open
 
     def _check_open(self) -> None:
@@ -358,6 +364,7 @@ class Database(Ingesting, Profiling):
             raise InterfaceError("the database is closed", hint="open another one with kpg.connect()")
         if self._open.executor.stepping:
             raise InterfaceError("the database cannot be used by a function that its own step calls")
+        self._open.admit_owner()
 
     def _parsed(self, text: str) -> list[ast.Statement]:
         with self._engine.transactions.undoing():
@@ -389,7 +396,7 @@ class Database(Ingesting, Profiling):
             from kpg.ddl.ego_view import EgoView
 
             return EgoView(self._engine, maintained, self._check_open)
-        return View(maintained, self._check_open, partial(self._explain_view, maintained))
+        return View(maintained, self._monitor, self._check_open, partial(self._explain_view, maintained))
 
     def _explain_view(self, maintained: Maintained, stage: str) -> str:
         if maintained.plan is None:

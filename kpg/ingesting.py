@@ -5,11 +5,11 @@ of a call or a transaction, and rolled back with them: who goes on from it after
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from kpg.engine.engine import Engine
 from kpg.runtime.errors import InterfaceError
+from kpg.runtime.monitor import Monitor, synchronized
 
 if TYPE_CHECKING:
     from kpg.ddl.ego_view import EgoView
@@ -34,8 +34,11 @@ def check_plain(engine: "Engine", name: str) -> None:
             )
 
 
+@synchronized()
 class Ingesting:
     """See the module. ``position`` is ``(source, position)``, or a dict of several, kept with the rows."""
+
+    _monitor: Monitor
 
     @property
     def _engine(self) -> Engine:
@@ -127,7 +130,11 @@ class Ingesting:
             raise InterfaceError(
                 f'there is no change "{change}"', hint='it is "insert", "upsert" or "delete"'
             )
-        return partial(self._take_batch, name, source, change)
+
+        def take(frame: Any, number: int) -> None:
+            self._monitor.run(self._take_batch, name, source, change, frame, number)
+
+        return take
 
     def _take_batch(self, name: str, source: str, change: str, frame: Any, number: int) -> None:
         before = self.positions().get(source, -1)

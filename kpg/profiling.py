@@ -4,12 +4,14 @@ from typing import TYPE_CHECKING
 
 from kpg.engine.engine import Engine
 from kpg.result import Result, listing
+from kpg.runtime.monitor import synchronized
 from kpg.runtime.types import BIGINT, TEXT
 
 if TYPE_CHECKING:
     from kpg.drawing.drawing import Drawing
 
 
+@synchronized()
 class Profiling:
     """See the module."""
 

@@ -11,6 +11,7 @@ from kpg.queries.reading import Reader
 from kpg.result import Result, Row, Rows
 from kpg.runtime.errors import InterfaceError
 from kpg.runtime.handles import Installation, Stats
+from kpg.runtime.monitor import Monitor, synchronized
 from kpg.runtime.plan import Plan
 from kpg.runtime.types import Type
 
@@ -46,6 +47,7 @@ class Maintained:
         return int(self.installed.rows()[1].sum())
 
 
+@synchronized("name", "sql", "columns", "types", "fetchone", "fetchmany", "fetchall")
 class View(Rows):
     """A handle on a maintained view. Whatever is read is the state after the last commit.
 
@@ -53,9 +55,14 @@ class View(Rows):
     """
 
     def __init__(
-        self, maintained: Maintained, check: Callable[[], None], explain: Callable[[str], str]
+        self,
+        maintained: Maintained,
+        monitor: Monitor,
+        check: Callable[[], None],
+        explain: Callable[[str], str],
     ) -> None:
         self._maintained = maintained
+        self._monitor = monitor
         self._check_database = check
         self._explain = explain
         self._mailbox: Mailbox | None = None

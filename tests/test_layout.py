@@ -35,6 +35,7 @@ VOCABULARY = {
     "interrupts": "Ctrl-C comes where the face is",
     "underway": "how far work is is drawn by the face, and told by it too",
     "lasting": "a part of the protocol",
+    "monitor": "mutual exclusion around whatever of the face is called",
     "local": "makes an executor",
     "records": "dataclasses, in all layers",
     "plan": "what is asked of an executor, users' functions in it",

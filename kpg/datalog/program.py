@@ -109,7 +109,8 @@ class Program:
             self.installed.keep(name)
             for form in self._forms.values():
                 form.look_up(self.installed.kept)
-        return View(self.engine.views[name], self._check_database, partial(self.explain, name))
+        monitor, explain = self.engine.monitor, partial(self.explain, name)
+        return View(self.engine.views[name], monitor, self._check_database, explain)
 
     def rows(self, name: str) -> Rows:
         """The rows of any of the program's relations: of a table a copy, of a view the view."""

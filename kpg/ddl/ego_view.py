@@ -14,6 +14,7 @@ from kpg.queries.planning import explain_export
 from kpg.runtime.convert.foreign import from_rows
 from kpg.runtime.convert.lists import to_list
 from kpg.runtime.handles import OverlayInfo
+from kpg.runtime.monitor import synchronized
 from kpg.runtime.types import ColumnDef, Kind, Schema
 from kpg.view import Maintained, View
 
@@ -21,11 +22,12 @@ Words = NDArray[np.int64]
 WHOLE = frozenset({Kind.SMALLINT, Kind.INTEGER, Kind.BIGINT})
 
 
+@synchronized()
 class EgoView(View):
     """For each reader a row (node, value); read after the last commit, whether it is pushed or pulled."""
 
     def __init__(self, engine: Engine, maintained: Maintained, check: Callable[[], object]) -> None:
-        View.__init__(self, maintained, lambda: (check(), None)[1], self._explained)
+        View.__init__(self, maintained, engine.monitor, lambda: (check(), None)[1], self._explained)
         self._engine = engine
         types = maintained.reader.visible_types
         self._node = Schema((ColumnDef("node", types[0]),))

@@ -38,6 +38,9 @@ class Sessions(Protocol):
     def sessions(self) -> Mapping[int, Asking]:
         """Those that are not closed, by their numbers."""
 
+    def admit_owner(self) -> None:
+        """Have the engine's transaction and settings be the database's own, unless a statement is running."""
+
     def end(self, number: int, wholly: bool) -> bool:
         """End what the session of a number does or, ``wholly``, the session; whether there is one."""
 

@@ -32,6 +32,7 @@ from kpg.result import Result
 from kpg.runtime.errors import DataError, ProgrammingError
 from kpg.runtime.interrupts import DeferredInterrupt
 from kpg.runtime.local import local_executor
+from kpg.runtime.monitor import Monitor
 from kpg.runtime.plan import Plan
 from kpg.runtime.records import dataclass
 from kpg.view import Maintained
@@ -55,7 +56,7 @@ class Point:
 
 
 class Engine(Kept):
-    """Tables, views, transactions; Ctrl-C never leaves it half changed. For one thread only."""
+    """Tables, views, transactions; Ctrl-C never leaves it half changed. Callers hold its monitor."""
 
     def __init__(
         self,
@@ -66,6 +67,8 @@ class Engine(Kept):
         workers: "Workers | None" = None,
     ) -> None:
         """With a ``trunk``, tables are as there, and ``kpg/branching.py`` does the rest."""
+        self.monitor: Monitor = Monitor() if trunk is None else trunk.monitor
+        """What every call of the public API holds; branches share dictionaries, and so the monitor."""
         self._interrupt = DeferredInterrupt()
         if memory_limit is not None:
             from kpg.engine.memory import watch_of
@@ -123,6 +126,11 @@ class Engine(Kept):
             from kpg.engine import past
 
             self.past = past.Past(self, past.retention_of(history))
+
+    def admit_owner(self) -> None:
+        """Have the transaction and the settings be the database's own, where sessions use the engine, too."""
+        if self.sessions is not None:
+            self.sessions.admit_owner()
 
     @property
     def interrupt(self) -> DeferredInterrupt:

@@ -7,11 +7,12 @@ batch the epochs are only closed; one physical step takes all of them at the end
 
 import enum
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING, Any, Protocol
 
 from kpg.engine.settled import Settled
 from kpg.runtime.errors import InterfaceError, Waiting
+from kpg.runtime.monitor import Monitor
 
 if TYPE_CHECKING:
     from kpg.engine.locks import Own
@@ -218,6 +219,15 @@ class Transactions:
             self.mailbox.commit()
 
     @property
+    def points(self) -> list[tuple[str, Any]]:
+        """The savepoints, oldest first."""
+        return self._points
+
+    @points.setter
+    def points(self, points: list[tuple[str, Any]]) -> None:
+        self._points = points
+
+    @property
     def depth(self) -> int:
         """How many savepoints there are."""
         return len(self._points)
@@ -394,6 +404,49 @@ class Statement:
             raise
         if alone:
             transactions.tell()
+
+
+class Held:
+    """A block that no other thread comes into: it holds the monitor from its beginning to its end."""
+
+    __slots__ = ("_admit", "_block", "_make", "_monitor", "_outermost")
+
+    def __init__(
+        self,
+        monitor: Monitor,
+        admit: Callable[[], object],
+        make: "Callable[[], AbstractContextManager[None]]",
+    ) -> None:
+        """``admit`` has the engine be the database's own; ``make`` makes the block when it begins."""
+        self._monitor = monitor
+        self._admit = admit
+        self._make = make
+
+    def __enter__(self) -> None:
+        self._outermost = self._monitor.enter()
+        try:
+            self._admit()
+            self._block = self._make()
+            self._block.__enter__()
+        except BaseException:
+            self._leave()
+            raise
+
+    def __exit__(self, kind: Any, error: Any, trace: Any) -> bool | None:
+        self._monitor.check_inside()
+        try:
+            try:
+                self._admit()
+            except BaseException as refused:
+                self._block.__exit__(type(refused), refused, refused.__traceback__)
+                raise
+            return self._block.__exit__(kind, error, trace)
+        finally:
+            self._leave()
+
+    def _leave(self) -> None:
+        if self._outermost:
+            self._monitor.leave()
 
 
 class Block:

@@ -1,14 +1,14 @@
 """One engine for many sessions: whose turn it is.
 
-Any thread hands in work; whoever holds the engine does all that waits, oldest first. Statements whose commits
-may wait for each other, outside of a transaction, share a step (see ``gathering.py``).
+Any thread hands in work; whoever is in the engine's monitor does all that waits, oldest first. Statements
+whose commits may wait for each other, outside of a transaction, share a step (see ``gathering.py``).
 """
 
-import threading
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future
 from itertools import count
+from threading import get_ident
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from kpg.engine.engine import Engine
@@ -20,7 +20,7 @@ from kpg.sessions import jobs
 from kpg.sessions.cancel import CanceledError, Cancellation
 from kpg.sessions.gathering import Group
 from kpg.sessions.jobs import Job
-from kpg.sessions.parking import park, unpark
+from kpg.sessions.parking import Points, Segment, park, unpark
 from kpg.sessions.snapshots import Snapshots
 from kpg.sessions.suspended import Paused, Suspended
 
@@ -33,6 +33,39 @@ MOST_GATHERED: Final = 256
 """Commits that share a step at most: each of them waits until it is over."""
 
 
+class Owner:
+    """The database beside its sessions: the transaction, settings and role of calls without a session."""
+
+    def __init__(self, engine: Engine) -> None:
+        self.transactions = engine.transactions
+        self.settings, self.prepared = engine.settings, engine.prepared
+        self.path, self.asker = engine.catalog.search_path, engine.catalog.asker
+        self.parked: list[Segment] | None = None
+
+    def leave(self, engine: Engine) -> None:
+        """Take the uncommitted changes out of the tables, and lock the rows that they concern."""
+        self.path, self.asker = engine.catalog.search_path, engine.catalog.asker
+        transactions, locks = self.transactions, engine.locks
+        if transactions.in_batch:
+            raise InterfaceError("the database is in a batch", hint="use sessions after its block has ended")
+        waits = bool(transactions.points) or engine.executor.has_pending
+        if transactions.state is not State.NONE and waits and self.parked is None:
+            self.parked = park(engine, transactions.points)
+            if locks.parked(self.asker.number, [one.parts for one in self.parked]):
+                transactions.locks = Own(locks, self.asker.number)
+
+    def come_back(self, engine: Engine) -> None:
+        """Put the uncommitted changes back; if they cannot be, the transaction fails."""
+        segments, self.parked = self.parked or [], None
+        points: Points = []
+        self.transactions.points = points
+        try:
+            unpark(engine, segments, points)
+        except BaseException:
+            self.transactions.state = State.FAILED
+            raise
+
+
 class Hub:
     """The engine, the session whose changes are in its tables, and the work that waits."""
 
@@ -41,20 +74,19 @@ class Hub:
         engine.changed = {}
         self.current: Session | None = None
         self.closed = False
-        self._lock = threading.Lock()
+        self._monitor = engine.monitor
         self._thread = 0
         """The thread that is at work, if one is."""
         self._waiting: deque[Job] = deque()
         self._held: deque[Job] = deque()
         self._looks: deque[tuple[Callable[[], Any], Future[Any]]] = deque()
         self._apart: list[Job] = []
-        self._own = (engine.transactions, engine.settings, engine.prepared, engine.catalog.search_path)
-        self._owner = engine.catalog.asker
+        self._owner = Owner(engine)
         self.cancellation = Cancellation(engine.interrupt)
         self.group, self.snapshots = Group(self), Snapshots(engine)
         self.suspended = Suspended(self)
         engine.locks.freed = self.suspended.freed
-        self.done: Callable[[], object] | None = None
+        self.done: tuple[Callable[[], object], ...] = ()
         """Called when work has been done, by whoever did it."""
         self.sessions: dict[int, Session] = {}
         """Those that are not closed, by their numbers."""
@@ -100,14 +132,15 @@ class Hub:
 
     def run(self, session: "Session", work: Callable[[], Given], **how: Any) -> Given:
         """Do a piece of work for a session as soon as it is its turn, and give its result, or its error."""
-        if self._thread == threading.get_ident():
-            return jobs.amid(self, session, work, how)
+        if self._monitor.owner == get_ident():
+            if self._thread:
+                return jobs.amid(self, session, work, how)
+            if self.engine.executor.stepping:
+                raise InterfaceError("the database cannot be used by a function that its own step calls")
         future = self.submit(session, work, **how)
         while not future.done():
-            with self._lock:
-                self.work()
-                held = bool(self.suspended)
-            if held and not future.done():
+            self.serve()
+            if not future.done():
                 # Another session has the engine to itself until its transaction is over, or a lock.
                 jobs.wait_a_little(future)
         return future.result()
@@ -135,40 +168,69 @@ class Hub:
 
     def serve(self) -> None:
         """Do all that waits, for the thread that has the engine."""
-        with self._lock:
-            self.work()
+        self._monitor.run(self.work)
 
     def serve_light(self) -> int:
         """Do what waits, if all of it is light and nobody is at work; how much it was.
 
         Commits of several that wait for the disk are another thread's.
         """
-        if not self._waiting or not self._lock.acquire(blocking=False):
+        return self._monitor.run_at_once(self._light, 0) if self._waiting and not self._thread else 0
+
+    def _light(self) -> int:
+        waits = list(self._waiting)  # other threads hand in meanwhile
+        count = sum(1 if job.sessions is None else len(job.sessions) for job in waits)
+        if self._thread or not 0 < count <= MOST_GATHERED:
             return 0
-        try:
-            waits = list(self._waiting)  # other threads hand in meanwhile
-            count = sum(1 if job.sessions is None else len(job.sessions) for job in waits)
-            if not 0 < count <= MOST_GATHERED:
-                return 0
-            if self._looks or self._held or not all(job.is_light(self.engine) for job in waits):
-                return 0
-            if count > 1 and self.engine.keeper is not None and any(self._gathers(job) for job in waits):
-                return 0
-            self.work()
-            return count
-        finally:
-            self._lock.release()
+        if self._looks or self._held or not all(job.is_light(self.engine) for job in waits):
+            return 0
+        if count > 1 and self.engine.keeper is not None and any(self._gathers(job) for job in waits):
+            return 0
+        self.work()
+        return count
 
     def work(self) -> None:
-        """Do all that waits, the lock being held."""
-        self._thread = threading.get_ident()
+        """Do all that waits, inside the monitor."""
+        self._thread = get_ident()
         try:
-            self._work()
+            if self.closed:
+                self._refuse()
+            else:
+                self._work()
         finally:
             self._thread = 0
 
+    @property
+    def works(self) -> bool:
+        """Whether work is being done."""
+        return self._thread != 0
+
+    def close(self) -> None:
+        """The database is closed: end all work that waits with an error, now and later."""
+        self.closed = True
+        self.work()
+
+    def _refuse(self) -> None:
+        """End all work that waits with an error."""
+        waiting = [*self._held, *self.suspended.take_all()]
+        self._held.clear()
+        while self._waiting:
+            job = self._waiting.popleft()
+            if job.begin():
+                waiting.append(job)
+        for job in waiting:
+            job.fail(InterfaceError("the database is closed"))
+        while self._looks:
+            _, future = self._looks.popleft()
+            if future.set_running_or_notify_cancel():
+                future.set_exception(InterfaceError("the database is closed"))
+        for done in self.done:
+            done()
+
     def _work(self) -> None:
         ready = self.suspended.ready
+        if self._held or self.suspended.later:
+            self._admit()
         while self._waiting or self._looks or ready:
             if self._looks:
                 self._look()
@@ -177,11 +239,16 @@ class Hub:
                 self.suspended.look_after(ready.popleft(), self.do, self._held)
             else:
                 self._next(self._waiting.popleft())
-            if self.done is not None:
-                self.done()
-            if not ready and (self._held or self.suspended.later) and not self.has_engine():
-                self.suspended.admit()
-                self._let_in()
+            for done in self.done:
+                done()
+            if not ready and (self._held or self.suspended.later):
+                self._admit()
+
+    def _admit(self) -> None:
+        """Let those go on who have waited for the end of a transaction that had the database to itself."""
+        if not self.has_engine():
+            self.suspended.admit()
+            self._let_in()
 
     def _next(self, job: Job) -> None:
         if job.rolls_back and job.session.closed:
@@ -219,9 +286,9 @@ class Hub:
     # Whose turn it is
 
     def has_engine(self) -> bool:
-        """Whether the present session has changed definitions, so that nobody may come in, error or not."""
-        current, journal = self.current, self.engine.journal
-        return current is not None and bool(journal) and current.transactions.state is not State.NONE
+        """Whether the present transaction has changed definitions, so that nobody else may come in."""
+        engine = self.engine
+        return bool(engine.journal) and engine.transactions.state is not State.NONE
 
     def _must_wait(self, session: "Session") -> bool:
         return session in self.suspended or self.keeps_out(session)
@@ -235,10 +302,7 @@ class Hub:
         engine = self.engine
         if session is not self.current:
             self._leave()
-            engine.transactions = session.transactions
-            engine.settings, engine.prepared = session.settings, session.prepared
-            engine.catalog.search_path = session.path
-            engine.catalog.asker = session.asker
+            self._put_in(session)
             self.current = session
         transactions = session.transactions
         if transactions.parked is None:
@@ -256,14 +320,21 @@ class Hub:
                 transactions.state = State.FAILED
             raise
 
+    def _put_in(self, one: "Session | Owner") -> None:
+        """Have the engine work by somebody's transaction, settings and role."""
+        engine = self.engine
+        engine.transactions = one.transactions
+        engine.settings, engine.prepared = one.settings, one.prepared
+        engine.catalog.search_path, engine.catalog.asker = one.path, one.asker
+
     def _leave(self) -> None:
-        """Take the present session's uncommitted changes out."""
-        session, self.current = self.current, None
-        asker = self.engine.catalog.asker
+        """Take the present session's, or the database's own, uncommitted changes out."""
+        session = self.current
         if session is None:
-            self._owner = self._owner if asker.number else asker
+            self._owner.leave(self.engine)
             return
-        session.path, session.asker = self.engine.catalog.search_path, asker
+        session.path, session.asker = self.engine.catalog.search_path, self.engine.catalog.asker
+        self.current = None
         transactions = session.transactions
         # Savepoints are of the tables as they are now: they have to be made anew, too, after others' commits.
         waits = bool(transactions.points) or self.engine.executor.has_pending
@@ -278,16 +349,16 @@ class Hub:
             transactions.locks = Own(locks, session.number)
 
     def admit_owner(self) -> None:
-        """Let the engine be the database's own again, which is no session: between sessions' statements."""
-        if self.current is None or self._lock.locked():
+        """As :class:`kpg.engine.client.Sessions` says; the thread is inside the monitor."""
+        if self._thread:
             return
-        with self._lock:
+        if self.current is not None:
             if self.has_engine():
                 raise InterfaceError("a session has changed definitions in a transaction that is still open")
             self._leave()
-            engine = self.engine
-            engine.transactions, engine.settings, engine.prepared, engine.catalog.search_path = self._own
-            engine.catalog.asker = self._owner
+            self._put_in(self._owner)
+        if self._owner.parked is not None:
+            self._owner.come_back(self.engine)
 
     def forget(self, session: "Session") -> None:
         """A session is over, and what it has not committed gone."""
@@ -298,7 +369,9 @@ class Hub:
                 from kpg.ddl.temporary import end
 
                 end(self.engine)
+            session.transactions.abandon()
             self.current = None
+            self._put_in(self._owner)
         session.transactions.abandon()
         if self.engine.cursors:
             from kpg.statements.cursors import forget

@@ -57,8 +57,8 @@ class Suspended:
         """Sessions with a reason to look after what waits."""
         self.later: list[Session] = []
         """Those of them who cannot go on before another session has done with the database."""
-        self.wake: Callable[[], object] = lambda: None
-        """Has somebody do what waits, from any thread."""
+        self.wakes: tuple[Callable[[], object], ...] = ()
+        """Have somebody do what waits, from any thread."""
         self._version, self._bodies = -1, False
 
     def __contains__(self, session: "Session") -> bool:
@@ -73,11 +73,18 @@ class Suspended:
             self.ready.append(session)
             self.wake()
 
+    def wake(self) -> None:
+        """Have somebody do what waits, from any thread."""
+        for wake in self.wakes:
+            wake()
+
     def freed(self, number: int) -> None:
         """A session may have the lock now that it waits for."""
         session = self._hub.sessions.get(number)
         if session in self._paused:
             self.ready.append(session)
+            if not self._hub.works:
+                self.wake()
 
     def point(self) -> "Point | None":
         """What to return to if a statement has to wait for who has locked something, or within a function."""
@@ -257,6 +264,14 @@ class Suspended:
         transactions.release_locks()
         if begun or job.begin():
             job.fail(error)
+
+    def take_all(self) -> "list[Job]":
+        """The jobs of all statements that wait, which do not wait any more."""
+        jobs = [one.job for one in self._paused.values()]
+        self._paused.clear()
+        self._held.clear()
+        self.ready.clear()
+        return jobs
 
     def end(self, session: "Session") -> None:
         """A session waits no more, since it is to end."""

@@ -6,7 +6,7 @@ from typing import Protocol
 from kpg.engine.engine import Engine
 from kpg.engine.transaction import State, Transactions
 from kpg.runtime.errors import SerializationError
-from kpg.sessions.parking import Points, Segment
+from kpg.sessions.parking import Segment
 
 
 class Gathering(Protocol):
@@ -29,15 +29,6 @@ class SessionTransactions(Transactions):
         self.parked: list[Segment] | None = None
         self.lost: set[str] = set()
         """Savepoints of a failed transaction after which others have changed what it changed before them."""
-
-    @property
-    def points(self) -> Points:
-        """The savepoints, oldest first."""
-        return self._points
-
-    @points.setter
-    def points(self, points: Points) -> None:
-        self._points = points
 
     @property
     def idle(self) -> bool:

@@ -74,8 +74,8 @@ class Turns:
     def start(self) -> None:
         """Begin to work, for the loop that runs."""
         self._loop = asyncio.get_running_loop()
-        self.hub.done = self._done
-        self.hub.suspended.wake = self._roused
+        self.hub.done += (self._done,)
+        self.hub.suspended.wakes += (self._roused,)
         self._thread.start()
 
     async def stop(self) -> None:
@@ -83,6 +83,8 @@ class Turns:
         self._stopping = True
         self._release()
         await asyncio.to_thread(self._thread.join)
+        self.hub.done = tuple(one for one in self.hub.done if one != self._done)
+        self.hub.suspended.wakes = tuple(one for one in self.hub.suspended.wakes if one != self._roused)
 
     def hand_in(self, session: Session, work: Callable[[], Any], callback: Callback, **how: Any) -> None:
         """Have work done when it is the session's turn."""

@@ -1,6 +1,10 @@
 """The Python API: databases, changes by Python data, transactions, listings."""
 
+import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from decimal import Decimal
+from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
@@ -12,6 +16,7 @@ import pytest
 
 import kpg
 from kpg.database import Database
+from tests.waiting import PATIENCE, until
 
 A, B = ("a", Decimal("6.00")), ("b", Decimal("1.00"))
 
@@ -310,3 +315,154 @@ def test_a_database_tells_where_it_is(tmp_path: Path) -> None:
         with db.branch() as branch:
             assert repr(branch) == "<kpg.Branch in memory>"
     assert repr(db) == "<kpg.Database, closed>"
+
+
+# Threads: see also tests/properties/threads.py
+
+
+def test_one_database_in_four_threads(tmp_path: Path) -> None:
+    """Every acknowledged row is there, once, and the view agrees."""
+    before = sys.getswitchinterval()
+    for db in (kpg.connect(), kpg.connect(tmp_path / "db", synchronous="off")):
+        db.sql("create table t (id int primary key, s text)")
+        db.sql("create materialized view v as select count(*) n, sum(id) x from t")
+        work = partial(_fill, db)
+        sys.setswitchinterval(1e-6)
+        try:
+            with ThreadPoolExecutor(4) as threads:
+                list(threads.map(work, range(4)))
+        finally:
+            sys.setswitchinterval(before)
+        wanted = {(k * 1000 + i, f"text {k * 1000 + i}") for k in range(4) for i in range(50)}
+        assert set(db.query("select * from t").fetchall()) == wanted
+        assert db.view("v").fetchall() == [(200, sum(number for number, _ in wanted))]
+        db.close()
+
+
+def _fill(db: kpg.Database, k: int) -> None:
+    for i in range(k * 1000, k * 1000 + 50):
+        if i % 3:
+            db.sql(f"insert into t values ({i}, 'text {i}')")
+        elif i % 2:
+            db.insert("t", [(i, f"text {i}")])
+        else:
+            with db.session() as session:
+                session.sql("insert into t values (?, ?)", [i, f"text {i}"])
+
+
+def test_the_first_sessions_of_several_threads_share_a_hub() -> None:
+    db = kpg.connect()
+    with ThreadPoolExecutor(8) as threads:
+        hubs = list(threads.map(lambda _: db.session().hub, range(8)))
+    assert len(set(hubs)) == 1
+
+
+def test_sessions_do_not_see_the_transaction_of_direct_calls() -> None:
+    """Nor do they commit it. What it has changed they wait for, and with a limit they are refused."""
+    db = kpg.connect()
+    db.sql("create table t (id int primary key, x int); insert into t values (1, 0), (2, 0)")
+    db.sql("begin; insert into t values (3, 3); savepoint a; update t set x = 1 where id = 1")
+    session = db.session()
+    assert session.sql("select * from t order by id").fetchall() == [(1, 0), (2, 0)]  # type: ignore[union-attr]
+    session.sql("update t set x = 2 where id = 2; set lock_timeout = '1ms'")
+    with pytest.raises(kpg.OperationalError, match="lock timeout"):
+        session.sql("update t set x = 2 where id = 1")
+    assert db.query("select * from t order by id").fetchall() == [(1, 1), (2, 2), (3, 3)]
+    session.sql("select 1")
+    db.sql("rollback to a")
+    session.sql("select 1")
+    db.sql("commit")
+    assert session.sql("select * from t order by id").fetchall() == [(1, 0), (2, 2), (3, 3)]  # type: ignore[union-attr]
+    session.sql("update t set x = 4 where id = 1")
+
+
+def test_a_session_waits_for_the_row_of_a_direct_transaction() -> None:
+    db = kpg.connect()
+    db.sql("create table t (id int primary key, x int); insert into t values (1, 0)")
+    db.sql("begin; update t set x = x + 1")
+    session = db.session()
+    other = threading.Thread(target=session.sql, args=("update t set x = x + 10",))
+    other.start()
+    until(lambda: session in session.hub.suspended)
+    db.sql("commit")
+    other.join(PATIENCE)
+    assert db.query("select x from t").fetchall() == [(11,)]
+
+
+def test_settings_of_direct_calls_outlast_sessions() -> None:
+    db = kpg.connect()
+    session = db.session()
+    db.sql("create schema s; set search_path = s; set application_name = 'mine'")
+    session.sql("set search_path = public; set application_name = 'others'")
+    assert db.query("show search_path").fetchall() == [("s",)]
+    session.sql("select 1")
+    session.close()
+    assert db.query("show search_path").fetchall() == [("s",)]
+    assert db.query("show application_name").fetchall() == [("mine",)]
+
+
+def test_a_block_keeps_other_threads_out() -> None:
+    db, seen = kpg.connect(), list[object]()
+    db.sql("create table t (a int)")
+    session = db.session()
+    others = [
+        threading.Thread(target=lambda: seen.append(db.query("select count(*) from t").fetchall())),
+        threading.Thread(target=lambda: seen.append(session.sql("select count(*) from t").fetchall())),  # type: ignore[union-attr]
+    ]
+    with db.transaction():
+        db.insert("t", [(1,)])
+        for other in others:
+            other.start()
+        until(lambda: len(db._monitor.queue) == 2)
+        db.insert("t", [(2,)])
+        assert seen == []
+    for other in others:
+        other.join(PATIENCE)
+    assert seen == [[(2,)], [(2,)]]
+
+
+def test_sessions_beside_the_blocks_of_their_own_thread() -> None:
+    """A transaction is not seen, a batch refuses."""
+    db = kpg.connect()
+    db.sql("create table t (a int)")
+    session = db.session()
+    with db.transaction():
+        db.insert("t", [(1,)])
+        assert session.sql("select count(*) from t").fetchall() == [(0,)]  # type: ignore[union-attr]
+        assert db.query("select count(*) from t").fetchall() == [(1,)]
+    with db.batch():
+        db.insert("t", [(2,)])
+        with pytest.raises(kpg.InterfaceError, match="the database is in a batch"):
+            session.sql("select 1")
+    assert session.sql("select count(*) from t").fetchall() == [(2,)]  # type: ignore[union-attr]
+
+
+def test_a_block_ends_in_the_thread_that_it_began_in() -> None:
+    db = kpg.connect()
+    block = db.transaction()
+    block.__enter__()
+    with ThreadPoolExecutor(1) as threads:
+        error = threads.submit(block.__exit__, None, None, None).exception()
+    assert isinstance(error, kpg.InterfaceError) and "another thread" in str(error)
+    block.__exit__(None, None, None)
+    assert db._monitor.owner == 0
+
+
+def test_work_that_waits_when_the_database_is_closed_ends() -> None:
+    db = kpg.connect()
+    db.sql("create table t (a int); insert into t values (1)")
+    one, other, errors = db.session(), db.session(), list[str]()
+    one.sql("begin; update t set a = 2")
+
+    def wait() -> None:
+        try:
+            other.sql("update t set a = 3")
+        except kpg.InterfaceError as error:
+            errors.append(error.message)
+
+    waiting = threading.Thread(target=wait)
+    waiting.start()
+    until(lambda: other in other.hub.suspended)
+    db.close()
+    waiting.join(PATIENCE)
+    assert errors == ["the database is closed"]
