@@ -19,7 +19,7 @@ STANDARD: Final = (
 
 
 DATABASE_NUMBER: Final = 1
-OF_RELATIONS: Final = ("RELATION", "COLUMN", "CONSTRAINT", "TRIGGER", "RULE")
+OF_RELATIONS: Final = ("RELATION", "COLUMN", "CONSTRAINT", "TRIGGER", "RULE", "POLICY")
 """Kinds of what has the name of a relation."""
 
 
@@ -72,7 +72,7 @@ def _found(catalog: Catalog, key: tuple[str, ...]) -> list[tuple[int, str, int]]
                 for number, one in routines(catalog)
                 if split(catalog, one.name)[1].lower() == plain
             ]
-        case "POLICY":
+        case "POLICY" if len(key) > 2:  # folders of earlier versions may have a key without the policy
             return [(number_of("policy", f"{key[1]}.{key[2]}"), "pg_policy", 0)]
         case _:
             return []

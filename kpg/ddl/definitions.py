@@ -356,13 +356,15 @@ def _comment(engine: Engine, statement: ast.Comment) -> None:
                 message = f'constraint "{statement.part}" of "{table.name}" does not exist'
                 raise ProgrammingError(message, span=statement.span)
             key = ("CONSTRAINT", table.name.lower(), statement.part.lower())
-        case "TRIGGER" | "RULE":
+        case "TRIGGER" | "RULE" | "POLICY":
             relation = catalog.get(statement.name, statement.span)
             key = (statement.kind, relation.name.lower(), statement.part.lower())
             if (statement.kind.lower(), *key[1:]) not in catalog.others:
                 kind = statement.kind.lower()
                 message = f'{kind} "{statement.part}" for table "{relation.name}" does not exist'
                 raise ProgrammingError(message, span=statement.span)
+        case "DOMAIN CONSTRAINT":
+            key = (*key, statement.part.lower())
         case "FUNCTION" | "PROCEDURE" | "ROUTINE":
             schema, _, plain = statement.name.rpartition(".")
             if not catalog.find_routines(plain, schema):

@@ -1,0 +1,89 @@
+"""Each statement that defines something gives the same catalog after a kill as before it."""
+
+import os
+import signal
+from pathlib import Path
+
+import pytest
+
+import kpg
+from kpg.ddl import temporary
+from tests.model.disk import Sim
+from tests.model.durable import opened
+from tests.properties.definition_lives import DefinitionLife
+from tests.properties.definitions import START, STATEMENTS, catalog_of, differences, kinds, kinds_of
+
+WAYS = {
+    "alone": "{0}",
+    "in a transaction": "begin; {0}; commit",
+    "around savepoints": "begin; savepoint a; {0}; rollback to a; {0}; savepoint b; "
+    "create table extra (a int); create materialized view over_extra as select a from extra; "
+    "rollback to b; commit",
+}
+ALONE = ("create ego view", "alter type mood add value")
+"""What a transaction does not take."""
+
+
+def test_every_kind_of_statement_is_here() -> None:
+    """One that the parser gets has to get a statement, so that it is killed, too."""
+    found = {kind for text in STATEMENTS for kind in kinds_of(text)}
+    assert kinds() - found == set()
+
+
+@pytest.fixture(scope="module")
+def base() -> Sim:
+    sim = Sim()
+    with opened(sim) as db:
+        db.sql(START)
+    return sim
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_statement_is_kept(base: Sim, way: str) -> None:
+    """After a kill, and opened again after that, and after it was closed."""
+    for text in STATEMENTS:
+        if way != "alone" and text.startswith(ALONE):
+            continue
+        sim = base.after_kill()
+        with opened(sim) as db:
+            db.sql(WAYS[way].format(text))
+            temporary.end(db._engine)
+            expected = catalog_of(db)
+            killed = sim.after_kill()
+        for folder, what in ((killed, "killed"), (killed, "opened again"), (sim, "closed")):
+            folder.holder = None
+            with opened(folder) as db:
+                assert not (wrong := differences(catalog_of(db), expected)), (text, what, wrong)
+
+
+def said(database: kpg.Database) -> str:
+    return "\n".join(repr(sorted(map(repr, part.items()))) for part in catalog_of(database))
+
+
+def test_statements_are_kept_after_a_signal(tmp_path: Path) -> None:
+    """As before, of a process that is gone: with the files of an operating system."""
+    texts = [
+        text for text in STATEMENTS if text.startswith(("create", "comment", "grant")) and "temp" not in text
+    ]
+    folders = [(tmp_path / str(place), text) for place, text in enumerate(texts[::8])]
+    child = os.fork()
+    if not child:
+        try:
+            for folder, text in folders:
+                db = kpg.connect(folder, synchronous="normal")
+                db.sql(START)
+                db.sql(text)
+                (folder / "said").write_text(said(db))
+        finally:
+            os.kill(os.getpid(), signal.SIGKILL)
+    os.waitpid(child, 0)
+    for folder, text in folders:
+        with kpg.connect(folder) as db:
+            assert said(db) == (folder / "said").read_text(), text
+
+
+@pytest.mark.parametrize("seed", (1, 2))
+def test_histories_of_definitions_are_kept(seed: int) -> None:
+    life = DefinitionLife(seed)
+    life.run(8)
+    assert life.found
