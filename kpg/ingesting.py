@@ -130,6 +130,7 @@ class Ingesting:
             raise InterfaceError(
                 f'there is no change "{change}"', hint='it is "insert", "upsert" or "delete"'
             )
+        self._engine.catalog.table(name)
 
         def take(frame: Any, number: int) -> None:
             self._monitor.run(self._take_batch, name, source, change, frame, number)

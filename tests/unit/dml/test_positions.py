@@ -126,3 +126,12 @@ def test_another_table_of_that_name_is_refused() -> None:
         db.insert("t", [(1,)], position=("a", 1))
     assert caught.value.hint == "rename it: positions need that name"
     assert db.query("select * from t").fetchall() == []
+
+
+def test_batches_of_an_unknown_table_are_refused_at_once() -> None:
+    with kpg.connect() as db:
+        db.sql("create table t (a int); create view v as select a from t")
+        with pytest.raises(kpg.ProgrammingError, match='relation "nosuch" does not exist'):
+            db.foreach_batch("nosuch", "x")
+        with pytest.raises(kpg.ProgrammingError, match='"v" is a view'):
+            db.foreach_batch("v", "x")

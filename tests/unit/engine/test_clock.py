@@ -144,3 +144,32 @@ def test_what_advancing_refuses() -> None:
     db.sql("begin")
     with pytest.raises(kpg.NotSupportedError, match="advance_to inside a transaction"):
         db.advance_to("2025-01-01")
+
+
+def test_time_does_not_go_back_behind_what_views_have_seen() -> None:
+    with kpg.connect() as db:
+        db.sql(
+            "create table e (id int, at timestamptz); "
+            "insert into e values (1, '2000-01-01'), (2, '2010-01-01')"
+        )
+        db.sql("create materialized view v as select id from e where at < now()")
+        with pytest.raises(kpg.InterfaceError, match="already"):
+            db.advance_to("2005-01-01")
+        db.sql("insert into e values (3, '2006-01-01')")
+        query = "select id from e where at < now()"
+        assert (
+            sorted(db.query("table v").fetchall()) == sorted(db.query(query).fetchall()) == [(1,), (2,), (3,)]
+        )
+
+
+def test_a_view_made_in_the_past_follows_from_there() -> None:
+    with kpg.connect() as db:
+        db.advance_to("2001-01-01")
+        db.sql(
+            "create table e (id int, at timestamptz); "
+            "insert into e values (1, '2000-01-01'), (2, '2010-01-01')"
+        )
+        db.sql("create materialized view v as select id from e where at < now()")
+        assert db.query("table v").fetchall() == [(1,)]
+        db.advance_to("2011-01-01")
+        assert sorted(db.query("table v").fetchall()) == [(1,), (2,)]
