@@ -571,7 +571,6 @@ ELSEWHERE: dict[str, str] = {
         for name in [
             "dml/changing",
             "dml/merging",
-            "dml/modifying",
             "ddl/altering",
             "ddl/altering_columns",
             "ddl/altering_rules",

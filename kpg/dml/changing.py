@@ -61,6 +61,13 @@ class Changes:
         updated = 0 if self.updated is None else self.updated[0].shape[0]
         return int(deleted + updated + (0 if self.inserted is None else self.inserted.shape[1]))
 
+    @property
+    def rowids(self) -> Words:
+        """The rows that are there and change."""
+        updated = None if self.updated is None else self.updated[0]
+        there = [one for one in (self.deleted, updated) if one is not None]
+        return np.concatenate(there) if there else np.empty(0, np.int64)
+
     def apply(self) -> None:
         """Make the changes."""
         if self.actions is not None:

@@ -15,7 +15,7 @@ from kpg.engine.table import Table
 from kpg.queries.planning import explain, plan, plan_bound, returned_shape
 from kpg.queries.reading import expand
 from kpg.result import Result
-from kpg.runtime.errors import ProgrammingError
+from kpg.runtime.errors import DataError, ProgrammingError
 from kpg.runtime.types import BIGINT, ColumnDef, Schema
 
 if TYPE_CHECKING:
@@ -35,10 +35,11 @@ def run_modifying(engine: Engine, statement: ast.Modifying) -> Result:
 def _run(engine: Engine, statement: ast.Modifying) -> Result:
     changes: list[Changes] = []
     known: dict[str, str] = {}
+    claimed: dict[str, Words] = {}
     for name, columns, part in statement.parts:
         reading = with_rows(part, known)
         assert not isinstance(reading, ast.Select)
-        found = prepared(engine, reading)
+        found = _unclaimed(prepared(engine, reading), reading, claimed)
         changes.append(found)
         if found.returned is not None:
             known[name] = _attached(engine, name, columns, found.returned)
@@ -47,13 +48,41 @@ def _run(engine: Engine, statement: ast.Modifying) -> Result:
         planned = plan(main, engine.reading_catalog, engine.statistics)
         result = engine.select(planned)
     else:
-        changes.append(prepared(engine, main))
+        changes.append(_unclaimed(prepared(engine, main), main, claimed))
         result = changes[-1].result()
     # Rows that were attached are no change of the statement's.
     for one in changes:
         check_there(engine, one)
         one.apply()
     return result
+
+
+def _unclaimed(changes: Changes, part: ast.Change, claimed: dict[str, Words]) -> Changes:
+    """The changes without the rows that earlier parts of the statement change, which are ``claimed``.
+
+    DataError for an INSERT or a MERGE that would change such a row.
+    """
+    if type(changes) is not Changes:  # of several tables, or made row by row already
+        return changes
+    name = changes.table.name
+    taken, rowids = claimed.get(name, np.empty(0, np.int64)), changes.rowids
+    claimed[name] = np.concatenate((taken, rowids))
+    if not np.isin(rowids, taken).any():
+        return changes
+    if isinstance(part, ast.Insert | ast.Merge):
+        error = DataError(
+            f'a row of table "{name}" was already changed by another part of the statement', span=part.span
+        )
+        error.sqlstate = "21000"
+        raise error
+    kept = np.flatnonzero(~np.isin(rowids, taken))
+    returned = changes.returned
+    if returned is not None:
+        returned = replace(returned, words=np.ascontiguousarray(returned.words[:, kept]))
+    if changes.updated is not None:
+        words = np.ascontiguousarray(changes.updated[1][:, kept])
+        return replace(changes, updated=(rowids[kept], words), returned=returned)
+    return replace(changes, deleted=rowids[kept], returned=returned)
 
 
 def explain_modifying(engine: Engine, statement: ast.Modifying, *, costs: bool) -> "Shown":
