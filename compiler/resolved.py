@@ -11,6 +11,8 @@ from itertools import count
 from typing import Final, TypeVar
 
 T = TypeVar("T")
+DATABASE: Final = "kpg"
+"""The name of every database."""
 USER: Final = "$user"
 USUAL_PATH: Final = (USER, "public")
 ONLY_PUBLIC: Final = ("public",)

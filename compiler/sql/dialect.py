@@ -17,6 +17,8 @@ from sqlglot.tokenizer_core import TokenType
 from kpg.compiler.sql.call_syntax import OPERATOR, SIGNS, WHOLE_QUOTIENT, plain
 from kpg.compiler.sql.foreign_calls import FOREIGN_CALLS
 from kpg.compiler.sql.json_calls import JsonCalls
+from kpg.compiler.sql.syntax import without_database
+from kpg.runtime.errors import Span
 from kpg.runtime.functions import aggregate_names, function_names, window_functions
 from kpg.runtime.functions.tables import row_function_names
 
@@ -270,6 +272,16 @@ class Dialect(Postgres):
             if join is not None and join.args.get("using") and self._match(TokenType.ALIAS):
                 join.set("using_alias", self._parse_id_var(any_token=False))
             return join
+
+        def _parse_table_parts(self, *given: Any, **named: Any) -> exp.Table | exp.Dot | None:
+            """Takes the name of the present database away."""
+            table = super()._parse_table_parts(*given, **named)
+            database = table.args.get("catalog") if isinstance(table, exp.Table) else None
+            if isinstance(table, exp.Table) and database is not None:
+                place = Span(self.sql, database.meta.get("start", 0), self._prev.end + 1)
+                without_database((database.name, table.db, table.name), place)
+                table.set("catalog", None)
+            return table
 
         def _parse_ordered(
             self, parse_method: Callable[[], exp.Expr | None] | None = None

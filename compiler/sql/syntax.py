@@ -1,11 +1,13 @@
 """Places in the text, and the refusal of what is not supported, for sqlglot's syntax trees."""
 
+from collections.abc import Sequence
 from typing import ClassVar, Final, NoReturn
 
 from sqlglot import exp
 from sqlglot.errors import ParseError
 from sqlglot.tokenizer_core import Token
 
+from kpg.compiler.resolved import DATABASE
 from kpg.runtime.errors import NotSupportedError, ProgrammingError, Span
 from kpg.runtime.scalar import Scalar
 
@@ -58,6 +60,14 @@ def relation_name(table: exp.Expr) -> str:
     """The name of a table with that of its schema, if it is written."""
     schema = table.args.get("db")
     return table.name if schema is None else f"{schema.name}.{table.name}"
+
+
+def without_database(parts: Sequence[str], place: Span) -> list[str]:
+    """The names behind that of the database, which has to be the present one."""
+    if len(parts) > 3 or parts[0].lower() != DATABASE:
+        message = f'cross-database references are not implemented: "{".".join(parts)}"'
+        raise NotSupportedError(message, span=place, hint=f'the database is "{DATABASE}"')
+    return list(parts[1:])
 
 
 def _end(node: exp.Expr) -> int:

@@ -4,12 +4,12 @@ from typing import Final
 from zlib import crc32
 
 from kpg.compiler.catalog import PUBLIC, TEMPORARY, Catalog
+from kpg.compiler.resolved import DATABASE as DATABASE
 from kpg.compiler.rights import FIRST as FIRST_ROLE
 from kpg.compiler.rights import PREDEFINED
 from kpg.compiler.system import kinds
 from kpg.runtime.types import Kind, Type
 
-DATABASE: Final = "kpg"
 USER: Final = "kpg"
 VERSION: Final = "PostgreSQL 16.0 (kpg)"
 FIRST: Final = 16384

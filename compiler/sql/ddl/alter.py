@@ -1,14 +1,15 @@
 """ALTER TABLE, VIEW and INDEX: their actions."""
 
-from collections.abc import Iterable
 from typing import Final
 
 from kpg.compiler.constraints import Check, Exclusion, ForeignKey
 from kpg.compiler.sql import definitions as ast
+from kpg.compiler.sql.ddl import storage
 from kpg.compiler.sql.ddl.constraints import table_constraint
 from kpg.compiler.sql.ddl.reader import Reader
 from kpg.compiler.sql.ddl.sequences import created, options
 from kpg.compiler.sql.ddl.tables import TABLE_PARTS, Parts, column
+from kpg.compiler.sql.ddl.views import is_on
 
 REFUSED: Final = {
     "OF": "a typed table",
@@ -20,16 +21,8 @@ SECURITY: Final = {
     "NO FORCE": ast.Secure(forced=False),
     "FORCE": ast.Secure(forced=True),
 }
-NOTHING: Final = (
-    "CLUSTER ON",
-    "SET WITHOUT",
-    "SET TABLESPACE",
-    "REPLICA IDENTITY",
-    "RESET",
-    "SET LOGGED",
-    "SET UNLOGGED",
-    "SET",
-)
+PARAMETERS: Final = storage.TABLE | storage.VIEW | storage.INDEX
+IDENTITIES: Final = ("DEFAULT", "FULL", "NOTHING", "USING INDEX")
 
 
 def alter(reader: Reader, kind: str) -> ast.Alter:
@@ -122,28 +115,34 @@ def _other(reader: Reader) -> ast.Action:
         if reader.at(*words.split()):
             reader.refuse(construct)
     for word in ("SET", "RESET"):
-        if reader.at(word, "(", "SECURITY_INVOKER"):
-            from kpg.compiler.sql.ddl.views import is_on, options_of
-
+        if reader.at(word, "("):
             reader.take(word)
-            return ast.SetInvoker(is_on(options_of(reader)["SECURITY_INVOKER"]) and word == "SET")
-    nothing = _nothing(reader, NOTHING)
-    if nothing is not None:
-        return nothing
+            given = storage.parameters(reader, PARAMETERS, toast=True)
+            if "SECURITY_INVOKER" in given:
+                return ast.SetInvoker(is_on(given["SECURITY_INVOKER"]) and word == "SET")
+            return ast.Nothing(word)
+    if _is_stored(reader):
+        return ast.Nothing("SET")
     reader.unexpected("an action such as ADD COLUMN")
 
 
-def _nothing(reader: Reader, every: Iterable[str]) -> ast.Nothing | None:
-    """The action that begins with one of these words, which are taken and have no effect."""
-    for words in every:
-        if reader.take(*words.split()):
-            while not reader.done and not reader.at(","):
-                if reader.at("("):
-                    reader.skip_enclosed()
-                else:
-                    reader.skip(1)
-            return ast.Nothing(words)
-    return None
+def _is_stored(reader: Reader) -> bool:
+    """Take how Postgres stores a table or an index, if that comes next: it has no effect."""
+    if reader.take("CLUSTER", "ON"):
+        reader.name()
+    elif reader.take("SET", "WITHOUT"):
+        reader.choice("CLUSTER", "OIDS")
+    elif reader.take("SET", "TABLESPACE"):
+        storage.tablespace(reader)
+        reader.take("NOWAIT")
+    elif reader.take("SET", "ACCESS", "METHOD"):
+        storage.access_method(reader)
+    elif reader.take("REPLICA", "IDENTITY"):
+        if reader.choice(*IDENTITIES) == "USING INDEX":
+            reader.name()
+    else:
+        return reader.take("SET", "LOGGED") or reader.take("SET", "UNLOGGED")
+    return True
 
 
 def _cascade(reader: Reader) -> bool:
@@ -224,7 +223,15 @@ def _alter_column(reader: Reader) -> ast.Action:
         return ast.SetRule(name, "identity", kind, created("", given, "bigint", reader.span))
     if reader.at("SET", "GENERATED") or reader.at("RESTART") or _sets_option(reader):
         return _identity(reader, name)
-    nothing = _nothing(reader, ("SET STATISTICS", "SET STORAGE", "SET COMPRESSION", "SET", "RESET"))
-    if nothing is not None:
-        return nothing
-    reader.unexpected("TYPE, SET or DROP")
+    if reader.take("SET", "STATISTICS"):
+        reader.number()
+    elif reader.take("SET", "STORAGE"):
+        storage.storage(reader)
+    elif reader.take("SET", "COMPRESSION"):
+        storage.compression(reader)
+    elif reader.at("SET", "(") or reader.at("RESET", "("):
+        reader.skip(1)
+        storage.parameters(reader, storage.COLUMN)
+    else:
+        reader.unexpected("TYPE, SET or DROP")
+    return ast.Nothing("SET")

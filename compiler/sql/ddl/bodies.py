@@ -2,8 +2,8 @@
 
 from kpg.compiler.sql import session as ast
 from kpg.compiler.sql.blocks.parser import block_of
-from kpg.compiler.sql.ddl.functions import TEXTS, text_of
-from kpg.compiler.sql.ddl.reader import Reader
+from kpg.compiler.sql.ddl.functions import text_of
+from kpg.compiler.sql.ddl.reader import TEXTS, Reader
 from kpg.compiler.sql.syntax import construct_name
 from kpg.runtime.errors import NotSupportedError
 

@@ -4,6 +4,7 @@ from dataclasses import replace
 from typing import Final
 
 from kpg.compiler.constraints import Check, Constraint, Exclusion, ForeignKey, Unique
+from kpg.compiler.sql.ddl import storage
 from kpg.compiler.sql.ddl.reader import Reader
 
 ACTIONS: Final = ("NO ACTION", "RESTRICT", "CASCADE", "SET NULL", "SET DEFAULT")
@@ -107,9 +108,9 @@ def _with_options(reader: Reader, key: Unique) -> Unique:
     if reader.take("INCLUDE"):
         key = replace(key, included=reader.names())
     if reader.take("WITH"):
-        reader.skip_enclosed()
+        storage.parameters(reader, storage.INDEX)
     if reader.take("USING", "INDEX", "TABLESPACE"):
-        reader.name()
+        storage.tablespace(reader)
     _, deferred = _deferral(reader, "")
     if deferred:
         reader.skip(-1)

@@ -9,6 +9,7 @@ from kpg.compiler.sql.ddl.reader import Reader
 from kpg.compiler.sql.ddl.sequences import alter_sequence, create_sequence
 from kpg.compiler.sql.ddl.tables import create_table
 from kpg.compiler.sql.session import Accepted, Execute
+from kpg.runtime.errors import NotSupportedError
 from kpg.runtime.types import Kind, Type
 
 MODIFIERS: Final = (
@@ -60,6 +61,12 @@ OWNED: Final = (
 KINDS: Final = ("MATERIALIZED VIEW", "TABLE", "VIEW", "INDEX", "SEQUENCE", "SCHEMA", "TYPE", "DOMAIN")
 EXTENSIONS: Final = ("plpgsql", "pgcrypto", "uuid-ossp", "btree_gist", "btree_gin", "pg_stat_statements")
 """Those that may be asked for: what they have is here anyhow, or is refused where it is called."""
+INSTEAD: Final = {
+    "citext": "compare lower(a), and make an index on lower(a) UNIQUE",
+    "hstore": "use jsonb",
+    "pg_trgm": "use LIKE, ILIKE or a regular expression",
+}
+"""What does the work of extensions that are not there."""
 NAMED: Final = ("ROLE", "EXTENSION", "COLLATION", "TABLESPACE", "LANGUAGE", "EVENT TRIGGER", "STATISTICS")
 """What may be commented on, and the comment is kept without a look at what it is about."""
 COMMENTED: Final = (
@@ -165,16 +172,41 @@ def _refuse(reader: Reader, verb: str) -> statements.Statement | None:
                 return roles.alter(reader, word)
             case _:
                 return roles.drop(reader)
-    if reader.take("EXTENSION", "IF", "NOT", "EXISTS") or reader.take("EXTENSION"):
-        name = reader.here()
-        if reader.text[name.start : name.end].strip('"').lower() not in EXTENSIONS:
-            reader.refuse("an extension" if verb == "CREATE" else f"{verb} of an extension")
-        reader.skip(len(reader.rest()))
-        return Accepted(f"{verb} EXTENSION", (), reader.span)
+    if reader.take("EXTENSION"):
+        return _extension(reader, verb)
     for words, construct in REFUSED.items():
         if reader.at(*words.split()):
             reader.refuse(f"{verb} of {construct}" if verb != "CREATE" else construct)
     return None
+
+
+def _extension(reader: Reader, verb: str) -> Accepted:
+    """CREATE, ALTER or DROP of an extension whose functions are there anyhow."""
+    lenient = reader.take("IF", "NOT", "EXISTS") if verb == "CREATE" else reader.take("IF", "EXISTS")
+    while True:
+        place, name = reader.here(), reader.folded()
+        if name not in EXTENSIONS and not (lenient and verb == "DROP"):
+            hint = INSTEAD.get(name, f"those that are there: {', '.join(sorted(EXTENSIONS))}")
+            raise NotSupportedError(f'extension "{name}" is not available', span=place, hint=hint)
+        if verb != "DROP" or not reader.take(","):
+            break
+    if verb == "DROP":
+        if not reader.take("CASCADE"):
+            reader.take("RESTRICT")
+    elif verb == "ALTER":
+        reader.choice("UPDATE", "SET")
+        if reader.take("TO") and not reader.take_text():
+            reader.name()
+        if reader.take("SCHEMA"):
+            reader.name()
+    else:
+        reader.take("WITH")
+        while not reader.done:
+            option = reader.choice("SCHEMA", "VERSION", "CASCADE")
+            if option != "CASCADE" and not (option == "VERSION" and reader.take_text()):
+                reader.name()
+    reader.end()
+    return Accepted(f"{verb} EXTENSION", (), reader.span)
 
 
 def _create_type(reader: Reader) -> ast.CreateType:

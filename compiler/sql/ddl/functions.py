@@ -4,23 +4,13 @@ import re
 from dataclasses import replace
 from typing import Final
 
-from sqlglot.tokenizer_core import TokenType
-
 from kpg.compiler.routines import Parameter
 from kpg.compiler.sql import definitions as ast
-from kpg.compiler.sql.ddl.reader import Reader
+from kpg.compiler.sql.ddl.reader import TEXTS, Reader
 from kpg.compiler.sql.ddl.session import setting_value
-from kpg.compiler.sql.escapes import escaped
 from kpg.runtime.errors import Error
 from kpg.runtime.types import TEXT, Kind, Type
 
-TEXTS: Final = (
-    TokenType.STRING,
-    TokenType.HEREDOC_STRING,
-    TokenType.NATIONAL_STRING,
-    TokenType.RAW_STRING,
-    TokenType.BYTE_STRING,
-)
 DECLARED: Final = {
     **dict.fromkeys(("IMMUTABLE", "STABLE", "VOLATILE"), "volatility"),
     **dict.fromkeys(("NOT LEAKPROOF", "LEAKPROOF"), "leaks"),
@@ -272,13 +262,10 @@ def text_of(reader: Reader) -> str:
     """A body in quotes."""
     if reader.done or reader.tokens[reader.place].token_type not in TEXTS:
         reader.unexpected("the body in quotes")
-    token = reader.tokens[reader.place]
-    reader.skip(1)
-    if token.token_type is TokenType.BYTE_STRING:
-        return escaped(reader.text[token.start : token.end + 1])
+    text = reader.string()
     if reader.take(","):
         reader.refuse("a function in C")
-    return str(token.text)
+    return text
 
 
 def _atomic(reader: Reader) -> str:

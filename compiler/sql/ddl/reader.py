@@ -13,16 +13,24 @@ from sqlglot.errors import ParseError
 from sqlglot.tokenizer_core import Token, TokenType
 
 from kpg.compiler.sql.dialect import Dialect
+from kpg.compiler.sql.escapes import escaped
 from kpg.compiler.sql.strict import check
-from kpg.compiler.sql.syntax import rendered_error
+from kpg.compiler.sql.syntax import rendered_error, without_database
 from kpg.compiler.sql.tokens import tokenize
 from kpg.compiler.sql.type_names import last_field, second_digits, sql_type
-from kpg.runtime.errors import DataError, NotSupportedError, ProgrammingError, Span
+from kpg.runtime.errors import Error, NotSupportedError, ProgrammingError, Span
 from kpg.runtime.types import Type
 
 INCOMPLETE: Final = (TokenType.ALIAS, TokenType.SELECT)
 """What no statement ends with, though the parser would take it."""
 QUOTED: Final = (TokenType.STRING, TokenType.IDENTIFIER)
+TEXTS: Final = (
+    TokenType.STRING,
+    TokenType.HEREDOC_STRING,
+    TokenType.NATIONAL_STRING,
+    TokenType.RAW_STRING,
+    TokenType.BYTE_STRING,
+)
 NO_NAME: Final = frozenset(
     [
         "ALL",
@@ -122,7 +130,8 @@ class Reader:
             hint = "schema.name stands for a name in a schema"
             raise NotSupportedError("a name with a dot in it is not supported", span=span, hint=hint)
         if len(parts) > 2:
-            self.refuse("a name with a database", "name a table, or a schema and a table")
+            span = Span(self.text, self.tokens[first].start, self.tokens[self.place - 1].end + 1)
+            parts = without_database(parts, span)
         return ".".join(parts)
 
     def names(self) -> tuple[str, ...]:
@@ -153,11 +162,25 @@ class Reader:
         return tuple(found)
 
     def string(self) -> str:
-        """A quoted text."""
-        if self.done or self.tokens[self.place].token_type is not TokenType.STRING:
+        """A text in quotes or between dollars."""
+        if self.done or self.tokens[self.place].token_type not in TEXTS:
             self.unexpected("a text in quotes")
+        token = self.tokens[self.place]
+        if token.token_type is TokenType.BYTE_STRING:
+            try:
+                text = escaped(self.text[token.start : token.end + 1])
+            except ValueError as error:
+                self.wrong(f"invalid escape string: {error}")
+        else:
+            text = str(token.text)
         self._parser._advance()
-        return str(self.tokens[self.place - 1].text)
+        return text
+
+    def take_text(self) -> bool:
+        """Go past a text in quotes, if that comes next."""
+        is_text = not self.done and self.tokens[self.place].token_type in TEXTS
+        self._parser._advance(1) if is_text else None
+        return is_text
 
     def number(self) -> int:
         """A whole number, perhaps with a sign."""
@@ -285,7 +308,7 @@ class Reader:
             node = parse()
         except ParseError as error:
             raise rendered_error(error, self.tokens, self.text) from None
-        except DataError:
+        except Error:
             raise
         except Exception as error:
             raise ProgrammingError("syntax error", span=self.span) from error
@@ -311,7 +334,7 @@ def tree_of(tokens: list[Token], text: str) -> exp.Expr:
         tree = next(iter(Dialect().parser().parse(tokens, text)), None)
     except ParseError as error:
         raise rendered_error(error, tokens, text) from None
-    except DataError:
+    except Error:
         raise
     except RecursionError:
         raise NotSupportedError("a statement nested this deep is not supported", span=span) from None

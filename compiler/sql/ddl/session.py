@@ -8,6 +8,7 @@ from sqlglot.tokenizer_core import TokenType
 
 from kpg.compiler.sql import session as ast
 from kpg.compiler.sql import statements
+from kpg.compiler.sql.ddl import storage
 from kpg.compiler.sql.ddl.reader import Reader, parsed_expression
 from kpg.compiler.sql.parameters import rewritten
 from kpg.runtime.errors import ProgrammingError, Span
@@ -271,22 +272,37 @@ def accepted(reader: Reader) -> statements.Statement:
         reader.take("WITH", "DATA")
         reader.end()
     if what in ("ANALYZE", "ANALYSE", "VACUUM"):
-        said, relations = _with_options(reader)
+        said, relations = _with_options(reader, what.replace("ANALYSE", "ANALYZE"))
         part = "ANALYZE" if what == "VACUUM" and _is_on(said, "ANALYZE") else part
-    if what in ("CLUSTER", "CHECKPOINT"):
-        reader.skip(len(reader.rest()))
+    if what == "CLUSTER":
+        if reader.at("("):
+            storage.options(reader, what, ("verbose",))
+        reader.take("VERBOSE")
+        relations = () if reader.done else (reader.relation(),)
+        if reader.take("USING") or reader.take("ON"):
+            reader.relation()
     reader.end()
     return ast.Accepted(what, relations, reader.span, part)
 
 
+MAINTENANCE: Final = {
+    "ANALYZE": ("verbose", "skip_locked", "buffer_usage_limit"),
+    "VACUUM": (
+        *("full", "freeze", "verbose", "analyze", "disable_page_skipping", "skip_locked", "index_cleanup"),
+        *("process_main", "process_toast", "truncate", "parallel", "skip_database_stats"),
+        *("only_database_stats", "buffer_usage_limit"),
+    ),
+    "REINDEX": ("concurrently", "tablespace", "verbose"),
+}
+"""The options in parentheses of statements that have little or nothing to do here."""
 OPTIONS = ("FULL", "FREEZE", "VERBOSE", "ANALYZE", "ANALYSE", "TABLE", "ONLY")
 
 
-def _with_options(reader: Reader) -> tuple[list[str], tuple[str, ...]]:
+def _with_options(reader: Reader, what: str) -> tuple[list[str], tuple[str, ...]]:
     """The words of options, and the relations behind them."""
     start = reader.place
     if reader.at("("):
-        reader.skip_enclosed()
+        storage.options(reader, what, MAINTENANCE[what])
     while any(reader.take(word) for word in OPTIONS):
         pass
     tokens, found = reader.tokens[start : reader.place], list[str]()
@@ -308,7 +324,7 @@ def _is_on(said: list[str], option: str) -> bool:
 def _reindexed(reader: Reader) -> tuple[str, tuple[str, ...]]:
     """What REINDEX is about."""
     if reader.at("("):
-        reader.skip_enclosed()
+        storage.options(reader, "REINDEX", MAINTENANCE["REINDEX"])
     part = reader.choice("TABLE", "INDEX", "SCHEMA", "DATABASE", "SYSTEM")
     reader.take("CONCURRENTLY")
     return part, () if reader.done else (reader.relation(),)

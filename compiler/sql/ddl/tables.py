@@ -6,6 +6,7 @@ from typing import Final
 from kpg.compiler.constraints import Check, Constraint, Constraints, Exclusion, ForeignKey, Rule, Unique
 from kpg.compiler.constraints import Sequence as Numbers
 from kpg.compiler.sql import statements as ast
+from kpg.compiler.sql.ddl import storage
 from kpg.compiler.sql.ddl.constraints import column_constraint, table_constraint
 from kpg.compiler.sql.ddl.reader import Reader
 from kpg.compiler.sql.ddl.sequences import created, options
@@ -21,6 +22,7 @@ SERIALS: Final = {
 }
 SEQUENCES: Final = {t.SMALLINT: "smallint", t.INTEGER: "integer", t.BIGINT: "bigint"}
 BY_CODE_POINT: Final = ("c", "posix", "ucs_basic", "c.utf-8")
+IN_ORDER: Final = 'texts are compared by code point, as by COLLATE "C"'
 LIKE_PARTS: Final = (
     "DEFAULTS",
     "CONSTRAINTS",
@@ -113,7 +115,7 @@ def _no_type(name: str, place: object) -> Exception:
 def collation(reader: Reader) -> None:
     """A collation by name; only those that compare by code point, as kpg does."""
     if reader.done or reader.tokens[reader.place].text.lower() not in BY_CODE_POINT:
-        reader.refuse("COLLATE", 'texts are compared by code point, as by COLLATE "C"')
+        reader.refuse("COLLATE", IN_ORDER)
     reader.skip(1)
 
 
@@ -150,8 +152,10 @@ class _Column:
                 collation(reader)
             elif reader.take("AUTOINCREMENT") or reader.take("AUTO_INCREMENT"):
                 self._identity("BY DEFAULT")
-            elif reader.take("STORAGE") or reader.take("COMPRESSION"):
-                reader.name()
+            elif reader.take("STORAGE"):
+                storage.storage(reader)
+            elif reader.take("COMPRESSION"):
+                storage.compression(reader)
             else:
                 self.parts.constraints.append(column_constraint(reader, self.name, named))
 
@@ -291,16 +295,16 @@ def _options(reader: Reader) -> str:
     if reader.at("PARTITION", "BY") or reader.at("PARTITION"):
         reader.refuse("PARTITION BY")
     if reader.take("USING"):
-        reader.name()
+        storage.access_method(reader)
     if reader.take("STRICT") or reader.take("WITHOUT", "ROWID") or reader.take("WITHOUT", "OIDS"):
         pass
     elif reader.take("WITH"):
-        reader.skip_enclosed()
+        storage.parameters(reader, storage.TABLE, toast=True)
     action = ""
     if reader.take("ON", "COMMIT"):
         action = reader.choice("PRESERVE ROWS", "DELETE ROWS", "DROP")
     if reader.take("TABLESPACE"):
-        reader.name()
+        storage.tablespace(reader)
     return "" if action == "PRESERVE ROWS" else action
 
 

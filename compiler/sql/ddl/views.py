@@ -3,6 +3,7 @@
 from sqlglot import exp
 
 from kpg.compiler.sql import statements as ast
+from kpg.compiler.sql.ddl import storage
 from kpg.compiler.sql.ddl.reader import Reader
 from kpg.compiler.sql.tokens import tokenize
 from kpg.runtime.errors import ProgrammingError, Span
@@ -14,11 +15,13 @@ def create_view(reader: Reader, words: set[str]) -> ast.CreateView:
     name = reader.relation()
     columns = reader.names() if reader.at("(") else ()
     if reader.take("USING"):
-        reader.name()
-    options = options_of(reader) if reader.take("WITH") else {}
+        storage.access_method(reader)
+    kept = "MATERIALIZED" in words
+    known = storage.TABLE if kept else storage.VIEW
+    options = storage.parameters(reader, known, toast=kept) if reader.take("WITH") else {}
     check = options.get("CHECK_OPTION", "")
     if reader.take("TABLESPACE"):
-        reader.name()
+        storage.tablespace(reader)
     if reader.done:
         raise ProgrammingError(f"CREATE VIEW {name} needs AS and a query", span=reader.span)
     reader.need("AS")
@@ -40,28 +43,14 @@ def create_view(reader: Reader, words: set[str]) -> ast.CreateView:
         name,
         columns,
         ast.Select(tree, span),
-        "MATERIALIZED" in words,
+        kept,
         "REPLACE" in words,
         exists,
         reader.span,
         bool(words & {"TEMP", "TEMPORARY"}),
         check,
-        "MATERIALIZED" not in words and is_on(options.get("SECURITY_INVOKER", "OFF")),
+        not kept and is_on(options.get("SECURITY_INVOKER", "OFF")),
     )
-
-
-def options_of(reader: Reader) -> dict[str, str]:
-    """Options in parentheses, all in upper case; those that have no value are on."""
-    start = reader.place
-    reader.skip_enclosed()
-    words = [token.text.upper() for token in reader.tokens[start + 1 : reader.place - 1]]
-    found: dict[str, str] = {}
-    while words:
-        stop = words.index(",") if "," in words else len(words)
-        name, *value = words[:stop]
-        found[name] = value[-1] if value else "ON"
-        del words[: stop + 1]
-    return found
 
 
 def is_on(value: str) -> bool:
