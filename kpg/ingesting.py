@@ -58,26 +58,31 @@ class Ingesting:
         """Insert rows; how many.
 
         ``data`` is an iterable of tuples or dicts, a dict of columns, an Arrow table or anything with an
-        Arrow stream, or a pandas or polars frame; columns with names are matched by name.
+        Arrow stream, or a pandas or polars frame. Columns with names are matched by name; those that are not
+        given get their DEFAULTs, as by INSERT.
         """
         from kpg.dml.modify import insert
 
-        return self._change(name, lambda table: insert(table, data), position)
+        return self._change(name, lambda engine, table: insert(engine, table, data), position)
 
     def delete(self, name: str, data: Any, *, position: "Positions | None" = None) -> int:
         """Delete rows; how many. Data with exactly the columns of the primary key names rows by it.
 
-        Raises IntegrityError, with nothing deleted, for a row that is not there.
+        Nothing happens for a row that is not there.
         """
         from kpg.dml.modify import delete
 
-        return self._change(name, lambda table: delete(table, data), position)
+        return self._change(name, lambda _, table: delete(table, data), position)
 
     def upsert(self, name: str, data: Any, *, position: "Positions | None" = None) -> int:
-        """Insert rows in place of those with the same primary key; how many were given."""
+        """Insert rows in place of those with the same primary key; how many were given.
+
+        Of several rows with the same key the last counts. ``data`` is as for :meth:`insert`: a row that takes
+        the place of another has DEFAULTs, too, in the columns that are not given.
+        """
         from kpg.dml.modify import upsert
 
-        return self._change(name, lambda table: upsert(table, data), position)
+        return self._change(name, lambda engine, table: upsert(engine, table, data), position)
 
     def load(
         self,
@@ -91,12 +96,13 @@ class Ingesting:
         """Load a file, a folder or glob of files, a Spark data frame, or data in memory; how many rows.
 
         All or nothing. Files go through Spark (``mode="spark"``) or pyarrow (``mode="arrow"``); without
-        a mode, small local ones through pyarrow, others through Spark if it can run here. ``progress`` is
+        a mode, small local ones through pyarrow, others through Spark if it can run here. Columns that are
+        not given get their DEFAULTs, but for files that go through Spark, which have all. ``progress`` is
         called with the table's name and its number of rows so far.
         """
         from kpg.dml.loading import load
 
-        return self._change(name, lambda table: load(table, source, mode, progress), position)
+        return self._change(name, lambda engine, table: load(engine, table, source, mode, progress), position)
 
     def load_all(
         self,
@@ -115,7 +121,7 @@ class Ingesting:
                 for name in sources:
                     check_plain(engine, name)
             tables = [(engine.table(name), source) for name, source in sources.items()]
-            loaded = load_all(tables, mode, progress)
+            loaded = load_all(engine, tables, mode, progress)
             self._keep(position)
             return loaded
 
@@ -176,12 +182,14 @@ class Ingesting:
 
         return epochs(self._engine)
 
-    def _change(self, name: str, change: "Callable[[Table], int]", position: "Positions | None") -> int:
+    def _change(
+        self, name: str, change: "Callable[[Engine, Table], int]", position: "Positions | None"
+    ) -> int:
         engine = self._engine
         with engine.transactions.statement(changes=True):
             if engine.catalog.others:
                 check_plain(engine, name)
-            changed = change(engine.table(name))
+            changed = change(engine, engine.table(name))
             if position is not None:
                 self._keep(position)
             return changed

@@ -12,6 +12,7 @@ from kpg.constraints.sequences import Sequences
 from kpg.runtime.executor import Executor
 from kpg.runtime.plan import Mfp
 from kpg.runtime.scalar import Column
+from kpg.runtime.types import ERROR, NULL
 
 Words = NDArray[np.int64]
 
@@ -52,6 +53,23 @@ def default_words(
     found = defaults(entry, places, catalog)
     taken = _taken(sequences, found, rows)
     return np.array([_computed(executor, found[place], taken, rows) for place in places], np.int64)
+
+
+def with_defaults(
+    executor: Executor, sequences: Sequences, entry: TableEntry, catalog: Catalog, words: Words
+) -> Words:
+    """Rows ``words[ncols, n]`` with DEFAULTs in the place of values that are omitted, which are ERROR.
+
+    A column without a DEFAULT gets NULL. A sequence gives as many numbers as rows omit its column.
+    """
+    omitted = words == ERROR
+    words = np.where(omitted, NULL, words)
+    for place in np.flatnonzero(omitted.any(axis=1)).tolist():
+        if entry.constraints.rule(place).default:
+            rows = int(omitted[place].sum())
+            found = default_words(executor, sequences, entry, catalog, (place,), rows)
+            words[place, omitted[place]] = found[0]
+    return np.ascontiguousarray(words)
 
 
 def _computed(executor: Executor, default: Default, taken: dict[str, Iterator[Words]], rows: int) -> Words:

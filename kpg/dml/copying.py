@@ -19,7 +19,7 @@ from kpg.result import Affected, Result
 from kpg.runtime.convert import copying, files
 from kpg.runtime.convert.arrow import Origin, encode
 from kpg.runtime.errors import NotSupportedError, OperationalError, ProgrammingError
-from kpg.runtime.types import NULL, ColumnDef, Schema, Type
+from kpg.runtime.types import ERROR, ColumnDef, Schema, Type
 
 Words = NDArray[np.int64]
 OWN: Final = frozenset({"escape", "force_quote", "force_null", "force_not_null", "default"})
@@ -185,27 +185,14 @@ def _placed(
 ) -> Words:
     """Rows of the whole table: with the DEFAULTs of columns that a file has not, or leaves to them."""
     width, count = len(table.schema.columns), words.shape[1]
-    rules = engine.catalog.table(table.name).constraints.rules
     if places == tuple(range(width)) and defaulted is None:
         return words
-    result = np.full((width, count), NULL, np.int64)
-    result[list(places)] = words
-    missing = [place for place in range(width) if place not in places]
-    partly = [] if defaulted is None else [p for i, p in enumerate(places) if defaulted[i].any()]
-    wanted = tuple(place for place in (*missing, *partly) if rules and rules[place].default)
-    if not wanted or not count:
-        return result
-    from kpg.constraints.filling import default_words
+    from kpg.constraints.filling import with_defaults
 
+    whole = np.full((width, count), ERROR, np.int64)
+    whole[list(places)] = words if defaulted is None else np.where(defaulted, ERROR, words)
     entry = engine.catalog.table(table.name)
-    found = default_words(engine.executor, engine.sequences, entry, engine.catalog, wanted, count)
-    for place, values in zip(wanted, found, strict=True):
-        if place in missing:
-            result[place] = values
-        elif defaulted is not None:
-            chosen = defaulted[places.index(place)]
-            result[place, chosen] = values[chosen]
-    return result
+    return with_defaults(engine.executor, engine.sequences, entry, engine.catalog, whole)
 
 
 def copy_to(engine: Engine, statement: ast.CopyTo) -> Result:

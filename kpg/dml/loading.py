@@ -12,15 +12,18 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from kpg.dml.modify import completed, may_omit, new_rows
+from kpg.engine.engine import Engine
 from kpg.engine.table import Table
 from kpg.runtime.convert import files
-from kpg.runtime.convert.arrow import encode, from_any
+from kpg.runtime.convert.arrow import encode
 from kpg.runtime.errors import DataError, InterfaceError, OperationalError
 from kpg.runtime.executor import Landing
 from kpg.runtime.handles import Berth
 from kpg.runtime.spark import load as load_spark
 from kpg.runtime.spark.landing import send, told_by_one
 from kpg.runtime.spark.session import might_be_there, might_have_format, unavailable
+from kpg.runtime.types import Schema
 from kpg.runtime.underway import work
 
 Words = NDArray[np.int64]
@@ -34,13 +37,13 @@ SPARK_FROM: Final = 1 << 28
 log = logging.getLogger("kpg")
 
 
-def load(table: Table, source: Any, mode: str | None, progress: Progress | None) -> int:
+def load(engine: Engine, table: Table, source: Any, mode: str | None, progress: Progress | None) -> int:
     """Append a source's rows to a table; how many. As :func:`load_all`."""
-    return load_all([(table, source)], mode, progress)[table.name]
+    return load_all(engine, [(table, source)], mode, progress)[table.name]
 
 
 def load_all(
-    sources: Sequence[tuple[Table, Any]], mode: str | None, progress: Progress | None
+    engine: Engine, sources: Sequence[tuple[Table, Any]], mode: str | None, progress: Progress | None
 ) -> dict[str, int]:
     """Append each source's rows to its table; how many, by table. Nothing is committed.
 
@@ -52,13 +55,22 @@ def load_all(
         raise InterfaceError(f"unknown load mode {mode!r}", hint="the modes are 'spark' and 'arrow'")
     through_spark = [(table, source) for table, source in sources if _goes_through_spark(source, mode)]
     landing = through_spark[0][0].landing if through_spark else None
-    if landing is not None:
-        counts = _land(landing, through_spark, progress)
-    else:
-        counts = _load_spark(through_spark, progress) if through_spark else {}
+    partial = [
+        (table, source)
+        for table, source in through_spark
+        if _given(engine, table, source) is not table.schema
+    ]
+    whole = [one for one in through_spark if one not in partial]
+    counts = dict[str, int]()
+    if whole and landing is not None:
+        counts |= _land(landing, whole, progress)
+    elif whole:
+        counts |= _load_spark(engine, whole, progress)
+    if partial:  # workers know no DEFAULTs
+        counts |= _load_spark(engine, partial, progress)
     for table, source in sources:
         if table.name not in counts:
-            counts[table.name] = _append(table, _chunks(table, source), progress)
+            counts[table.name] = _append(table, _chunks(engine, table, source), progress)
     return counts
 
 
@@ -94,9 +106,29 @@ def _is_small_file(source: str | Path) -> bool:
     return path.suffix.lower() in FORMATS and path.is_file() and path.stat().st_size < SPARK_FROM
 
 
-def _load_spark(sources: Sequence[tuple[Table, Any]], progress: Progress | None) -> dict[str, int]:
+def _given(engine: Engine, table: Table, source: Any) -> Schema:
+    """The columns of a table without those that a Spark data frame omits and may omit."""
+    schema = table.schema
+    if not load_spark.is_frame(source):
+        return schema
+    given = {name.lower() for name in source.columns}
+    allowed = may_omit(engine, table).allowed
+    names = enumerate(schema.names)
+    places = [place for place, name in names if name.lower() in given or place not in allowed]
+    if len(places) == len(schema.columns):
+        return schema
+    key = tuple(places.index(place) for place in schema.primary_key if place in places)
+    columns = tuple(schema.columns[place] for place in places)
+    return Schema(columns, key if len(key) == len(schema.primary_key) else ())
+
+
+def _load_spark(
+    engine: Engine, sources: Sequence[tuple[Table, Any]], progress: Progress | None
+) -> dict[str, int]:
     tables = {table.name: table for table, _ in sources}
-    wanted = [load_spark.Source(table.name, source, table.schema) for table, source in sources]
+    wanted = [
+        load_spark.Source(table.name, source, _given(engine, table, source)) for table, source in sources
+    ]
     counts = dict.fromkeys(tables, 0)
 
     def written(stage: load_spark.Progress) -> None:
@@ -109,7 +141,9 @@ def _load_spark(sources: Sequence[tuple[Table, Any]], progress: Progress | None)
     ):
         for chunk in chunks:
             table = tables[chunk.table]
-            table.load(encode(chunk.rows, table.schema, table.dictionary, chunk.origin))
+            omitted = may_omit(engine, table)
+            words = encode(chunk.rows, table.schema, table.dictionary, chunk.origin, omitted)
+            table.load(completed(engine, table, words, omitted))
             counts[table.name] += chunk.rows.num_rows
             tell(sum(counts.values()), note=table.name)
             if progress is not None:
@@ -152,11 +186,13 @@ def _take(landing: Landing, table: Table, source: Any, berth: Berth, attempts: S
     return taken.rows
 
 
-def _chunks(table: Table, source: Any) -> Iterator[Words]:
+def _chunks(engine: Engine, table: Table, source: Any) -> Iterator[Words]:
     if not isinstance(source, str | Path):
-        return iter([from_any(source, table.schema, table.dictionary)])
+        return iter([new_rows(engine, table, source)])
     read = files.read_parquet if format_of(source) == "parquet" else files.read_csv
-    return read(source, table.schema, table.dictionary)
+    omitted = may_omit(engine, table)
+    chunks = read(source, table.schema, table.dictionary, omitted=omitted)
+    return (completed(engine, table, words, omitted) for words in chunks)
 
 
 def format_of(source: str | Path) -> str:

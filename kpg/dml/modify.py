@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from kpg.engine.engine import Engine
 from kpg.engine.table import Table
-from kpg.runtime.convert.values import show
+from kpg.runtime.convert.values import Omitted, show
 from kpg.runtime.errors import DataError, IntegrityError, InterfaceError
 from kpg.runtime.types import ERROR, NULL, ColumnDef, Kind, Schema
 
@@ -19,16 +20,16 @@ Evaluate = Callable[[Words], tuple[Words, Words | None]]
 """Rows mapped, filtered and projected, and the positions of those that passed, None if all did."""
 
 
-def insert(table: Table, data: Any) -> int:
+def insert(engine: Engine, table: Table, data: Any) -> int:
     """Insert rows; how many."""
-    words = _rows(table, data)
+    words = new_rows(engine, table, data)
     table.insert(words)
     return int(words.shape[1])
 
 
 def delete(table: Table, data: Any) -> int:
-    """Delete rows, given whole or by primary key; how many. IntegrityError names one that is not there."""
-    key = positions = table.schema.primary_key
+    """Delete rows, given whole or by primary key; how many were there."""
+    key = table.schema.primary_key
     words = table.encoded_keys(data) if type(data) is list else None
     if words is None:
         data = _replayable(data)
@@ -37,30 +38,45 @@ def delete(table: Table, data: Any) -> int:
     if words is not None:
         rowids = table.find(words)
     else:
-        positions = tuple(range(len(table.schema.columns)))
-        words = _rows(table, data)
-        rowids = table.match(words)
-    _require_all(table, positions, words, rowids)
+        rowids = table.match(_rows(table, data))
+    rowids = distinct(rowids[rowids >= 0])
     table.delete(rowids)
     return int(rowids.shape[0])
 
 
-def upsert(table: Table, data: Any) -> int:
-    """Insert rows, in place of those with the same primary key; how many were given."""
+def upsert(engine: Engine, table: Table, data: Any) -> int:
+    """Insert rows, in place of those with the same primary key; how many were given.
+
+    Of rows with the same key the last counts.
+    """
     key = table.schema.primary_key
     if not key:
         raise InterfaceError(f"table {table.name} has no primary key", hint="upsert needs one; use insert")
-    words = _rows(table, data)
+    words = new_rows(engine, table, data)
+    count = int(words.shape[1])
+    words = _last_of_each(words, key)
     old = table.find(np.ascontiguousarray(words[list(key)]))
-    if table.guard is not None and distinct(old[old >= 0]).shape[0] == (old >= 0).sum():
+    if table.guard is not None:
         table.update(old[old >= 0], np.ascontiguousarray(words[:, old >= 0]))
         table.insert(np.ascontiguousarray(words[:, old < 0]))
-        return int(words.shape[1])
-    gone = distinct(old[old >= 0])
+        return count
+    gone = old[old >= 0]
     table.delete(gone)
     table.insert(words)
     table.tally.replace(gone.shape[0])
-    return int(words.shape[1])
+    return count
+
+
+def _last_of_each(words: Words, key: tuple[int, ...]) -> Words:
+    """Rows without those whose key comes again later."""
+    if words.shape[1] < 2:
+        return words
+    keys = words[list(key)]
+    order = np.lexsort(keys)  # stable: rows of one key stay in their order
+    ordered = keys[:, order]
+    last = np.ones(order.shape[0], np.bool_)
+    np.any(ordered[:, 1:] != ordered[:, :-1], axis=0, out=last[:-1])
+    return words if last.all() else np.ascontiguousarray(words[:, np.sort(order[last])])
 
 
 def missing(table: Table, words: Words, keys: Sequence[tuple[int, ...]]) -> Words:
@@ -165,6 +181,42 @@ def _cut(values: Words, column: ColumnDef, table: Table) -> dict[int, int]:
     return cut
 
 
+def new_rows(engine: Engine, table: Table, data: Any) -> Words:
+    """The words of rows to insert, in any form. Columns that they omit get their DEFAULTs, as by INSERT."""
+    words = table.encoded(data) if type(data) is list else None
+    if words is not None:
+        return words
+    from kpg.runtime.convert.arrow import from_any
+
+    omitted = may_omit(engine, table)
+    return completed(
+        engine, table, from_any(_replayable(data), table.schema, table.dictionary, omitted), omitted
+    )
+
+
+def may_omit(engine: Engine, table: Table) -> Omitted:
+    """The columns that rows may omit: those with a DEFAULT, generated ones, and those that take NULL."""
+    constraints = engine.catalog.table(table.name).constraints
+    rules = [(constraints.rule(place), column) for place, column in enumerate(table.schema.columns)]
+    return Omitted(
+        frozenset(
+            place
+            for place, (rule, column) in enumerate(rules)
+            if rule.default or rule.generated or (column.nullable and place not in table.schema.primary_key)
+        )
+    )
+
+
+def completed(engine: Engine, table: Table, words: Words, omitted: Omitted) -> Words:
+    """Rows with DEFAULTs in the place of the values that they omit."""
+    if not omitted.found or not words.shape[1]:
+        return words
+    from kpg.constraints.filling import with_defaults
+
+    entry = engine.catalog.table(table.name)
+    return with_defaults(engine.executor, engine.sequences, entry, engine.catalog, words)
+
+
 def _rows(table: Table, data: Any) -> Words:
     """The words of whole rows in any form."""
     words = table.encoded(data) if type(data) is list else None
@@ -207,23 +259,6 @@ def _has_only(data: Any, names: list[str], width: int) -> bool:
     else:
         given = getattr(data, "columns", ())
     return sorted(str(name).lower() for name in given) == sorted(name.lower() for name in names)
-
-
-def _require_all(table: Table, positions: tuple[int, ...], words: Words, rowids: Words) -> None:
-    """Raise IntegrityError for the first row that was not found, or is found twice."""
-    absent = np.flatnonzero(rowids < 0)
-    if absent.size:
-        raise IntegrityError(
-            f"table {table.name} has no row {_shown(table, positions, words, int(absent[0]))} to delete",
-            hint="nothing was deleted; a row can be deleted as often as it is there",
-        )
-    _, first = np.unique(rowids, return_index=True)
-    if first.size < rowids.size:
-        again = int(np.setdiff1d(np.arange(rowids.size), first)[0])
-        raise IntegrityError(
-            f"row {_shown(table, positions, words, again)} of table {table.name} is deleted twice",
-            hint="nothing was deleted; give each row once",
-        )
 
 
 def _shown(table: Table, positions: tuple[int, ...], words: Words, row: int) -> str:

@@ -49,7 +49,9 @@ def keep(engine: "Engine", positions: Positions) -> None:
     """Note how far sources have been read."""
     pairs = _pairs(positions)
     if pairs:
-        modify.upsert(table_of(engine), [(source, json.dumps(position)) for source, position in pairs])
+        modify.upsert(
+            engine, table_of(engine), [(source, json.dumps(position)) for source, position in pairs]
+        )
 
 
 def forget(engine: "Engine", source: str) -> None:

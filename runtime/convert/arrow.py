@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from kpg.runtime.convert.encoding import accepts, decode_array, encode_array, is_text
 from kpg.runtime.convert.texts import UnfitAt
-from kpg.runtime.convert.values import encode_records, encode_rows, encode_values
+from kpg.runtime.convert.values import Omitted, encode_records, encode_rows, encode_values
 from kpg.runtime.dictionary import Dictionary, utf8
 from kpg.runtime.errors import DataError, InterfaceError, InternalError, ProgrammingError
 from kpg.runtime.records import dataclass
@@ -43,8 +43,12 @@ class Origin:
 NOWHERE = Origin()
 
 
-def resolve(given: pa.Schema, schema: Schema, origin: Origin = NOWHERE) -> list[int]:
+def resolve(
+    given: pa.Schema, schema: Schema, origin: Origin = NOWHERE, omitted: Omitted | None = None
+) -> list[int]:
     """For each column of the schema, its position in the given one; the types are checked, not the values.
+
+    -1 stands for a column that is omitted.
 
     Raises ProgrammingError for a column that is missing, extra, ambiguous or of a type that does not convert.
     """
@@ -53,8 +57,12 @@ def resolve(given: pa.Schema, schema: Schema, origin: Origin = NOWHERE) -> list[
     for i, name in enumerate(given.names):
         positions.setdefault(name.lower(), []).append(i)
     result = []
-    for column in schema.columns:
+    for place, column in enumerate(schema.columns):
         found = positions.pop(column.name.lower(), [])
+        if not found and omitted is not None and place in omitted.allowed:
+            omitted.found = True
+            result.append(-1)
+            continue
         if len(found) != 1:
             what = "ambiguous" if found else "missing"
             hint = f"found {', '.join(given.names)}" if given.names else "there are no columns at all"
@@ -74,7 +82,11 @@ def resolve(given: pa.Schema, schema: Schema, origin: Origin = NOWHERE) -> list[
 
 
 def encode(
-    data: "pa.Table | pa.RecordBatch", schema: Schema, dictionary: Dictionary, origin: Origin = NOWHERE
+    data: "pa.Table | pa.RecordBatch",
+    schema: Schema,
+    dictionary: Dictionary,
+    origin: Origin = NOWHERE,
+    omitted: Omitted | None = None,
 ) -> Words:
     """The rows as words ``int64[ncols, n]`` in the order of the schema's columns.
 
@@ -82,7 +94,10 @@ def encode(
     column's type. NULLs are let through: NOT NULL is the table's to check.
     """
     words = np.empty((len(schema.columns), data.num_rows), np.int64)
-    for i, position in enumerate(resolve(data.schema, schema, origin)):
+    for i, position in enumerate(resolve(data.schema, schema, origin, omitted)):
+        if position < 0:
+            words[i] = ERROR
+            continue
         source = data.column(position)
         chunks = source.chunks if isinstance(source, pa.ChunkedArray) else [source]
         chunks = [chunk for chunk in chunks if len(chunk)]
@@ -160,22 +175,23 @@ def frame_table(data: Any) -> "pa.Table | None":
     return pa.RecordBatchReader.from_stream(data).read_all() if is_frame(data) else None
 
 
-def from_any(data: Any, schema: Schema, dictionary: Dictionary) -> Words:
+def from_any(data: Any, schema: Schema, dictionary: Dictionary, omitted: Omitted | None = None) -> Words:
     """The words ``int64[ncols, n]`` of rows in any shape that Python users have them.
 
     An Arrow table, batch or reader, a pandas or polars data frame, anything with the Arrow C stream
-    protocol, a dict of columns, a list of tuples or a list of dicts. Raises InterfaceError for anything else.
+    protocol, a dict of columns, a list of tuples or a list of dicts. Tuples give all columns. Raises
+    InterfaceError for anything else.
     """
     table = frame_table(data)
     if table is not None:
-        return encode(table, schema, dictionary)
+        return encode(table, schema, dictionary, omitted=omitted)
     if isinstance(data, Mapping):
-        return _encode_columns(data, schema, dictionary)
+        return _encode_columns(data, schema, dictionary, omitted)
     if isinstance(data, Sequence) and not isinstance(data, (str, bytes)):
         if not data or isinstance(data[0], (tuple, list)):
             return encode_rows(data, schema, dictionary)
         if isinstance(data[0], Mapping):
-            return encode_records(data, schema, dictionary)
+            return encode_records(data, schema, dictionary, omitted)
     listed = isinstance(data, Sequence) and not isinstance(data, (str, bytes))
     held = f" of {type(data[0]).__name__}" if listed else ""
     raise InterfaceError(
@@ -184,20 +200,27 @@ def from_any(data: Any, schema: Schema, dictionary: Dictionary) -> Words:
     )
 
 
-def _encode_columns(data: Mapping[str, Any], schema: Schema, dictionary: Dictionary) -> Words:
+def _encode_columns(
+    data: Mapping[str, Any], schema: Schema, dictionary: Dictionary, omitted: Omitted | None
+) -> Words:
     """A dict of columns: lists by Python's types, arrays by Arrow's."""
     names = list(data)
     for name in names:
         utf8(str(name))  # which is an error for what is no Unicode
     given = [pa.nulls(0) if isinstance(data[name], (list, tuple)) else pa.array(data[name]) for name in names]
     positions = resolve(
-        pa.schema([(str(n), array.type) for n, array in zip(names, given, strict=True)]), schema
+        pa.schema([(str(n), array.type) for n, array in zip(names, given, strict=True)]),
+        schema,
+        omitted=omitted,
     )
     lengths = {name: len(data[name]) for name in names}
     if len(set(lengths.values())) > 1:
         raise InterfaceError(f"the columns differ in length: {lengths}")
     words = np.empty((len(positions), next(iter(lengths.values()), 0)), np.int64)
     for i, position in enumerate(positions):
+        if position < 0:
+            words[i] = ERROR
+            continue
         column, values = schema.columns[i], data[names[position]]
         if isinstance(values, (list, tuple)):
             words[i] = encode_values(values, column, dictionary)

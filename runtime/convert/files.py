@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 from kpg.runtime.convert.arrow import Origin, encode, resolve
 from kpg.runtime.convert.encoding import arrow_type
 from kpg.runtime.convert.texts import UnfitAt
+from kpg.runtime.convert.values import Omitted
 from kpg.runtime.dictionary import Dictionary
 from kpg.runtime.errors import DataError, NotSupportedError, OperationalError, ProgrammingError
 from kpg.runtime.records import dataclass
@@ -102,17 +103,21 @@ def missing(what: str) -> OperationalError:
 
 
 def read_parquet(
-    source: str | Path, schema: Schema, dictionary: Dictionary, chunk_rows: int = CHUNK_ROWS
+    source: str | Path,
+    schema: Schema,
+    dictionary: Dictionary,
+    chunk_rows: int = CHUNK_ROWS,
+    omitted: Omitted | None = None,
 ) -> Iterator[Words]:
     """The rows of a parquet file, folder or glob as chunks of words ``int64[ncols, n]``, in file order."""
     files = expand(source, ".parquet")
     for path in files:
         with _opened(path) as file:
-            resolve(file.schema_arrow, schema, Origin(str(path)))
+            resolve(file.schema_arrow, schema, Origin(str(path)), omitted)
     for path in files:
         row = 0
         for table in parquet_chunks(path, chunk_rows):
-            yield encode(table, schema, dictionary, Origin(str(path), row))
+            yield encode(table, schema, dictionary, Origin(str(path), row), omitted)
             row += table.num_rows
 
 
@@ -160,7 +165,11 @@ def repetitive_columns(file: pq.ParquetFile) -> list[str]:
 
 
 def read_csv(
-    source: str | Path, schema: Schema, dictionary: Dictionary, options: CsvOptions = DEFAULT_CSV
+    source: str | Path,
+    schema: Schema,
+    dictionary: Dictionary,
+    options: CsvOptions = DEFAULT_CSV,
+    omitted: Omitted | None = None,
 ) -> Iterator[Words]:
     """The rows of a CSV file, folder or glob as chunks of words ``int64[ncols, n]``, in file order."""
     for column in schema.columns:
@@ -169,21 +178,23 @@ def read_csv(
                 f"column {column.name}: {column.type} cannot be read from CSV", hint="load it from parquet"
             )
     files = expand(source, ".csv")
-    targets = _csv_types(files, schema, options)
+    targets = _csv_types(files, schema, options, omitted)
     for path in files:
         row = 0
         for batch in _csv_batches(path, schema, options):
             table = typed(batch, targets, Origin(str(path), row))
-            yield encode(table, schema, dictionary, Origin(str(path), row))
+            yield encode(table, schema, dictionary, Origin(str(path), row), omitted)
             row += batch.num_rows
 
 
-def _csv_types(files: Sequence[Path], schema: Schema, options: CsvOptions) -> dict[str, Type]:
+def _csv_types(
+    files: Sequence[Path], schema: Schema, options: CsvOptions, omitted: Omitted | None
+) -> dict[str, Type]:
     """The type of each column by its lower-case name; raises if some file's columns are not the schema's."""
     for path in files:
         names = csv_names(path, schema, options)
         found = pa.schema([(name, pa.null()) for name in names])
-        resolve(found, schema, Origin(str(path)))
+        resolve(found, schema, Origin(str(path)), omitted)
     return {column.name.lower(): column.type for column in schema.columns}
 
 

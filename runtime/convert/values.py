@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from kpg.runtime.dictionary import Dictionary
 from kpg.runtime.errors import DataError, InterfaceError, ProgrammingError
+from kpg.runtime.records import dataclass
 from kpg.runtime.types import ERROR, NULL, ColumnDef, Kind, Schema, Type
 from kpg.runtime.values import Mistyped, Unfit, codec_of, encoder_of, speller_of
 from kpg.runtime.values.words import python_of
@@ -25,6 +26,17 @@ MOST_RECENT: Final = 256
 """Schemas whose encoders are remembered: more than most programs have tables; all are forgotten at once."""
 _recent: dict[int, tuple[Schema, list[tuple[Taker, bool]]]] = {}
 """Encoders by identity of the schema, which is kept: to hash a schema takes longer than to encode a row."""
+
+
+@dataclass(slots=True)
+class Omitted:
+    """Values that rows do not give. The word of each is ERROR until a DEFAULT takes its place.
+
+    ``allowed`` are the positions of the columns that may be omitted. ``found`` tells whether one was.
+    """
+
+    allowed: frozenset[int]
+    found: bool = False
 
 
 def show(word: int, type_: Type, dictionary: Dictionary) -> str:
@@ -91,24 +103,38 @@ def _encoders(schema: Schema) -> list[tuple[Taker, bool]]:
     return encoders
 
 
-def encode_records(records: Sequence[Mapping[str, Any]], schema: Schema, dictionary: Dictionary) -> Words:
+def encode_records(
+    records: Sequence[Mapping[str, Any]],
+    schema: Schema,
+    dictionary: Dictionary,
+    omitted: Omitted | None = None,
+) -> Words:
     """Rows given as dicts from column name (in any case) to value, as words ``int64[ncols, n]``.
 
-    Raises ProgrammingError for a missing or unknown name, else as :func:`encode_rows`.
+    Each dict may omit columns of its own. Raises ProgrammingError for a missing or unknown name, else as
+    :func:`encode_rows`.
     """
     names = [name.lower() for name in schema.names]
+    allowed = {names[place] for place in omitted.allowed} if omitted is not None else set[str]()
+    holes: list[tuple[int, int]] = []
     rows = []
     for number, record in enumerate(records):
         folded = {str(name).lower(): value for name, value in record.items()}
         unknown = [name for name in record if str(name).lower() not in names]
-        missing = [name for name in schema.names if name.lower() not in folded]
+        absent = [place for place, name in enumerate(names) if name not in folded]
+        missing = [schema.names[place] for place in absent if names[place] not in allowed]
         if unknown or missing:
             what = f"has unknown column {unknown[0]}" if unknown else f"lacks column {missing[0]}"
             raise ProgrammingError(
                 f"row {number + 1} {what}", hint=f"the columns are {', '.join(schema.names)}"
             )
-        rows.append([folded[name] for name in names])
-    return encode_rows(rows, schema, dictionary)
+        holes += [(place, number) for place in absent]
+        rows.append([folded.get(name) for name in names])
+    words = encode_rows(rows, schema, dictionary)
+    if omitted is not None and holes:
+        omitted.found = True
+        words[tuple(zip(*holes, strict=True))] = ERROR
+    return words
 
 
 def encode_values(values: Sequence[Any], column: ColumnDef, dictionary: Dictionary) -> Words | list[int]:

@@ -140,11 +140,6 @@ def test_null_in_a_not_null_column(run: Database) -> None:
     assert "NULL in column price" in error.message
 
 
-def test_delete_of_an_absent_row(run: Database) -> None:
-    with pytest.raises(kpg.IntegrityError, match=r"no row \(id = 8\) to delete"):
-        run.delete("item", [(1,), (8,)])
-
-
 def test_parquet_with_a_wrong_schema(run: Database, tmp_path: Path) -> None:
     path = tmp_path / "item.parquet"
     pq.write_table(pa.table({"id": ["x"], "kind": ["b"], "price": [1.5]}), path)

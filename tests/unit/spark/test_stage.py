@@ -18,6 +18,7 @@ from kpg.runtime.errors import (
     InterfaceError,
     NotSupportedError,
     OperationalError,
+    ProgrammingError,
 )
 from kpg.runtime.spark import slots, stage
 from tests.unit.workers.test_processes import TEXT, answer_alike, rows
@@ -95,6 +96,24 @@ def test_spark_reads_beside_workers_if_it_has_a_slot(spark: Any) -> None:
         db.sql(TEXT)
         with pytest.raises(OperationalError, match="all 3 slots of its session run workers"):
             db.load("t", frame)
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_columns_that_a_frame_omits_take_their_defaults(spark: Any, workers: int) -> None:
+    frame = spark.createDataFrame([(1, "a"), (2, "b")], "k int, g string")
+    with kpg.connect(spark=spark, workers=workers) as db:
+        db.sql("create table t (id serial primary key, k int not null, g text, v int default 7, w int)")
+        assert db.load_all({"t": frame.repartition(1)}) == {"t": 2}
+        assert db.load("t", frame.select("K").limit(1)) == 1
+        assert db.query("select * from t order by id").fetchall() == [
+            (1, 1, "a", 7, None),
+            (2, 2, "b", 7, None),
+            (3, 1, None, 7, None),
+        ]
+        with pytest.raises(ProgrammingError, match="column x of the Spark source is not in the table"):
+            db.load("t", frame.withColumnRenamed("g", "x"))
+        with pytest.raises(ProgrammingError, match="column k INTEGER is missing in the Spark source"):
+            db.load("t", frame.select("g"))
 
 
 KEYS = {
