@@ -224,7 +224,7 @@ def _install(made: Engine, engine: Engine, view: Maintained) -> None:
     if view.name in engine._plans:
         made._plans[view.name] = plan
     reader = replace(view.reader, dictionary=made.executor.dictionary)
-    feed = Feed(made.executor, installed, reader, made.past)
+    feed = Feed(made.monitor, made.executor, installed, reader, made.past)
     made.views[view.name] = Maintained(view.name, view.sql, installed, reader, feed, view.plan)
 
 

@@ -102,7 +102,7 @@ class Database(Ingesting, Profiling):
         unless they are part of a transaction.
         """
         last: Outcome = None
-        for outcome in self.script(text, parameters):
+        for outcome in self._outcomes(text, parameters):
             last = outcome
         return last
 
@@ -118,10 +118,7 @@ class Database(Ingesting, Profiling):
 
         The text is parsed, and its parameters are bound, before the first statement runs.
         """
-        if not isinstance(text, str):
-            raise InterfaceError(f"statements are a text, not {type(text).__name__}")
-        found = map(self._handle, outcomes(self._engine, text, parameters))
-        return self._monitor.iterate(found)
+        return self._monitor.iterate(self._outcomes(text, parameters), lambda: self._engine)
 
     @property
     def notices(self) -> list[tuple[str, str]]:
@@ -143,7 +140,7 @@ class Database(Ingesting, Profiling):
         Transactions do not nest, and tables and views are not created or dropped inside. Other threads wait
         until the block ends.
         """
-        return Held(self._monitor, self._check_open, self._engine.transactions.transaction)
+        return Held(self._monitor, lambda: self._engine, self._engine.transactions.transaction)
 
     def batch(self) -> AbstractContextManager[None]:
         """``with db.batch():`` takes the block's transactions through the views in one go, at its end.
@@ -151,7 +148,7 @@ class Database(Ingesting, Profiling):
         Each keeps its own epoch, so that ``changes()`` tells them apart. An error rolls all of them back.
         Other threads wait until the block ends.
         """
-        return Held(self._monitor, self._check_open, self._engine.transactions.batch)
+        return Held(self._monitor, lambda: self._engine, self._engine.transactions.batch)
 
     def session(self, user: str = "kpg") -> "Session":
         """A transaction, settings and prepared statements of a role of its own, for any thread: see there."""
@@ -351,10 +348,17 @@ class Database(Ingesting, Profiling):
     @property
     def epoch(self) -> int:
         """The number of the last commit."""
-        return self._engine.executor.epoch
+        return self._opened.executor.epoch
 
     @property
     def _engine(self) -> Engine:
+        engine = self._opened
+        engine.admit_owner()
+        return engine
+
+    @property
+    def _opened(self) -> Engine:
+        """The engine, for what no transaction, setting or role matters to."""
         self._check_open()
         assert self._open is not None
         return self._open
@@ -364,7 +368,11 @@ class Database(Ingesting, Profiling):
             raise InterfaceError("the database is closed", hint="open another one with kpg.connect()")
         if self._open.executor.stepping:
             raise InterfaceError("the database cannot be used by a function that its own step calls")
-        self._open.admit_owner()
+
+    def _outcomes(self, text: str, parameters: Parameters | None) -> Iterator[Outcome]:
+        if not isinstance(text, str):
+            raise InterfaceError(f"statements are a text, not {type(text).__name__}")
+        return map(self._handle, outcomes(self._engine, text, parameters))
 
     def _parsed(self, text: str) -> list[ast.Statement]:
         with self._engine.transactions.undoing():
@@ -395,7 +403,7 @@ class Database(Ingesting, Profiling):
         if plan is not None and any(isinstance(node, Ego) for node in plan.nodes):
             from kpg.ddl.ego_view import EgoView
 
-            return EgoView(self._engine, maintained, self._check_open)
+            return EgoView(self._engine, maintained, lambda: self._engine)
         return View(maintained, self._monitor, self._check_open, partial(self._explain_view, maintained))
 
     def _explain_view(self, maintained: Maintained, stage: str) -> str:

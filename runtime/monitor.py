@@ -129,9 +129,9 @@ class Monitor:
         if self.owner != _get_ident():
             raise InterfaceError("a block ends in another thread than it began in")
 
-    def iterate(self, items: Iterator[Item]) -> Iterator[Item]:
-        """An iterator each of whose steps is inside the monitor."""
-        return Synchronized(self, items)
+    def iterate(self, items: Iterator[Item], before: Callable[[], object] = lambda: None) -> Iterator[Item]:
+        """An iterator each of whose steps is inside the monitor, where ``before`` is called first."""
+        return Synchronized(self, items, before)
 
     def _leave(self) -> None:
         self.owner = 0
@@ -234,14 +234,17 @@ if hasattr(os, "register_at_fork"):
 class Synchronized(Iterator[Item]):
     """See `Monitor.iterate`."""
 
-    __slots__ = ("_items", "_monitor")
+    __slots__ = ("_before", "_items", "_monitor")
 
-    def __init__(self, monitor: Monitor, items: Iterator[Item]) -> None:
+    def __init__(self, monitor: Monitor, items: Iterator[Item], before: Callable[[], object]) -> None:
         self._monitor = monitor
         self._items = items
+        self._before = before
 
+    @_inside
     def __next__(self) -> Item:
-        return self._monitor.run(next, self._items)
+        self._before()
+        return next(self._items)
 
 
 def synchronized(*exempt: str) -> Callable[[type[Class]], type[Class]]:

@@ -9,6 +9,7 @@ from kpg.collections.expression import RowFunction, SymbolicRow, as_columns, as_
 from kpg.collections.rows import Rows, united
 from kpg.runtime import plan
 from kpg.runtime.errors import InterfaceError, ProgrammingError
+from kpg.runtime.monitor import synchronized
 from kpg.runtime.plan.user import Kind
 from kpg.runtime.scalar import Column
 from kpg.runtime.types import Type
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 JoinKey = Names | dict[str, str] | None
 
 
+@synchronized()
 class Collection:
     """Rows of named columns. Methods describe further collections; outputs are what makes them computed.
 
@@ -38,6 +40,7 @@ class Collection:
     """
 
     def __init__(self, flow: "Dataflow", rows: Rows) -> None:
+        self._monitor = flow.monitor
         self._flow = flow
         self._rows = rows
 

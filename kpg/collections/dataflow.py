@@ -30,6 +30,7 @@ from kpg.runtime.convert.foreign import from_rows
 from kpg.runtime.dictionary import Dictionary
 from kpg.runtime.errors import DataError, InterfaceError
 from kpg.runtime.handles import Installation
+from kpg.runtime.monitor import Monitor, synchronized
 from kpg.runtime.plan import Ref, user
 from kpg.runtime.types import NULL, Schema
 
@@ -40,6 +41,7 @@ Made = TypeVar("Made", bound=Output)
 _listeners = count()
 
 
+@synchronized("notifications", "place", "pull", "retire")
 class Dataflow:
     """Inputs and outputs of one purpose, dropped together; as a context manager, at the end of the block.
 
@@ -48,6 +50,7 @@ class Dataflow:
     """
 
     def __init__(self, engine: "Engine", name: str) -> None:
+        self._monitor = engine.monitor
         self._engine = engine
         self.name = name
         self._live = True
@@ -68,6 +71,11 @@ class Dataflow:
 
     def __repr__(self) -> str:
         return f"<Dataflow {self.name}{'' if self._live else ', dropped'}>"
+
+    @property
+    def monitor(self) -> Monitor:
+        """That of its database."""
+        return self._monitor
 
     @property
     def epoch(self) -> int:
@@ -191,6 +199,7 @@ class Dataflow:
             return
         if self._engine.executor.stepping:
             self.check()
+        self._engine.admit_owner()
         self._engine.refuse_in_transaction("dropping a dataflow")
         exporting.refuse_used(self._engine, self.exports, self.label)
         for output in list(self._outputs):
@@ -219,6 +228,7 @@ class Dataflow:
                 "a dataflow cannot be used by a function that its own step calls",
                 hint="give changes in the callback of inspect(), which is called after the step",
             )
+        self._engine.admit_owner()
         if not self._live:
             raise InterfaceError(f"dataflow {self.name} was dropped", hint="make another with db.dataflow()")
 

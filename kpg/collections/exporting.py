@@ -111,7 +111,7 @@ def exported(flow: "Dataflow", engine: "Engine", name: str, collection: Collecti
     installed = flow.install(index.term, name)
     engine.catalog.add(entry)
     reader = Reader(schema.names, schema.types, (), engine.executor.dictionary)
-    feed = Feed(engine.executor, installed, reader, engine.past)
+    feed = Feed(engine.monitor, engine.executor, installed, reader, engine.past)
     if engine.past is not None:
         engine.past.remember(installed)
     maintained = Maintained(name, "", installed, reader, feed, assemble(index.term))

@@ -13,6 +13,7 @@ from kpg.result import Row
 from kpg.runtime.convert.foreign import to_arrays
 from kpg.runtime.errors import InterfaceError
 from kpg.runtime.handles import Installation
+from kpg.runtime.monitor import synchronized
 from kpg.runtime.trace.updates import Updates
 from kpg.runtime.types import Schema, Type
 
@@ -26,6 +27,7 @@ ColumnsCallback = Callable[[tuple[NDArray[Any], ...], NDArray[np.int64], NDArray
 multiplicities."""
 
 
+@synchronized("attach", "installed", "notifications")
 class Output:
     """One reader of a collection, until it or its dataflow is closed.
 
@@ -34,6 +36,7 @@ class Output:
     """
 
     def __init__(self, flow: "Dataflow", reader: Reader, depth: int) -> None:
+        self._monitor = flow.monitor
         self._flow = flow
         self._reader = reader
         self._depth = depth
@@ -88,6 +91,7 @@ class Output:
         return self._installed.heard(self._listener)
 
 
+@synchronized()
 class Probe(Output):
     """How far a collection has come. It computes the collection, even if nobody else reads it."""
 
@@ -153,6 +157,7 @@ class ColumnsInspection(Output):
         self._callback(arrays, times[0] if self._depth == 1 else times, changes.diffs())
 
 
+@synchronized()
 class Captured(Output):
     """The changes of a collection, each a tuple (row, time, diff), in order of time within a step.
 
@@ -165,6 +170,9 @@ class Captured(Output):
         self._kept: list[Updates] = []
 
     def __iter__(self) -> Iterator[tuple[Row, Any, int]]:
+        return self._monitor.iterate(self._all())
+
+    def _all(self) -> Iterator[tuple[Row, Any, int]]:
         self._finish()
         for updates in list(self._kept):
             yield from self._reader.changes([updates])

@@ -12,6 +12,7 @@ from kpg.collections.term import EnterTerm, LeaveTerm, Level, LoopTerm, Term, Va
 from kpg.compiler.algebra.nulls import can_be_null
 from kpg.runtime import plan
 from kpg.runtime.errors import InterfaceError, ProgrammingError
+from kpg.runtime.monitor import synchronized
 from kpg.runtime.plan import Ref, user
 from kpg.runtime.scalar import Column
 from kpg.runtime.types import BIGINT, Type
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from kpg.collections.outputs import Output
 
 
+@synchronized()
 class Variable(Collection):
     """A recursive collection: ``initial`` (or nothing), and from then on what it is ``set`` to."""
 
@@ -59,14 +61,17 @@ class Variable(Collection):
         return rows.stream(rows.values)
 
 
+@synchronized()
 class LoopScope:
     """``with flow.scope() as loop:`` a loop. Collections from outside are there in every round.
 
     What leaves is the sum of the changes of all rounds: the fixed point, or after ``limit`` rounds what
-    was reached; with ``error_at_limit`` it is an error if that was not the end.
+    was reached; with ``error_at_limit`` it is an error if that was not the end. Other threads wait until the
+    block ends.
     """
 
     def __init__(self, flow: "Dataflow", limit: int | None, error_at_limit: bool) -> None:
+        self._monitor = flow.monitor
         self._flow = flow
         self.parent: Level | None = None
         self.limit = limit
@@ -196,18 +201,24 @@ class LoopScope:
         return self._open
 
     def __enter__(self) -> "LoopScope":
+        self._outermost = self._monitor.enter()
         self.parent = self._flow.enter_scope(self)
         self._open = True
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *error: object) -> None:
-        self._open = False
-        self._flow.leave_scope(self)
-        if kind is None:
-            for variable in self._variables:
-                _ = variable.result  # raises if it was not set
-            if self._watched:
-                self._hand_over()
+        self._monitor.check_inside()
+        try:
+            self._open = False
+            self._flow.leave_scope(self)
+            if kind is None:
+                for variable in self._variables:
+                    _ = variable.result  # raises if it was not set
+                if self._watched:
+                    self._hand_over()
+        finally:
+            if self._outermost:
+                self._monitor.leave()
 
     def _hand_over(self) -> None:
         """Have the loop around this one, or the dataflow, begin to compute what is read inside."""

@@ -13,6 +13,7 @@ from kpg.runtime.convert.foreign import RowEncoder, from_arrays, from_rows
 from kpg.runtime.errors import DataError, InterfaceError
 from kpg.runtime.executor import MAX_TIME
 from kpg.runtime.handles import InputHandle
+from kpg.runtime.monitor import synchronized
 from kpg.runtime.plan import Ref, user
 from kpg.runtime.trace.updates import ONE, Updates, Words
 from kpg.runtime.types import Schema
@@ -24,6 +25,7 @@ FEW: Final = 8
 """So many rows are encoded one by one; more of them by columns."""
 
 
+@synchronized()
 class Input(Collection):
     """A collection whose changes the program gives, and the session through which it does.
 

@@ -19,6 +19,7 @@ from kpg.result import Result
 from kpg.runtime.convert.foreign import from_rows
 from kpg.runtime.dictionary import Dictionary
 from kpg.runtime.errors import InterfaceError
+from kpg.runtime.monitor import Monitor, synchronized
 from kpg.runtime.trace.updates import Updates
 from kpg.runtime.types import BOOLEAN, ColumnDef, Schema, Type
 
@@ -30,6 +31,7 @@ HOLDS = "holds"
 """The column of the answer to a goal without variables: a row with true, or no row."""
 
 
+@synchronized()
 class Goal:
     """A prepared goal. Goals that ask the same way share one dataflow, whoever made them.
 
@@ -37,6 +39,7 @@ class Goal:
     """
 
     def __init__(self, program: "Program", goal: core.Goal, form: QueryForm) -> None:
+        self._monitor = program.engine.monitor
         self._program = program
         self._goal = goal
         self._form: QueryForm | None = form
@@ -105,6 +108,7 @@ class Goal:
         """
         form, self._form = self._form, None
         if form is not None:
+            self.admit_owner()
             for answers in list(self._answers):
                 answers.close()
             self._program.release(form)
@@ -121,6 +125,15 @@ class Goal:
     def epoch(self) -> int:
         """The last epoch that answers have."""
         return self._program.engine.executor.epoch
+
+    @property
+    def monitor(self) -> Monitor:
+        """That of its database."""
+        return self._monitor
+
+    def admit_owner(self) -> None:
+        """See :class:`kpg.engine.client.Sessions`."""
+        self._program.engine.admit_owner()
 
     def forget(self, answers: "Answers") -> None:
         """A subscription was closed."""
@@ -193,6 +206,7 @@ class Reading:
         return self.reader.result(rows, np.ones(1, np.int64))
 
 
+@synchronized("notifications", "moved")
 class Answers:
     """The answer to one goal, kept up to date until it is closed. Read is the state after the last commit."""
 
@@ -205,6 +219,7 @@ class Answers:
         callback: Callback | None,
         on_error: Handler | None,
     ) -> None:
+        self._monitor = goal.monitor
         self._goal = goal
         self._form: QueryForm | None = form
         self._reading = reading
@@ -255,6 +270,7 @@ class Answers:
         """Follow the answer no more; it is given up unless somebody else asks for it."""
         form, self._form = self._form, None
         if form is not None:
+            self._goal.admit_owner()
             form.listeners.remove(self)
             self._goal.forget(self)
             form.leave(self._seed)
@@ -268,6 +284,7 @@ class Answers:
     def _open(self) -> QueryForm:
         if self._form is None or self._form.closed:
             raise InterfaceError("the subscription was closed", hint="subscribe again")
+        self._goal.admit_owner()
         return self._form
 
     def _net(self, parts: Sequence[Updates]) -> list[Change]:

@@ -28,6 +28,7 @@ from kpg.listeners.notifications import Notification
 from kpg.result import Result, Rows
 from kpg.runtime.dictionary import Dictionary
 from kpg.runtime.errors import DataError, Diagnostic, InterfaceError, ProgrammingError
+from kpg.runtime.monitor import synchronized
 from kpg.view import View
 
 USED: Final = (
@@ -37,6 +38,7 @@ USED: Final = (
 """What users call of a program; the rest is for kpg's own parts."""
 
 
+@synchronized("notifications", "place", "pull", "retire")
 class Program:
     """A Datalog program that is part of a database, until it is dropped.
 
@@ -48,6 +50,7 @@ class Program:
     def __init__(
         self, engine: Engine, label: str, checked: Checked, check_database: Callable[[], None]
     ) -> None:
+        self._monitor = engine.monitor
         self.engine = engine
         self.label = label
         self.checked = checked
@@ -109,8 +112,8 @@ class Program:
             self.installed.keep(name)
             for form in self._forms.values():
                 form.look_up(self.installed.kept)
-        monitor, explain = self.engine.monitor, partial(self.explain, name)
-        return View(self.engine.views[name], monitor, self._check_database, explain)
+        explain = partial(self.explain, name)
+        return View(self.engine.views[name], self._monitor, self._check_database, explain)
 
     def rows(self, name: str) -> Rows:
         """The rows of any of the program's relations: of a table a copy, of a view the view."""
@@ -329,6 +332,7 @@ class Program:
         """
         if not self._live:
             return
+        self.engine.admit_owner()
         self.engine.refuse_in_transaction("dropping a Datalog program")
         self.refuse_used()
         with self.engine.held():
@@ -350,6 +354,7 @@ class Program:
     def check(self) -> None:
         """Raise InterfaceError if the program was dropped, or its database closed."""
         self._check_database()
+        self.engine.admit_owner()
         if not self._live:
             raise InterfaceError(f"{self.label} was dropped", hint="install it again with db.datalog()")
 

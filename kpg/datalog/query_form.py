@@ -109,7 +109,7 @@ class QueryForm:
         """What changes in the answers that are maintained."""
         if self._feed is None:
             reader = self._answering.plan.reader(self._engine.executor.dictionary)
-            self._feed = Feed(self._engine.executor, self._answering.install(), reader)
+            self._feed = Feed(self._engine.monitor, self._engine.executor, self._answering.install(), reader)
         return self._feed
 
     # Who asks

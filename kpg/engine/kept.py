@@ -181,7 +181,7 @@ class Kept(Following):
         with self._interrupt:
             installed = self.executor.install(entry.name, plan)
             self._plans[entry.name] = plan
-            feed = Feed(self.executor, installed, reader, self.past)
+            feed = Feed(self.monitor, self.executor, installed, reader, self.past)
             if self.past is not None:
                 self.past.remember(installed)
             self.views[entry.name] = Maintained(entry.name, entry.sql, installed, reader, feed)

@@ -25,6 +25,7 @@ from kpg.runtime.errors import NotSupportedError, ProgrammingError
 from kpg.runtime.executor import Executor
 from kpg.runtime.handles import Installation
 from kpg.runtime.interrupts import DeferredInterrupt
+from kpg.runtime.monitor import Monitor
 from kpg.runtime.plan import Plan
 from kpg.runtime.records import dataclass
 from kpg.runtime.types import Schema
@@ -52,6 +53,7 @@ class Schemas:
     """What there is by name. Invariant: the catalog's tables are among the executor's."""
 
     executor: Executor
+    monitor: Monitor
     catalog: Catalog
     views: dict[str, Maintained]
     transactions: Transactions
@@ -347,7 +349,7 @@ class Schemas:
         self._uses[entry.name] = uses
         self._plans[entry.name] = planned.plan
         reader = planned.reader(self.executor.dictionary)
-        feed = Feed(self.executor, installed, reader, self.past)
+        feed = Feed(self.monitor, self.executor, installed, reader, self.past)
         if self.past is not None:
             self.past.remember(installed)
         maintained = Maintained(entry.name, entry.sql, installed, reader, feed)
@@ -431,7 +433,9 @@ class Schemas:
             undo()
             assert plan is not None
             maintained.installed = self.executor.install(name, plan)
-            maintained.feed = Feed(self.executor, maintained.installed, maintained.reader, self.past)
+            maintained.feed = Feed(
+                self.monitor, self.executor, maintained.installed, maintained.reader, self.past
+            )
 
         if self.transactions.idle:
             self.executor.uninstall(maintained.installed)

@@ -7,7 +7,7 @@ hear of has happened. An exception of a listener stays its own: see :mod:`kpg.li
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import field
 from typing import TYPE_CHECKING
-from weakref import WeakSet
+from weakref import ref
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +17,7 @@ from kpg.queries.reading import Reader
 from kpg.result import Result, Row
 from kpg.runtime.executor import Executor
 from kpg.runtime.handles import Installation
+from kpg.runtime.monitor import Monitor, synchronized
 from kpg.runtime.records import dataclass
 from kpg.runtime.trace.updates import Updates
 
@@ -36,6 +37,7 @@ class Mailbox:
     waiting: list[Updates] = field(default_factory=list)
 
 
+@synchronized()
 class Subscription:
     """A callback that is told of every commit that changes the view, until it is closed."""
 
@@ -48,6 +50,7 @@ class Subscription:
         on_error: Handler | None = None,
     ) -> None:
         """Of an ego view, ``readers`` are the words of those that it is told of, in order; None: all."""
+        self._monitor = feed.monitor
         self._feed = feed
         self.readers = readers
         self.tell = Guarded(f"a subscriber of view {name}", callback, self.close, on_error)
@@ -68,13 +71,20 @@ class Feed:
     """Who listens to one installed view. Mailboxes end with their readers, subscriptions when closed."""
 
     def __init__(
-        self, executor: Executor, installed: Installation, reader: Reader, past: "Past | None" = None
+        self,
+        monitor: Monitor,
+        executor: Executor,
+        installed: Installation,
+        reader: Reader,
+        past: "Past | None" = None,
     ) -> None:
+        self.monitor = monitor
         self._past = past
         self._executor = executor
         self._installed = installed
         self._reader = reader
-        self._mailboxes: WeakSet[Mailbox] = WeakSet()
+        self._mailboxes: list[ref[Mailbox]] = []
+        """Not a WeakSet, which changes in the thread that drops the last reference, at any moment."""
         self._subscriptions: list[Subscription] = []
         self._chosen: Words | None = None
 
@@ -82,7 +92,7 @@ class Feed:
         """A new mailbox, which collects changes from now on for as long as somebody holds it."""
         box = Mailbox()
         self._listen()
-        self._mailboxes.add(box)
+        self._mailboxes.append(ref(box))
         self._choose()
         return box
 
@@ -132,7 +142,7 @@ class Feed:
 
     def is_heard(self) -> bool:
         """Whether somebody listens; if not, changes are captured no more."""
-        if self._mailboxes or self._subscriptions:
+        if self._boxes() or self._subscriptions:
             return True
         if self._installed.watched:
             self._executor.unwatch(self._installed)
@@ -141,11 +151,18 @@ class Feed:
     def distribute(self) -> Iterator[tuple[Subscription, list[Change]]]:
         """Put the last commit's changes into the mailboxes; what subscriptions are to be told is yielded."""
         updates = self._installed.drain()
-        for box in self._mailboxes:
+        for box in self._boxes():
             box.waiting.extend(updates)
         changes = self.changes(updates) if self._subscriptions else []
         for subscription in list(self._subscriptions) if changes else ():
             yield subscription, changes
+
+    def _boxes(self) -> list[Mailbox]:
+        """The mailboxes that have readers."""
+        found = [box for one in self._mailboxes if (box := one()) is not None]
+        if len(found) < len(self._mailboxes):
+            self._mailboxes = [one for one in self._mailboxes if one() is not None]
+        return found
 
     def _listen(self) -> None:
         if not self._installed.watched:
@@ -155,7 +172,7 @@ class Feed:
     def _choose(self) -> None:
         """Have only those changes be captured that somebody is to be told."""
         told = [one.readers for one in self._subscriptions if one.readers is not None]
-        every = bool(self._mailboxes) or len(told) < len(self._subscriptions)
+        every = bool(self._boxes()) or len(told) < len(self._subscriptions)
         chosen = None if every else np.unique(np.concatenate((np.empty(0, np.int64), *told)))
         if self._installed.watched and not (chosen is None and self._chosen is None):
             self._installed.choose(chosen)

@@ -132,7 +132,7 @@ class Hub:
 
     def run(self, session: "Session", work: Callable[[], Given], **how: Any) -> Given:
         """Do a piece of work for a session as soon as it is its turn, and give its result, or its error."""
-        if self._monitor.owner == get_ident():
+        if nested := self._monitor.owner == get_ident():
             if self._thread:
                 return jobs.amid(self, session, work, how)
             if self.engine.executor.stepping:
@@ -140,6 +140,8 @@ class Hub:
         future = self.submit(session, work, **how)
         while not future.done():
             self.serve()
+            if nested:
+                self.admit_owner()  # a call of the database goes on
             if not future.done():
                 # Another session has the engine to itself until its transaction is over, or a lock.
                 jobs.wait_a_little(future)
