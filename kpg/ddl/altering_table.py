@@ -97,8 +97,6 @@ class TableChange:
             name in engine.dataflows for name in engine.dependents(old.name)
         ):
             self._refuse_users("changing the columns of")
-        if engine.executor.has_pending and any(view.name in engine.views for view in views):
-            self._refuse_users("in a transaction that has changed rows, changing the columns of")
         words, tally = change(engine.executor.scan(old.name)), engine.table(old.name).tally
         engine.catalog.remove(old.name)
         engine.set_aside(old.name)

@@ -23,7 +23,7 @@ def create_index(engine: Engine, statement: ast.CreateIndex) -> None:
     """Make an index; over expressions, or of some rows, it is known by its name only."""
     catalog = engine.catalog
     found = catalog.find(statement.table)
-    kept = isinstance(found, ViewEntry) and found.materialized
+    kept = isinstance(found, ViewEntry) and (found.materialized or _is_being_kept(engine, found))
     entry: Entry = catalog.get(statement.table) if kept else catalog.table(statement.table, statement.span)
     columns = _columns_of(entry, statement)
     name = _name_of(catalog, entry, statement, columns)
@@ -57,6 +57,12 @@ def create_index(engine: Engine, statement: ast.CreateIndex) -> None:
     index = Index(name, entry.name, columns, statement.what)
     catalog.indexes[name.lower()] = index
     keep(engine, index)
+
+
+def _is_being_kept(engine: Engine, entry: ViewEntry) -> bool:
+    """Whether the open transaction has made the view, and its commit will keep it up to date."""
+    keeping = engine.keeping.get(entry.name)
+    return keeping is not None and keeping.materialized
 
 
 def _columns_of(entry: Entry, statement: ast.CreateIndex) -> tuple[str, ...]:

@@ -1,11 +1,13 @@
 """What a query that is asked once has computed before: LIMITs that are queries, and settings."""
 
 from dataclasses import replace
+from decimal import ROUND_HALF_UP, Decimal
 
 from kpg.compiler.sql import session
 from kpg.compiler.sql import statements as ast
 from kpg.compiler.sql.once import limits, settings, with_limits, with_settings
 from kpg.engine.engine import Engine
+from kpg.listeners.told import type_name
 from kpg.runtime.errors import ProgrammingError
 
 
@@ -24,8 +26,18 @@ def settled(engine: Engine, statement: ast.Select) -> ast.Select:
 def _count(engine: Engine, statement: ast.Select) -> int | None:
     from kpg.statements.statements import select
 
-    (row,) = select(engine, statement).fetchall()
-    return None if row[0] is None else int(row[0])
+    result = select(engine, statement)
+    ((value,),), (type_,) = result.fetchall(), result.types
+    if value is not None and not type_.is_numeric:
+        error = ProgrammingError(
+            f"argument of LIMIT or OFFSET must be type bigint, not type {type_name(str(type_))}",
+            span=statement.span,
+        )
+        error.sqlstate = "42804"
+        raise error
+    if isinstance(value, Decimal):
+        return int(value.to_integral_value(ROUND_HALF_UP))
+    return None if value is None else round(value)
 
 
 def _setting(engine: Engine, statement: ast.Select, name: str, args: list[str]) -> str | None:

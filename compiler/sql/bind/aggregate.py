@@ -89,6 +89,8 @@ def _collector(binding: Binding, scope: Scope, args: Sequence[Scalar], node: exp
     home = scope.home_of(needed)
     if home.aggregates is None:
         binding.wrong(f"an aggregate is not allowed in {home.clause}", node)
+    if not needed.isdisjoint(home.aggregates.all_ids):
+        binding.wrong("an aggregate is not allowed in the argument of an aggregate", node)
     return home.aggregates
 
 

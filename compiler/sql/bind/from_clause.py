@@ -12,7 +12,7 @@ from kpg.compiler.sql.bind.output import settled_query
 from kpg.compiler.sql.bind.predicate import bind_condition
 from kpg.compiler.sql.bind.scope import HIDDEN, Binding, Common, Field, Scope
 from kpg.compiler.sql.syntax import construct_name, only, relation_name
-from kpg.compiler.sql.tree import Join, Map, Node, Query, Rows, Scan, Shared
+from kpg.compiler.sql.tree import Join, Map, Node, Query, Rows, Scan, Shared, SortKey
 from kpg.runtime.scalar import Column, Literal, Scalar
 from kpg.runtime.types import INTEGER, Type
 
@@ -290,7 +290,9 @@ def _table(binding: Binding, scope: Scope, node: exp.Table) -> Node:
             scope.fields += (Field(name, shown, column, of_system=True) for shown, column in more)
             return query.node
     scan, columns = _rows_of(binding, entry)
-    result = scan
+    result: Node = scan
+    if isinstance(entry, ViewEntry) and entry.order:
+        scope.orders[id(scan)] = _order_of(entry, scan)
     if binding.catalog.others:
         from kpg.compiler.sql.bind.secured import secured_rows
 
@@ -306,13 +308,13 @@ def _table(binding: Binding, scope: Scope, node: exp.Table) -> Node:
     return with_system(binding, scope, name, entry, result, scan)
 
 
-def _rows_of(binding: Binding, entry: Entry) -> tuple[Node, tuple[Column, ...]]:
+def _rows_of(binding: Binding, entry: Entry) -> tuple[Scan | Shared, tuple[Column, ...]]:
     """The rows of a table or view, and its columns but hidden ones; views that are not kept are shared."""
     width = len(entry.schema.columns)
     if isinstance(entry, ViewEntry) and not entry.materialized and entry.rel is not None:
         shared = _share_view(binding, entry)
         ids = tuple(binding.fresh() for _ in shared.columns)
-        result: Node = Shared(f"view {entry.name}", ids)
+        result: Scan | Shared = Shared(f"view {entry.name}", ids)
         types: tuple[Type, ...] = tuple(column.type for column in shared.columns)
     else:
         get = get_of(entry)
@@ -320,6 +322,17 @@ def _rows_of(binding: Binding, entry: Entry) -> tuple[Node, tuple[Column, ...]]:
         ids = tuple(binding.fresh() for _ in types)
         result = Scan(get, ids)
     return result, tuple(Column(id_, type_) for id_, type_ in zip(ids, types, strict=True))[:width]
+
+
+def _order_of(entry: ViewEntry, rows: Scan | Shared) -> tuple[SortKey, ...]:
+    """The ORDER BY of a view, over its rows: they come in that order where a query around them has none."""
+    rel = rows.rel if isinstance(rows, Scan) else entry.rel
+    assert rel is not None
+    types = rel_types(rel)
+    return tuple(
+        SortKey(Column(rows.ids[one.column], types[one.column]), one.descending, one.nulls_first)
+        for one in entry.order
+    )
 
 
 def _share_view(binding: Binding, entry: ViewEntry) -> Query:

@@ -52,7 +52,11 @@ def _asked(binding: Binding, clause: exp.Expr | None, name: str) -> Scalar:
     if clause is None:
         return Literal(None, BIGINT)
     value: exp.Expr = clause.args["count"] if isinstance(clause, exp.Fetch) else clause.expression
-    return coerce(settled(binding.expression(Scope(clause=name), value)), BIGINT)
+    count = settled(binding.expression(Scope(clause=name), value))
+    if not count.type.is_numeric:
+        shown = "text" if count.type.is_text else str(count.type).lower()
+        binding.wrong(f"argument of {name} must be type bigint, not type {shown}", clause)
+    return coerce(count, BIGINT)
 
 
 def _has_ties(binding: Binding, clause: exp.Expr) -> bool:
