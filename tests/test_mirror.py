@@ -597,7 +597,6 @@ ELSEWHERE: dict[str, str] = {
     "kpg/queries/planning.py": "unit/statements/test_statements.py",
     "kpg/statements/verify.py": VIEWS,
     "kpg/constraints/numbering.py": "unit/functions/test_chance.py",
-    "kpg/ddl/viewing.py": "unit/statements/test_statements.py",
     "kpg/security/roles.py": ROLES,
     "kpg/security/granting.py": ROLES,
     "kpg/security/memberships.py": ROLES,

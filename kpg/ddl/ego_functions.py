@@ -72,14 +72,19 @@ def make(
     **given: Any,
 ) -> "EgoView":
     """As :meth:`kpg.database.Database.ego`."""
-    if not isinstance(aggregate, str):
-        aggregate = own_aggregate(engine, name, given["writes"], aggregate, returns)
-    chosen, pushed = (
-        egos.listed(nodes) if nodes is not None and not isinstance(nodes, str) else nodes
-        for nodes in (readers, continuous)
-    )
-    asked = egos.Asked(name=name, aggregate=aggregate, readers=chosen, continuous=pushed, **given)
-    maintained = egos.create(engine, asked)
+    put_back = functions.known(engine)
+    try:
+        if not isinstance(aggregate, str):
+            aggregate = own_aggregate(engine, name, given["writes"], aggregate, returns)
+        chosen, pushed = (
+            egos.listed(nodes) if nodes is not None and not isinstance(nodes, str) else nodes
+            for nodes in (readers, continuous)
+        )
+        asked = egos.Asked(name=name, aggregate=aggregate, readers=chosen, continuous=pushed, **given)
+        maintained = egos.create(engine, asked)
+    except BaseException:
+        put_back()
+        raise
     return EgoView(engine, maintained, check)
 
 
