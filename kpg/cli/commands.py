@@ -105,9 +105,14 @@ Nothing is written. The exit code is 1 if anything is wrong. Beside a process th
 this is about its last commit. No code that the folder names is run: views that call Python functions are
 not compared, and named, unless --imports is given.
 
+--repair is for a log that is damaged, so that the database does not open: it cuts the log off behind the
+last commit that can be read, says which records are lost, and keeps what it cut off in files named .damaged.
+
 Examples:
 
 [green]$ kpg check shop[/green]
+
+[green]$ kpg check --repair shop[/green]    give up what is behind the damage of a log
 """
 
 FUNCTIONS_HELP = """
@@ -340,10 +345,13 @@ def check(
     imports: Annotated[
         bool, typer.Option("--imports", help="Import the Python functions that the folder names.")
     ] = False,
+    repairs: Annotated[
+        bool, typer.Option("--repair", help="Cut a damaged log off first: later commits are lost.")
+    ] = False,
 ) -> None:
     from kpg.cli.folders import run_check
 
-    raise typer.Exit(run_check(folder, imports=imports))
+    raise typer.Exit(run_check(folder, imports=imports, repairs=repairs))
 
 
 @app.command("functions", help=FUNCTIONS_HELP)

@@ -46,10 +46,20 @@ def _print_contents(executor: Executor, database: "kpg.Database") -> None:
         print(f"{name:{width}}  {kind:18} {counted}".rstrip())
 
 
-def run_check(folder: Path, *, imports: bool = False) -> int:
-    """Print what is wrong with a database, and what was not looked at; 1 if anything is wrong."""
-    from kpg.durable.checking import check
+def run_check(folder: Path, *, imports: bool = False, repairs: bool = False) -> int:
+    """Print what is wrong with a database, and what was not looked at; 1 if anything is wrong.
 
+    With ``repairs`` a damaged log is cut off first.
+    """
+    from kpg.durable.checking import check, repair
+
+    if repairs:
+        try:
+            for line in repair(folder):
+                print(line)
+        except Error as error:
+            print(error, file=sys.stderr)
+            return 1
     wrong = 0
     left: dict[str, str] = {}
     for line in check(folder, imports=imports, left=left):

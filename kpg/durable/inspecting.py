@@ -12,10 +12,12 @@ from kpg.durable.known import codec
 from kpg.runtime.errors import Error, OperationalError
 from kpg.runtime.records import dataclass
 from kpg.runtime.storage.files import Disk, Files, size_of
-from kpg.runtime.storage.log import Segment, segment_number
+from kpg.runtime.storage.log import Segment, records_between, segment_number
 from kpg.runtime.storage.manifest import NAME, Manifest, read_manifest
 from kpg.runtime.storage.packs import BLOCK, Pack, pack_name, pack_number
 from kpg.runtime.storage.placed import packs_of
+from kpg.runtime.storage.proof import NAME as PROOF
+from kpg.runtime.storage.proof import read_proof
 from kpg.runtime.storage.still import Still
 
 
@@ -64,6 +66,9 @@ def _facts(files: Files, manifest: Manifest, name: str) -> FileFacts:
             return FileFacts(name, "log", size, _of_segment(files, manifest, segment))
         if (pack := pack_number(name)) is not None:
             return FileFacts(name, "pack", size, _of_pack(files, manifest, pack))
+        if name == PROOF:
+            number = read_proof(files, manifest.database)
+            return FileFacts(name, "log", size, f"records up to {number} were synced" if number >= 0 else "")
     except Error as error:
         return FileFacts(name, "damaged", size, error.message)
     except OSError as error:
@@ -141,15 +146,25 @@ def damage_of(files: Files, manifest: Manifest) -> Iterator[str]:
             return
     if not found:
         yield f"{files.where}/log-{manifest.segment:08} is missing"
+    synced, whole = -1, 0
+    try:
+        synced = read_proof(files, manifest.database)
+    except Error as error:
+        yield error.message
     for number in found:
         try:
             segment = Segment(files, number, manifest.database)
+            whole = max(whole, segment.first)
             for record in segment.records():
+                whole = record.number + 1
                 if not segment.is_ended(record):
                     yield f"{segment.where} is damaged at byte {record.end - 8}: a record has another end"
         except Error as error:
             yield error.message
             return
+    if synced >= whole:
+        lost = records_between(whole, synced)
+        yield f"{files.where}: {lost} of the log had been synced, and cannot be read any more"
     # One that is missing was of tables that are gone: opening tells if it was not.
     there = {pack for name in files.list() if (pack := pack_number(name)) is not None}
     for number in sorted(there & _named(files, manifest)):

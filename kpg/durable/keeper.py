@@ -337,7 +337,9 @@ class Keeper:
             self.files.remove(segment_name(number))
         # Room is made before a child begins to write, which a commit would have to wait for.
         direct = self.mode == "full"
-        return Log.create(self.files, number, self._database, before.number, room=ROOM, direct=direct)
+        log = Log.create(self.files, number, self._database, before.number, room=ROOM, direct=direct)
+        log.proof = before.proof
+        return log
 
     def tend(self) -> None:
         """Between commits: see to checkpoints. The commit before is made, whatever becomes of them."""
@@ -369,6 +371,8 @@ class Keeper:
             if self.checkpoints is not None and self._process == os.getpid():
                 self.checkpoints.end()
             if self._log is not None:
+                if self._log.proof is not None:
+                    self._log.proof.close()
                 self._log.close()
             self._log = None
             if self._lock is not None:
@@ -391,6 +395,9 @@ class Keeper:
         try:
             log.write(CLOSED, [])
             log.sync()
+            if log.proof is not None:
+                with suppress(OSError):  # it only proves that the log is whole
+                    log.proof.sync()
         except OSError as error:
             if not kept:
                 raise OperationalError(

@@ -25,9 +25,18 @@ from kpg.runtime.records import dataclass
 from kpg.runtime.storage.codec import Codec, DamagedError
 from kpg.runtime.storage.columns import unpack
 from kpg.runtime.storage.files import Bytes, Disk, Files, Lock, make_folder
-from kpg.runtime.storage.log import HEADER_BYTES, Log, Segment, segment_name, segment_number
+from kpg.runtime.storage.log import (
+    HEADER_BYTES,
+    Log,
+    Segment,
+    damage_at,
+    records_between,
+    segment_name,
+    segment_number,
+)
 from kpg.runtime.storage.manifest import NEW, Manifest, read_manifest, swap, write_beside
 from kpg.runtime.storage.placed import Placed, PlacedStrings, Sharded
+from kpg.runtime.storage.proof import Proof, read_proof
 from kpg.runtime.underway import counted
 
 if TYPE_CHECKING:
@@ -192,6 +201,8 @@ class _Opening:
         self.state: State = {}
         self.commits: list[tuple[int, Any, Any, int]] = []
         self.epoch = 0
+        self.synced = -1
+        """The last record that is known to have been synced."""
         self.times = Times()
         self.before: State | None = None
         """The catalog of the checkpoint, if there is one."""
@@ -208,9 +219,12 @@ class _Opening:
         log: Log | None = None
         if manifest is None:
             log, manifest = self._create()
+            log.proof = Proof.open(self.files, manifest.database, -1)
             checkpoints = self._checkpoints(keeper, manifest, lock)
         else:
             checkpoints = self.checkpoints = self._checkpoints(keeper, manifest, lock)
+            # Before the log: beside a process that goes on with it, it must not say more than the log has.
+            self.synced = read_proof(self.files, manifest.database)
             with collector_at_rest():
                 if manifest.checkpoint is not None:
                     self.before = checkpoints.open(manifest.checkpoint)
@@ -220,7 +234,7 @@ class _Opening:
             checkpoints.opened()
             if not self.wanted.read_only:
                 # What is damaged has been found by now, as far as that is needed: nothing was changed before.
-                log = self._go_on(last)
+                log = self._go_on(last, Proof.open(self.files, manifest.database, self.synced))
                 checkpoints.tidy(manifest.segment)
             checkpoints.written(self.size)
         self.engine.keeper = keeper
@@ -274,6 +288,7 @@ class _Opening:
         segments = [Segment(self.files, number, manifest.database) for number in found]
         begun, unused = self._begun(segments)
         end, number = HEADER_BYTES, segments[0].first
+        whole = number
         for place, segment in zip(found, segments, strict=False):
             end, ahead = HEADER_BYTES, list[Any]()
             if segment.empty:
@@ -281,6 +296,7 @@ class _Opening:
             if segment.first != number:
                 raise DamagedError(f"{segment.where} does not follow the segment before it")
             for record in segment.records():
+                whole = record.number + 1
                 if record.kind in (ROWS, COMMIT):
                     self.size += record.end - record.start
                 if record.kind == ROWS:
@@ -292,8 +308,10 @@ class _Opening:
                     self._note(value, ahead, place, f"{segment.where} is damaged at byte {record.start}")
                     ahead = []
         if begun > number:
-            where = segments[-1].where
-            raise DamagedError(f"{where} is damaged at byte {end}: records up to {begun - 1} are missing")
+            raise damage_at(segments[-1], end, f"records up to {begun - 1} are missing")
+        if self.synced >= whole:
+            lost = records_between(whole, self.synced)
+            raise damage_at(segments[-1], end, f"{lost} had been synced, and cannot be read any more")
         return _Last(segments[-1], found[len(segments) - 1], end, number, unused)
 
     def _begun(self, segments: list[Segment]) -> tuple[int, list[str]]:
@@ -308,12 +326,14 @@ class _Opening:
             names.append(gone.name)
         return first, names
 
-    def _go_on(self, last: "_Last") -> Log:
+    def _go_on(self, last: "_Last", proof: Proof) -> Log:
         """Have the last segment go on where its records end."""
         for name in last.unused:
             self.files.remove(name)
             self.files.sync()
-        return Log.resume(self.files, last.segment, last.place, last.end, last.number, direct=self._direct)
+        return Log.resume(
+            *(self.files, last.segment, last.place, last.end, last.number), direct=self._direct, proof=proof
+        )
 
     def _note(self, value: Any, ahead: list[Any], segment: int, damaged: str) -> None:
         try:

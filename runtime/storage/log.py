@@ -6,9 +6,10 @@ that the record has been written to its end. Behind the last record are zeros, r
 syncing a small record need not change the file's length. What is written are whole pages, of which the first
 has what it had before the record.
 
-What a crash leaves behind the last whole record is no error: a record is torn if its end or a sector of it
-never came, and what never came is zeros, because nothing else was ever there. Anything else that is no
-record was one, and so is what is missing before a record that was written after a sync: that is damage.
+What a crash leaves behind the last whole record is no error: a record is torn if a sector of it never came,
+or the bytes behind some byte of it, and what never came is zeros, because nothing else was ever there.
+Anything else that is no record was one: that is damage. So is what is missing before a record that was
+written after a sync, and what is missing of the records that, as ``proof.py`` has it, were synced.
 """
 
 import mmap
@@ -28,6 +29,7 @@ from kpg.runtime.storage.checksum import checksum_of
 from kpg.runtime.storage.codec import DamagedError
 from kpg.runtime.storage.files import PAGE, File, Files, Piece
 from kpg.runtime.storage.mapped import read_in
+from kpg.runtime.storage.proof import Proof
 
 Words = NDArray[np.int64]
 
@@ -135,6 +137,13 @@ class Segment:
             yield record
             at, number = record.end, number + 1
 
+    def numbers(self) -> Iterator[int]:
+        """The numbers of all records that are whole, those behind damage too."""
+        for place in np.flatnonzero(self._words == RECORD ^ self.salt).tolist():
+            record = self._record(8 * place, None)
+            if record is not None:
+                yield record.number
+
     def is_ended(self, record: Record) -> bool:
         """Whether the word at a record's end is the one that was written, as far as it came: the rest has."""
         expected = WORD.pack(~RECORD ^ self.salt)
@@ -162,10 +171,7 @@ class Segment:
 
     def _check_end(self, at: int, number: int) -> None:
         """DamagedError if what is no record there was one that had been synced, or cannot be torn."""
-        damaged = DamagedError(
-            f"{self.where} is damaged at byte {at}: record {number} is not what was written",
-            hint="restore a backup; kpg check FOLDER tells what else is wrong",
-        )
+        damaged = damage_at(self, at, f"record {number} is not what was written")
         places = np.flatnonzero(self._words[at // 8 + 1 :] == RECORD ^ self.salt) + at // 8 + 1
         for place in places.tolist():
             later = self._record(8 * place, None)
@@ -184,16 +190,37 @@ class Segment:
             expected = ~RECORD ^ self.salt
         if end > 8 * self._words.shape[0]:
             return True
-        if expected is None and not self._words[end // 8 :].any():
-            return True
-        if expected is not None and self._words[end // 8 - 1] != expected:
-            return True
+        if expected is None:
+            # A write that ended within the header: its last byte, and all behind it, are zeros.
+            if not self._words[end // 8 :].any() and not header[-1:].tobytes()[-1]:
+                return True
+        else:
+            # A write that ended within the record: the rest of its last word is zeros, not other bytes.
+            found = self._words[end // 8 - 1 : end // 8].tobytes()
+            came = found.rstrip(b"\0")
+            if came != found and WORD.pack(expected).startswith(came):
+                return True
         while at < end:
             beyond = min(end, at - at % SECTOR + SECTOR)
             if not self._words[at // 8 : beyond // 8].any():
                 return True
             at = beyond
         return False
+
+
+def records_between(first: int, last: int) -> str:
+    """These records, in words."""
+    return f"record {first}" if first == last else f"records {first} to {last}"
+
+
+def damage_at(segment: Segment, at: int, what: str) -> DamagedError:
+    """The error of a log that is damaged at a byte."""
+    folder = segment.where.removesuffix(f"/{segment.name}")
+    return DamagedError(
+        f"{segment.where} is damaged at byte {at}: {what}",
+        hint="what is before that byte can be read: restore a backup, or give up what is behind it, "
+        f"kpg check --repair {folder}",
+    )
 
 
 class Log:
@@ -213,6 +240,8 @@ class Log:
         self.segment = segment
         self.synced = number - 1
         """The last record that is there whatever happens."""
+        self.proof: Proof | None = None
+        """What tells afterwards how far the log was synced."""
         self.failure: OSError | None = None
         """What the last sync ended in, if not well: no later one would have there what it has lost."""
         self._memory = _pages(SMALL)
@@ -241,7 +270,15 @@ class Log:
 
     @classmethod
     def resume(
-        cls, files: Files, found: Segment, segment: int, end: int, number: int, *, direct: bool = False
+        cls,
+        files: Files,
+        found: Segment,
+        segment: int,
+        end: int,
+        number: int,
+        *,
+        direct: bool = False,
+        proof: Proof | None = None,
     ) -> "Log":
         """A segment that ends there, from now on; what a crash has left behind is cut off.
 
@@ -251,6 +288,8 @@ class Log:
         """
         file = files.open(found.name, writing=True, direct=direct)
         try:
+            if proof is not None:
+                proof.lower_to(number - 1)  # rows whose commit never came may have been synced
             file.truncate(end)
             header = _header(segment, found.database, found.first, found.salt)
             memory = _pages(min(end, ROOM))
@@ -262,7 +301,11 @@ class Log:
                 file.write(at, [memory[: len(part)]])
             file.sync()
             page = file.read(end - end % PAGE, end % PAGE)
-            return cls(file, page, end, end, number, found.salt, segment)
+            log = cls(file, page, end, end, number, found.salt, segment)
+            log.proof = proof
+            if proof is not None:
+                proof.raise_to(number - 1)
+            return log
         except BaseException:
             file.close()
             raise
@@ -325,6 +368,8 @@ class Log:
             self.failure = error
             raise
         self.synced = upto
+        if self.proof is not None:
+            self.proof.raise_to(upto)
 
     def mark(self) -> Mark:
         """The present end, for :meth:`cut`."""
@@ -335,6 +380,8 @@ class Log:
 
         After a :attr:`failure` those before it may not be there if they had not been synced before.
         """
+        if self.proof is not None:
+            self.proof.lower_to(mark.number - 1)
         self._file.truncate(mark.end)
         self._file.sync()
         self.failure = None

@@ -8,6 +8,7 @@ import errno
 import os
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Final
 
 import numpy as np
@@ -17,6 +18,7 @@ from kpg.runtime.storage.files import Bytes, File, Files, Lock
 from kpg.runtime.storage.log import Segment, segment_number
 from kpg.runtime.storage.manifest import NAME, Manifest, read_manifest
 from kpg.runtime.storage.packs import pack_number
+from kpg.runtime.storage.proof import NAME as PROOF
 
 TRIES: Final = 8
 """After so many what is wrong is taken for what there is."""
@@ -45,6 +47,8 @@ class Still:
         try:
             before = files.map(NAME).tobytes()
             taken = {NAME: np.frombuffer(bytearray(before), np.uint8)}
+            with suppress(FileNotFoundError):  # before the log, which goes on
+                taken[PROOF] = _read(files, PROOF)
             for name in files.list():
                 if segment_number(name) is not None:
                     taken[name] = _read(files, name)

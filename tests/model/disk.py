@@ -93,7 +93,10 @@ class SimFile:
         data = b"".join(bytes(memoryview(piece).cast("B")) for piece in pieces)
         failed = self.sim.operation(f"write {self.name}")
         if failed:
-            data = data[: int(self.sim.random.integers(len(data) + 1))]
+            done = int(self.sim.random.integers(len(data) + 1))
+            if offset // SECTOR == (offset + len(data) - 1) // SECTOR:
+                done = len(data) if 2 * done > len(data) else 0  # what is in one sector is written at once
+            data = data[:done]
         put(self.node.now, offset, data)
         self._wait(offset, offset + len(data))
         self.sim.settle(failed)

@@ -204,7 +204,8 @@ def test_damage_says_where() -> None:
         contents(sim)
     assert str(caught.value) == (
         f"sim/log-00000003 is damaged at byte {second.start}: record 1 is not what was written\n"
-        "hint: restore a backup; kpg check FOLDER tells what else is wrong"
+        "hint: what is before that byte can be read: restore a backup, or give up what is behind it, "
+        "kpg check --repair sim"
     )
 
 
