@@ -47,6 +47,12 @@ class TableEntry:
         resolve(self, "name")
 
 
+def query_of(name: str) -> str:
+    """The query for all rows of a relation."""
+    quoted = name.replace('"', '""')
+    return f'SELECT * FROM "{quoted}"'
+
+
 @dataclass(frozen=True, slots=True)
 class ViewEntry:
     """A view: a materialized one is read by name, any other is expanded to ``rel``, None if not known here.
@@ -86,6 +92,11 @@ class ViewEntry:
     def text(self) -> str:
         """The query to be read again: it means the same on every search path. ``sql`` is what was written."""
         return self.whole or self.sql
+
+    @property
+    def is_derived(self) -> bool:
+        """Whether it is a relation of a Datalog program: its query names itself, the rules are elsewhere."""
+        return self.sql == query_of(self.name)
 
 
 Entry = TableEntry | ViewEntry

@@ -1,7 +1,7 @@
 """Errors for what a role may not do, in Postgres' words."""
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from kpg.compiler.rights import Key
 from kpg.runtime.errors import PrivilegeError, Span
@@ -9,6 +9,9 @@ from kpg.runtime.errors import PrivilegeError, Span
 if TYPE_CHECKING:
     from kpg.compiler.catalog import Asker, Catalog, ViewEntry
     from kpg.compiler.routines import Routine
+
+FILES: Final = {"from": "pg_read_server_files", "to": "pg_write_server_files"}
+"""The roles that may have the server read and write files."""
 
 
 def definer_of(catalog: "Catalog", routine: "Routine") -> "Asker":
@@ -84,6 +87,23 @@ def need_owner(catalog: "Catalog", key: Key, span: Span | None = None) -> None:
     """PrivilegeError unless who asks owns it."""
     if catalog.is_limited and not catalog.rights.owns(catalog.asker.user, key):
         raise PrivilegeError(f"must be owner of {described(catalog, key)}", span=span)
+
+
+def need_file(catalog: "Catalog", direction: str, span: Span | None, what: str = "COPY") -> None:
+    """PrivilegeError unless who asks may have the server read (``from``) or write (``to``) files.
+
+    To be called before anything is looked up on the disk: whether there is a file is not to be told either.
+    """
+    role = FILES[direction]
+    if catalog.is_limited and role not in catalog.rights.acts_as(catalog.asker.user):
+        copies = what == "COPY"
+        verb = {"from": "read", "to": "write"}[direction]
+        done = f"COPY {direction} a file" if copies else f"{verb} files by {what}"
+        raise PrivilegeError(
+            f"permission denied to {'COPY to or from a file' if copies else done}",
+            span=span,
+            detail=f'Only roles with privileges of the "{role}" role may {done}.',
+        )
 
 
 def need_schema(catalog: "Catalog", name: str, letter: str, span: Span | None = None) -> None:

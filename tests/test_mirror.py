@@ -604,7 +604,6 @@ ELSEWHERE: dict[str, str] = {
     "kpg/security/owning.py": ROLES,
     "kpg/ddl/temporary.py": "unit/sessions/test_temporary.py",
     "kpg/listeners/notices.py": PEOPLE,
-    "kpg/datalog/permitted.py": PEOPLE,
 }
 """Modules that have no file of tests of their own, and where they are tested."""
 

@@ -25,6 +25,7 @@ from kpg.compiler.datalog.syntax.source import File
 from kpg.compiler.datalog.typing.own import Made, declare_functors
 from kpg.compiler.datalog.typing.relations import Relations
 from kpg.compiler.datalog.typing.types import declare_types
+from kpg.compiler.permitted import need_file
 from kpg.compiler.rules.core import Program
 from kpg.runtime.errors import Diagnostic, Span
 from kpg.runtime.records import dataclass
@@ -77,7 +78,7 @@ def check(
     diagnostics = Diagnostics()
     checked = None
     try:
-        source = preprocess(File(file, text), read or read_file, diagnostics, setting)
+        source = preprocess(File(file, text), reader(catalog, read or read_file), diagnostics, setting)
         structures = () if after is None else after.program.structures
         tree = parse(source, diagnostics, takes_tuples=any(name.startswith("(") for name in structures))
         if not diagnostics.failed:
@@ -111,6 +112,16 @@ def _deepest(file: File) -> Span:
 def read_file(path: str) -> str:
     """The text of a file in UTF-8."""
     return Path(path).read_text(encoding="utf-8")
+
+
+def reader(catalog: Catalog, read: Read = read_file) -> Read:
+    """What reads included files. It raises PrivilegeError for a role that may not have files read."""
+
+    def checked(path: str) -> str:
+        need_file(catalog, "from", None, "include")
+        return read(path)
+
+    return checked if catalog.is_limited else read
 
 
 def _check(

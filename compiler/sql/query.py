@@ -6,12 +6,13 @@ from sqlglot import exp
 
 from kpg.compiler.algebra import facts
 from kpg.compiler.algebra.rel import OrderBy, Rel, types
-from kpg.compiler.catalog import Catalog, TableEntry, ViewEntry
+from kpg.compiler.catalog import Catalog, ViewEntry
 from kpg.compiler.permitted import denied, key_of, may_columns, need_columns, whose
 from kpg.compiler.resolved import written
 from kpg.compiler.rights import FIRST
 from kpg.compiler.sql import statements as ast
 from kpg.compiler.sql.bind.query import bind, bind_query, new_binding
+from kpg.compiler.sql.bind.secured import below, refuse_secured
 from kpg.compiler.sql.lower.query import lower_resolved
 from kpg.compiler.sql.origins import origins_of
 from kpg.compiler.sql.parameters import trees_of
@@ -175,8 +176,8 @@ def check_reads(reads: Reads | None, catalog: Catalog) -> None:
             need_columns(catalog, one.entry.name, "r", frozenset(one.used))
             if isinstance(one.entry, ViewEntry):
                 check_view(catalog, one.entry)
-    for seen, below in reads.within:
-        check_reads(below, seen)
+    for seen, inner in reads.within:
+        check_reads(inner, seen)
     for one in reads.locked:
         need_columns(catalog, one.entry.name, "w", frozenset())
 
@@ -184,17 +185,20 @@ def check_reads(reads: Reads | None, catalog: Catalog) -> None:
 def check_view(catalog: Catalog, view: ViewEntry) -> None:
     """PrivilegeError if the owner of a view, or who asks, may not read what the view names.
 
-    A materialized view has its rows already. A relation of a Datalog program reads itself, in its text.
+    A materialized view has its rows already.
     """
     if view.materialized or not view.sql:
         return
     user = whose(catalog, view)
+    if view.is_derived:
+        for under in below(catalog, view):
+            if not may_columns(catalog, user, under.name, "r", frozenset(under.schema.names)):
+                raise denied(catalog, key_of(under.name))
+        return
     query = parse_query(view.text)
     wholly = True
     for name in sorted(named_relations(query, catalog)):
         entry = catalog.entries.get(name.lower())
-        if entry is view:
-            continue
         if isinstance(entry, ViewEntry):
             check_view(catalog, entry)
         wholly &= entry is None or may_columns(catalog, user, name, "r", None)
@@ -217,9 +221,7 @@ def check_relation(catalog: Catalog, name: str) -> None:
         return
     entry = catalog.get(name)
     need_columns(catalog, entry.name, "r", frozenset(entry.schema.names))
-    if isinstance(entry, TableEntry) and catalog.others:
-        from kpg.compiler.sql.bind.secured import refuse_secured
-
+    if catalog.others:
         refuse_secured(catalog, entry)
     if isinstance(entry, ViewEntry):
         check_view(catalog, entry)

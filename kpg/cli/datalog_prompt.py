@@ -109,7 +109,7 @@ class DatalogPrompt:
             raise InterfaceError(f"unknown command {unknown[0]}", hint=".help lists them")
         if not text:
             return True
-        if only_adds(text, ""):
+        if only_adds(text, "", self._program.engine.catalog):
             self._add(text)
         else:
             self._program.extend(text)

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from kpg.compiler.catalog import did_you_mean
-from kpg.compiler.datalog.check import Checked, check, read_file
+from kpg.compiler.catalog import Catalog, did_you_mean
+from kpg.compiler.datalog.check import Checked, check, reader
 from kpg.compiler.datalog.diagnostics import Diagnostics
 from kpg.compiler.datalog.syntax import ast
 from kpg.compiler.datalog.syntax.parse import parse
@@ -15,6 +15,7 @@ from kpg.compiler.datalog.syntax.preprocess import Setting, preprocess
 from kpg.compiler.datalog.syntax.source import File, blank_comments
 from kpg.datalog.facts import Words, rows_of
 from kpg.datalog.goal import Goal
+from kpg.datalog.permitted import check_program
 from kpg.datalog.planning import table_schema
 from kpg.datalog.program import Program
 from kpg.datalog.texts import Reading
@@ -67,13 +68,14 @@ def install(
     ``filename`` names the text in messages; ``facts`` is the folder that ``.input`` reads from; ``setting``
     is for the preprocessor, ``functors`` are the functions of declared ones.
     """
-    if only_adds(text, filename or ""):
+    if only_adds(text, filename or "", engine.catalog):
         owner = home(engine, check_database, text)
         owner.run_added(owner.with_program(text, filename))
         return owner
     engine.refuse_in_transaction("installing a Datalog program")
     read = Reading()
     checked = check(text, engine.catalog, file=filename or "", read=read, setting=setting, functors=functors)
+    check_program(engine.catalog, checked, None, loads=facts is not None)
     places, made = _keepable(engine, functors), engine.dataflows_made
     program = Program(engine, _label(engine, filename), checked, check_database)
     program.texts = (read.text(text, filename, setting, places),)
@@ -221,13 +223,13 @@ def owner_of(engine: Engine, text: str) -> Program | None:
     return next((one for count, one in counts if count == most > 0), None)
 
 
-def only_adds(text: str, filename: str) -> bool:
+def only_adds(text: str, filename: str, catalog: Catalog) -> bool:
     """Whether a text has goals and updates only, at least one."""
     if not blank_comments(text)[0].lstrip().startswith(("?-", "+", "-")):
         return False
     diagnostics = Diagnostics()
     try:
-        tree = parse(preprocess(File(filename, text), read_file, diagnostics), diagnostics)
+        tree = parse(preprocess(File(filename, text), reader(catalog), diagnostics), diagnostics)
     except RecursionError:
         return False
     found = tree.statements

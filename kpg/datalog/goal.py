@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from kpg.compiler.rules import core
 from kpg.datalog.answering import Seed
 from kpg.datalog.facts import check_names, distinct, python_value
+from kpg.datalog.permitted import check_read
 from kpg.datalog.query_form import QueryForm
 from kpg.listeners.feed import Callback, Change
 from kpg.listeners.notifications import Guarded, Handler, Notification
@@ -38,9 +39,11 @@ class Goal:
     Calling it, with values for the goal's parameters, gives the answer.
     """
 
-    def __init__(self, program: "Program", goal: core.Goal, form: QueryForm) -> None:
+    def __init__(self, program: "Program", text: core.Program, goal: core.Goal, form: QueryForm) -> None:
+        """Of a ``text`` that was checked after the program."""
         self._monitor = program.engine.monitor
         self._program = program
+        self._text = text
         self._goal = goal
         self._form: QueryForm | None = form
         self._answers: list[Answers] = []
@@ -140,10 +143,15 @@ class Goal:
         if answers in self._answers:
             self._answers.remove(answers)
 
+    def check(self) -> None:
+        """Raise PrivilegeError unless the role may read what the goal asks for."""
+        check_read(self._program.engine.catalog, self._text, self._goal.relation)
+
     def _open(self) -> QueryForm:
         self._program.check()
         if self._form is None or self._form.closed:
             raise InterfaceError("the goal was dropped", hint="prepare it again")
+        self.check()
         return self._form
 
 

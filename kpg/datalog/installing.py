@@ -9,7 +9,7 @@ from typing import Final
 import numpy as np
 
 from kpg.compiler.algebra.facts import unique_keys
-from kpg.compiler.catalog import ViewEntry
+from kpg.compiler.catalog import ViewEntry, query_of
 from kpg.compiler.datalog.assemble import BASE
 from kpg.compiler.rules import core
 from kpg.compiler.rules.lowering import Lowering, lowering
@@ -17,6 +17,7 @@ from kpg.compiler.rules.magic import restricted
 from kpg.compiler.rules.strata import dependencies, successors
 from kpg.datalog import facts
 from kpg.datalog.files import load
+from kpg.datalog.permitted import external, owning
 from kpg.datalog.placing import placed
 from kpg.datalog.planning import definition, rounds, table_schema, view_schema
 from kpg.datalog.strata import InstalledStrata, is_deep, keys_of
@@ -85,10 +86,13 @@ class Relations:
         """Whether nobody has dropped the view or put another in its place."""
         return self.engine.catalog.find(name) is self.views.get(name)
 
-    def add(self, rows: Mapping[str, facts.Words], folder: str | None) -> None:
-        """Add tables with these rows and those of files, and views: all, or nothing has changed."""
+    def add(self, rows: Mapping[str, facts.Words], folder: str | None, owner: str | None = None) -> None:
+        """Add tables with these rows and those of files, and views: all, or nothing has changed.
+
+        They belong to ``owner``, or to the role that asks.
+        """
         self.engine.refuse_in_transaction("installing a Datalog program")
-        with ExitStack() as undo, placed(self.program):
+        with ExitStack() as undo, placed(self.program), owning(self.engine, owner):
             undo.callback(self.remove)
             self._add_tables()
             with self.engine.transactions.statement(changes=True):
@@ -127,7 +131,7 @@ class Relations:
             written = cache(partial(definition, by, name, self.engine.catalog, frozenset()))
             deep = is_deep(self.lowering, name, frozenset())
             keys = (keys_of(relation),) if deep else None
-            entry = ViewEntry(name, view_schema(relation), written, _text(name), keys=keys)
+            entry = ViewEntry(name, view_schema(relation), written, query_of(name), keys=keys)
             self.engine.create_view(entry, frozenset({self.label}), replace_old=False)
             self.views[name] = entry
             if deep:
@@ -186,11 +190,6 @@ class Relations:
         self.engine.forget_dataflow(self.label)
 
 
-def external(program: core.Program) -> list[str]:
-    """The relations that a program does not declare."""
-    return [one.name for one in program.relations.values() if one.kind is core.Kind.EXTERNAL]
-
-
 def carried(
     rows: Mapping[str, facts.Words], before: core.Program, after: core.Program, dictionary: Dictionary
 ) -> dict[str, facts.Words]:
@@ -227,9 +226,3 @@ def _reachable(reads: Mapping[str, Sequence[str]], name: str) -> set[str]:
                 found.add(one)
                 pending.append(one)
     return found
-
-
-def _text(name: str) -> str:
-    """A query with the view's rows, for messages and for ``verify``."""
-    quoted = name.replace('"', '""')
-    return f'SELECT * FROM "{quoted}"'

@@ -17,6 +17,16 @@ from kpg.datalog import facts
 from kpg.datalog.answering import Question
 from kpg.datalog.goal import Goal
 from kpg.datalog.installing import GOAL, Relations, carried
+from kpg.datalog.permitted import (
+    check_owner,
+    check_program,
+    check_read,
+    check_updates,
+    owner_of,
+    owning,
+    shows_text,
+    without_texts,
+)
 from kpg.datalog.placing import place
 from kpg.datalog.planning import definition, plan_rows, planned
 from kpg.datalog.proof import Absence, Explainer, Proof
@@ -27,7 +37,7 @@ from kpg.engine.table import Table
 from kpg.listeners.notifications import Notification
 from kpg.result import Result, Rows
 from kpg.runtime.dictionary import Dictionary
-from kpg.runtime.errors import DataError, Diagnostic, InterfaceError, ProgrammingError
+from kpg.runtime.errors import DataError, DatalogError, Diagnostic, InterfaceError, ProgrammingError
 from kpg.runtime.monitor import synchronized
 from kpg.view import View
 
@@ -99,6 +109,7 @@ class Program:
     def __getitem__(self, name: str) -> View:
         """A derived relation as a maintained view; ProgrammingError if there is none of that name."""
         self.check()
+        self.check_read(name)
         if name in self.installed.tables:
             raise ProgrammingError(
                 f'"{name}" is a table', hint=f"read it with SQL: SELECT * FROM {written(name)}"
@@ -120,11 +131,13 @@ class Program:
         if name in self.installed.views:
             return self[name]
         self.check()
+        self.check_read(name)
         return self.engine.select(plan_rows(self.engine, name))
 
     def explain(self, name: str, stage: str = "physical") -> str:
         """How a derived relation is computed: its ``rules``, their algebra (``logical``) or its plan."""
         self.check()
+        self.check_read(name)
         lowering = self.installed.lowering_of(name)
         program = lowering.program
         if name not in self.installed.views:
@@ -143,10 +156,12 @@ class Program:
 
     def explain_row(self, name: str, row: Any, *, limit: int | None = None) -> Proof:
         """A proof of a row of one of the program's relations: see ``Database.explain_row``."""
+        self.check_read(name, wholly=True)
         return self.explainer.proof(name, row, limit)
 
     def explain_absence(self, name: str, row: Any, *, limit: int | None = None) -> Absence:
         """Why a row does not hold: see ``Database.explain_absence``."""
+        self.check_read(name, wholly=True)
         return self.explainer.absence(name, row, limit)
 
     def explain_atom(self, text: str) -> Proof | Absence:
@@ -154,6 +169,7 @@ class Program:
         found = self._added(f"?- {text.rstrip().removesuffix('.')}.", "goals")
         if len(found.program.goals) != 1:
             raise InterfaceError(f"the text has {len(found.program.goals)} atoms, not one")
+        check_read(self.engine.catalog, found.program, found.program.goals[0].relation, wholly=True)
         return self.explainer.explanation(found.program.goals[0])
 
     @property
@@ -179,6 +195,7 @@ class Program:
         """Run the updates of a text that was checked after this program."""
         if not program.updates:
             return 0
+        check_updates(self.engine.catalog, program)
         with self.engine.transactions.statement(changes=True):
             tables = {one.relation: self._table(one) for one in program.updates}
             return facts.apply(program, tables, values, self.dictionary)
@@ -199,7 +216,12 @@ class Program:
         for name in self.relations:
             if name in catalog:
                 catalog.remove(name)
-        return check(text, catalog, file=filename or "", read=read, after=self.checked)
+        try:
+            return check(text, catalog, file=filename or "", read=read, after=self.checked)
+        except DatalogError as error:
+            if shows_text(self.engine.catalog, self.checked.program):
+                raise
+            raise without_texts(error, text) from None
 
     def run_added(self, checked: Checked) -> int | None:
         """As :meth:`add` for a text that was checked after this program."""
@@ -251,11 +273,12 @@ class Program:
 
     def goal(self, program: core.Program, goal: core.Goal) -> Goal:
         """A goal of a text that was checked after this program."""
+        check_read(self.engine.catalog, program, goal.relation)
         given = tuple(isinstance(term, core.Constant | core.Parameter) for term in goal.terms)
         own: tuple[core.Rule, ...] = ()
         if goal.relation.startswith(GOAL):
             own = tuple(rule for rule in program.rules if rule.head.relation == goal.relation)
-        return Goal(self, goal, self._form(Question(program, goal.relation, given, own)))
+        return Goal(self, program, goal, self._form(Question(program, goal.relation, given, own)))
 
     def get_ready(self) -> None:
         """Have the goals of the text, and what it says is asked, be there."""
@@ -297,25 +320,33 @@ class Program:
     def _extend(self, text: str, filename: str | None) -> None:
         self.check()
         self.refuse_used()
+        catalog = self.engine.catalog
+        check_owner(catalog, self.relations)
         reading = Reading()
         found = self.with_program(text, filename, reading)
+        check_program(catalog, found, self.checked, loads=False)
+        with owning(self.engine):
+            self._replace(text, filename, reading, found)
+
+    def _replace(self, text: str, filename: str | None, reading: Reading, found: Checked) -> None:
         before, rows, texts = self.checked, self.installed.contents(), self.texts
         if texts:
             self.texts = (*texts, reading.text(text, filename))
         added = carried(rows, before.program, found.program, self.dictionary)
+        owner = owner_of(self.engine.catalog, self.relations)
         self.close_goals()
         self.installed.remove()
         try:
-            self._install(found, added)
+            self._install(found, added, owner)
         except BaseException:
-            self._install(before, rows)
+            self._install(before, rows, owner)
             self.texts = texts
             raise
 
-    def _install(self, checked: Checked, rows: Mapping[str, facts.Words]) -> None:
+    def _install(self, checked: Checked, rows: Mapping[str, facts.Words], owner: str | None) -> None:
         self.checked = checked
         self.installed = Relations(self.engine, self.label, checked.program)
-        self.installed.add(rows, None)
+        self.installed.add(rows, None, owner)
         self.engine.dataflows[self.label] = self
 
     def close_goals(self) -> None:
@@ -335,7 +366,8 @@ class Program:
         self.engine.admit_owner()
         self.engine.refuse_in_transaction("dropping a Datalog program")
         self.refuse_used()
-        with self.engine.held():
+        check_owner(self.engine.catalog, self.relations)
+        with self.engine.held(), owning(self.engine):
             self.close_goals()
             self.installed.remove()
             self._live = False
@@ -350,6 +382,12 @@ class Program:
                 raise ProgrammingError(
                     f'{self.label} cannot be dropped: "{users[0]}" uses "{name}"', hint=hint
                 )
+
+    def check_read(self, name: str, *, wholly: bool = False) -> None:
+        """Raise PrivilegeError unless the role may read a relation; ``wholly``: what it comes from, too."""
+        self.check()
+        if name in self.relations:
+            check_read(self.engine.catalog, self.checked.program, name, wholly=wholly)
 
     def check(self) -> None:
         """Raise InterfaceError if the program was dropped, or its database closed."""
@@ -379,4 +417,5 @@ class Program:
 
     def place(self, error: DataError) -> None:
         """An operation of a rule that failed is in the program's text."""
-        place(error, self.checked.program)
+        if shows_text(self.engine.catalog, self.checked.program):
+            place(error, self.checked.program)

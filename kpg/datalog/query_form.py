@@ -17,6 +17,7 @@ from kpg.datalog.acyclic import Acyclic
 from kpg.datalog.answer_cache import AnswerCache, Kept, Remembered
 from kpg.datalog.answering import Answering, Question, Seed
 from kpg.datalog.guard import LEAST, SHARE, Guard
+from kpg.datalog.permitted import shows_text
 from kpg.datalog.placing import place, placed
 from kpg.engine.engine import Engine
 from kpg.engine.table import Table
@@ -310,7 +311,8 @@ class QueryForm:
 
     def place(self, error: DataError) -> None:
         """An operation of the rules that failed is in their program's text."""
-        place(error, self._question.program)
+        if shows_text(self._engine.catalog, self._question.program):
+            place(error, self._question.program)
 
     def _tidy(self) -> None:
         if not self.closed and self._engine.transactions.idle:

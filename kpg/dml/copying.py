@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow
 from numpy.typing import NDArray
 
+from kpg.compiler.permitted import need_file
 from kpg.compiler.security import is_secured
 from kpg.compiler.sql import statements as ast
 from kpg.compiler.sql.query import lower_query
@@ -66,7 +67,7 @@ def _with_triggers(engine: Engine, name: str, words: Words) -> int:
 def _check_allowed(engine: Engine, table: Table, statement: ast.CopyFrom) -> None:
     """PrivilegeError unless who asks may insert the rows, and read the file if there is one."""
     from kpg.compiler.permitted import need_columns
-    from kpg.security.permitted import need_file, need_numbers
+    from kpg.security.permitted import need_numbers
 
     columns = frozenset(statement.columns or table.schema.names)
     need_columns(engine.catalog, table.name, "a", columns, None)
@@ -198,8 +199,6 @@ def _placed(
 def copy_to(engine: Engine, statement: ast.CopyTo) -> Result:
     """COPY TO: write rows to a file; to STDOUT, as the lines that it would have."""
     if statement.path and engine.catalog.is_limited:
-        from kpg.security.permitted import need_file
-
         need_file(engine.catalog, "to", statement.span)
     from kpg.statements.statements import select
 

@@ -23,7 +23,6 @@ from kpg.security.meant import things
 Defining = ast.CreateTable | ast.CreateTableAs | ast.CreateView | ast.Drop | ddl.AnyDefinition
 Altered = ddl.Alter | ddl.AlterSequence | ddl.AlterFunction | ddl.AlterUserType | ddl.AlterDomain
 COLUMNS: Final = (ddl.AddColumn, ddl.DropColumn, ddl.RenameColumn, ddl.AlterType)
-FILES: Final = {"from": "pg_read_server_files", "to": "pg_write_server_files"}
 
 
 def check_insertion(statement: ast.Insert, entry: TableEntry, catalog: Catalog) -> None:
@@ -43,17 +42,6 @@ def need_numbers(catalog: Catalog, entry: TableEntry, columns: Iterable[str]) ->
     for name, rule in zip(entry.schema.names, entry.constraints.rules, strict=False):
         if rule.sequence and not rule.identity and name.lower() not in given:
             need_any(catalog, ("SEQUENCE", rule.sequence.lower()), "Uw")
-
-
-def need_file(catalog: Catalog, direction: str, span: Span | None) -> None:
-    """PrivilegeError unless who asks may have the server read or write files."""
-    role = FILES[direction]
-    if catalog.is_limited and role not in catalog.rights.acts_as(catalog.asker.user):
-        raise PrivilegeError(
-            "permission denied to COPY to or from a file",
-            span=span,
-            detail=f'Only roles with privileges of the "{role}" role may COPY {direction} a file.',
-        )
 
 
 def check_definition(catalog: Catalog, statement: Defining) -> None:

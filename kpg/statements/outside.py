@@ -12,6 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, assert_never
 
+from kpg.compiler.permitted import need_file
 from kpg.compiler.sql import statements as ast
 from kpg.compiler.sql.outside import Files, Mention, Named, attached
 from kpg.engine.engine import Engine
@@ -121,8 +122,6 @@ def _attach(engine: Engine, mention: Mention) -> str | None:
     if engine.catalog.is_limited:
         if isinstance(mention, Named):
             return None
-        from kpg.security.permitted import need_file
-
         need_file(engine.catalog, "from", mention.span)
     match mention:
         case Named(name=name) if name.lower() == "kpg_positions":

@@ -40,6 +40,9 @@ def secured_rows(
         security_of(catalog, one.name).enabled for one in walk(rel) if isinstance(one, Get)
     ):
         return node, columns
+    if entry.is_derived:
+        refuse_secured(catalog, entry)  # rules have no policies
+        return node, columns
     # Its text is bound here, so that policies are as they are now, and about who asks now.
     query = _of_view(binding, entry)
     return query.node, query.columns[: len(entry.schema.columns)]
@@ -141,10 +144,25 @@ def changer(catalog: Catalog, statement: ast.Change) -> str:
     return whose(catalog, view) if isinstance(view, ViewEntry) else catalog.asker.user
 
 
-def refuse_secured(catalog: Catalog, entry: TableEntry) -> None:
-    """PrivilegeError if policies keep rows from who asks for all of a table."""
-    if is_secured(catalog, entry.name, catalog.asker.user):
-        raise affected(catalog, entry.name)
+def refuse_secured(catalog: Catalog, entry: Entry) -> None:
+    """PrivilegeError if policies keep rows from who asks for all of a table, or for what a view reads."""
+    if isinstance(entry, TableEntry):
+        if is_secured(catalog, entry.name, catalog.asker.user):
+            raise affected(catalog, entry.name)
+    elif not entry.materialized and any_enabled(catalog):
+        user = whose(catalog, entry)
+        for one in below(catalog, entry):
+            if isinstance(one, ViewEntry):
+                refuse_secured(catalog, one)
+            elif is_secured(catalog, one.name, user):
+                raise affected(catalog, one.name)
+
+
+def below(catalog: Catalog, view: ViewEntry) -> list[Entry]:
+    """The relations that the plan of a view reads."""
+    names = {one.name for one in walk(view.rel) if isinstance(one, Get)} if view.rel is not None else set()
+    found = (catalog.entries.get(name.lower()) for name in sorted(names))
+    return [one for one in found if one is not None and one is not view]
 
 
 def affected(catalog: Catalog, table: str) -> PrivilegeError:

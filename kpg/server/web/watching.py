@@ -13,7 +13,6 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from kpg.compiler.sql.query import check_relation
-from kpg.datalog.permitted import check_text
 from kpg.listeners.feed import Change
 from kpg.runtime.errors import Error, InterfaceError, ProgrammingError
 from kpg.runtime.records import dataclass
@@ -199,7 +198,6 @@ class Watch:
         from kpg.datalog.dispatch import prepare
 
         wanted = self._wanted
-        check_text(engine.catalog, wanted.goal)
         if wanted.as_of is not None:
             raise InterfaceError("a goal's answer of the past is not known", hint="subscribe without as_of")
         goal = prepare(engine, lambda: _check_open(engine), wanted.goal)
@@ -207,7 +205,7 @@ class Watch:
         types = goal.types
         spelling = Spelling(types)
         self._columns(goal.columns, types)
-        self._check = lambda engine: check_text(engine.catalog, wanted.goal)
+        self._check = lambda _: goal.check()
         answers = goal.subscribe(lambda changes: self._tell(spelling, changes), **(wanted.parameters or {}))
         self._close.append(answers.close)
         first = list(answers.changes())
