@@ -58,6 +58,8 @@ class Connection:
         self._writer = writer
         self._out: list[bytes] = []
         self._decoder = FrontendMessageDecoder()
+        self.end_point = b""
+        """The hash of the certificate of the TLS channel; empty without TLS."""
         self.between = False
         """Whether the next message may be the first of any request."""
         self._ahead: deque[Any] = deque()
@@ -160,8 +162,10 @@ class Connection:
 
     async def secure(self) -> None:
         """Go on with TLS."""
-        assert self.server.tls is not None
-        await self._writer.start_tls(self.server.tls)
+        tls = self.server.tls
+        assert tls is not None
+        self.end_point = getattr(tls, "end_point", b"")  # of the certificate that this client is shown
+        await self._writer.start_tls(tls)
 
     def hang_up(self) -> None:
         """Send what is left, and close."""

@@ -8,7 +8,7 @@ from pygwire import ConnectionPhase as Phase
 from pygwire import messages as wire
 
 from kpg.compiler.rights import DATABASE
-from kpg.security.passwords import MECHANISM, NOBODY, Denied, Exchange
+from kpg.security.passwords import MECHANISM, NOBODY, PLUS, Denied, Downgraded, Exchange
 from kpg.server import logs, replies
 from kpg.server.people import refused
 
@@ -104,13 +104,15 @@ class Login:
         if users is None:
             return True
         client.phase(Phase.AUTHENTICATING_SASL_INITIAL)
-        client.send(wire.AuthenticationSASL(mechanisms=[MECHANISM]).to_wire())
+        offered = [PLUS, MECHANISM] if client.end_point else [MECHANISM]
+        client.send(wire.AuthenticationSASL(mechanisms=offered).to_wire())
         await client.flush()
-        exchange = Exchange(users.get(user, NOBODY))
         try:
             first = await client.receive()
-            if not isinstance(first, wire.SASLInitialResponse) or first.mechanism != MECHANISM:
+            if not isinstance(first, wire.SASLInitialResponse) or first.mechanism not in offered:
                 raise Denied
+            plus = first.mechanism == PLUS
+            exchange = Exchange(users.get(user, NOBODY), client.end_point, plus=plus)
             client.send(wire.AuthenticationSASLContinue(data=exchange.challenge(bytes(first.data))).to_wire())
             await client.flush()
             client.phase(Phase.AUTHENTICATING_SASL_CONTINUE)
@@ -118,6 +120,10 @@ class Login:
             if not isinstance(last, wire.SASLResponse):
                 raise Denied
             client.send(wire.AuthenticationSASLFinal(data=exchange.finish(bytes(last.data))).to_wire())
+        except Downgraded:
+            self._refuse("28000", "SCRAM channel binding negotiation error")
+            await client.flush()
+            return False
         except Denied:
             self._refuse("28P01", f'password authentication failed for user "{user}"')
             await client.flush()

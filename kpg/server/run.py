@@ -10,11 +10,11 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from kpg.runtime.errors import InterfaceError, OperationalError
 from kpg.runtime.records import dataclass
-from kpg.security.passwords import Verifier, verifier_of
+from kpg.security.passwords import Verifier, end_point_of, verifier_of
 from kpg.server import notify
 from kpg.server.limits import Limits
 from kpg.server.local import local_socket
@@ -88,11 +88,23 @@ def users_of(options: Options) -> dict[str, Verifier] | None:
     return {options.user: verifier_of(password)}
 
 
+class Tls(ssl.SSLContext):
+    """The server's side of TLS, which knows the certificate that it shows."""
+
+    end_point = b""
+    """What logins are bound to: see :mod:`kpg.security.passwords`."""
+
+    def load_cert_chain(self, certfile: Any, keyfile: Any = None, password: Any = None) -> None:
+        """Show another certificate to clients that come."""
+        super().load_cert_chain(certfile, keyfile, password)
+        self.end_point = end_point_of(Path(certfile).read_bytes())
+
+
 def tls_of(options: Options) -> ssl.SSLContext | None:
     """The certificate to show; OperationalError if it cannot be read."""
     if options.certificate is None:
         return None
-    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context = Tls(ssl.PROTOCOL_TLS_SERVER)
     try:
         context.load_cert_chain(options.certificate, options.key)
     except FileNotFoundError as error:

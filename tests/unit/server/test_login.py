@@ -1,7 +1,11 @@
 """Who gets in, by which way; and what does not hurt the server."""
 
+import base64
+import hashlib
+import hmac
 import random
 import socket
+import ssl
 import struct
 import subprocess
 from pathlib import Path
@@ -10,8 +14,8 @@ import psycopg
 import pytest
 
 from kpg.runtime.errors import InterfaceError
-from kpg.security.passwords import Denied, Exchange, verifier_of
-from kpg.server.run import PASSWORD, Options, address_of, tls_of, users_of
+from kpg.security.passwords import Denied, Downgraded, Exchange, end_point_of, verifier_of
+from kpg.server.run import PASSWORD, Options, address_of, reload_tls, tls_of, users_of
 from tests.unit.server.conftest import Running, serving
 from tests.waiting import PATIENCE
 
@@ -25,19 +29,18 @@ def test_a_password_is_asked_for() -> None:
                 psycopg.connect(running.dsn, user=user, password=password)
 
 
+def certified(folder: Path, *how: str) -> Options:
+    """Options with a certificate that openssl makes, with its key."""
+    certificate, key = folder / "server.crt", folder / "server.key"
+    command = ("openssl", "req", "-new", "-x509", "-days", "2", "-nodes", "-subj", "/CN=localhost", *how)
+    command += ("-out", str(certificate), "-keyout", str(key))
+    subprocess.run(command, check=True, capture_output=True)
+    return Options(certificate=certificate, key=key)
+
+
 def test_tls(tmp_path: Path) -> None:
-    certificate, key = tmp_path / "server.crt", tmp_path / "server.key"
-    subprocess.run(
-        [
-            *("openssl", "req", "-new", "-x509", "-days", "2", "-nodes", "-subj", "/CN=localhost"),
-            *("-out", str(certificate), "-keyout", str(key)),
-        ],
-        check=True,
-        capture_output=True,
-    )
-    options = Options(certificate=certificate, key=key)
     with (
-        serving("s3cret", tls_of(options)) as running,
+        serving("s3cret", tls_of(certified(tmp_path))) as running,
         psycopg.connect(running.dsn, password="s3cret", sslmode="require") as one,
     ):
         assert one.pgconn.ssl_in_use
@@ -47,6 +50,157 @@ def test_tls(tmp_path: Path) -> None:
 def test_without_tls_who_wants_it_is_told(running: Running) -> None:
     with pytest.raises(psycopg.OperationalError, match="SSL"):
         psycopg.connect(running.dsn, sslmode="require")
+
+
+RSA = ("-newkey", "rsa:2048")
+EC = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1")
+SIGNED = {
+    "rsa-sha256": ((*RSA, "-sha256"), "sha256"),
+    "rsa-sha384": ((*RSA, "-sha384"), "sha384"),
+    "rsa-sha512": ((*RSA, "-sha512"), "sha512"),
+    "rsa-sha224": ((*RSA, "-sha224"), "sha224"),
+    "rsa-sha1": ((*RSA, "-sha1"), "sha256"),
+    "rsa-md5": ((*RSA, "-md5"), "sha256"),
+    "pss-sha512": ((*RSA, "-sha512", "-sigopt", "rsa_padding_mode:pss"), "sha512"),
+    "pss-sha1": ((*RSA, "-sha1", "-sigopt", "rsa_padding_mode:pss"), "sha256"),
+    "ec-sha256": ((*EC, "-sha256"), "sha256"),
+    "ec-sha384": ((*EC, "-sha384"), "sha384"),
+    "ed25519": (("-newkey", "ed25519"), ""),
+}
+
+
+@pytest.mark.parametrize("name", SIGNED)
+def test_the_hash_is_that_of_the_signature_of_the_certificate(tmp_path: Path, name: str) -> None:
+    how, hashed = SIGNED[name]
+    options = certified(tmp_path, *how)
+    assert options.certificate is not None
+    pem = options.certificate.read_text()
+    der = ssl.PEM_cert_to_DER_cert(pem)
+    assert end_point_of(pem.encode()) == (hashlib.new(hashed, der).digest() if hashed else b"")
+    key = options.key.read_bytes() if options.key is not None else b""
+    assert end_point_of(key + b"text\n" + pem.encode() + pem.encode()) == end_point_of(pem.encode())
+    assert end_point_of(key) == b""
+
+
+@pytest.mark.parametrize("name", ["rsa-sha256", "rsa-sha512", "ec-sha384"])
+def test_a_login_is_bound_to_the_channel(tmp_path: Path, name: str) -> None:
+    """By libpq, which computes the hash by itself."""
+    options = certified(tmp_path, *SIGNED[name][0])
+    with serving("s3cret", tls_of(options)) as running:
+        for binding in ("require", "prefer", "disable"):
+            told = {"password": "s3cret", "sslmode": "require", "channel_binding": binding}
+            with psycopg.connect(running.dsn, **told) as one:
+                assert one.execute("select 1").fetchone() == (1,)
+            with pytest.raises(psycopg.OperationalError, match="password authentication failed"):
+                psycopg.connect(running.dsn, **{**told, "password": "other"})
+        with pytest.raises(psycopg.OperationalError, match="channel binding"):
+            psycopg.connect(running.dsn, password="s3cret", sslmode="disable", channel_binding="require")
+
+
+def test_another_certificate_takes_another_binding(tmp_path: Path) -> None:
+    options = certified(tmp_path, *RSA)
+    tls = tls_of(options)
+    with serving("s3cret", tls) as running:
+        told = {"password": "s3cret", "sslmode": "require", "channel_binding": "require"}
+        psycopg.connect(running.dsn, **told).close()
+        certified(tmp_path, *RSA, "-sha384")
+        reload_tls(options, tls)
+        psycopg.connect(running.dsn, **told).close()
+
+
+def offered(running: Running, *, tls: bool) -> tuple[list[bytes], socket.socket]:
+    """The mechanisms that a client is offered, and its socket."""
+    port = int(running.dsn.split("port=")[1].split()[0])
+    plain = socket.create_connection(("127.0.0.1", port), timeout=PATIENCE)
+    if tls:
+        plain.sendall(struct.pack("!ii", 8, 80877103))
+        assert plain.recv(1) == b"S"
+        context = ssl.create_default_context()
+        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+        plain = context.wrap_socket(plain)
+    begin = b"user\0kpg\0database\0kpg\0\0"
+    plain.sendall(struct.pack("!ii", 8 + len(begin), 196608) + begin)
+    return received(plain)[4:].rstrip(b"\0").split(b"\0"), plain
+
+
+def received(client: socket.socket) -> bytes:
+    """The body of the next message."""
+    head = b""
+    while len(head) < 5:
+        head += client.recv(5 - len(head))
+    size, body = struct.unpack("!i", head[1:])[0] - 4, b""
+    while len(body) < size:
+        body += client.recv(size - len(body))
+    return body
+
+
+def first_of(client: socket.socket, mechanism: bytes, text: bytes) -> bytes:
+    """The answer to the first message of a login."""
+    body = mechanism + b"\0" + struct.pack("!i", len(text)) + text
+    client.sendall(b"p" + struct.pack("!i", 4 + len(body)) + body)
+    return received(client)
+
+
+def test_a_downgrade_is_noticed(tmp_path: Path) -> None:
+    """A client that could bind the channel, but was told by somebody in between that the server could not."""
+    with serving("s3cret", tls_of(certified(tmp_path))) as running:
+        found, client = offered(running, tls=True)
+        assert found == [b"SCRAM-SHA-256-PLUS", b"SCRAM-SHA-256"]
+        with client:
+            answer = first_of(client, b"SCRAM-SHA-256", b"y,,n=,r=abc")
+            assert b"SCRAM channel binding negotiation error" in answer
+        for mechanism, text in (
+            (b"SCRAM-SHA-256", b"p=tls-server-end-point,,n=,r=abc"),
+            (b"SCRAM-SHA-256-PLUS", b"n,,n=,r=abc"),
+            (b"SCRAM-SHA-256-PLUS", b"p=tls-unique,,n=,r=abc"),
+            (b"SCRAM-SHA-1", b"n,,n=,r=abc"),
+        ):
+            with offered(running, tls=True)[1] as client:
+                assert b"password authentication failed" in first_of(client, mechanism, text)
+        found, client = offered(running, tls=False)
+        assert found == [b"SCRAM-SHA-256"]
+        with client:
+            assert b"r=abc" in first_of(client, b"SCRAM-SHA-256", b"y,,n=,r=abc")
+        with offered(running, tls=False)[1] as client:
+            answer = first_of(client, b"SCRAM-SHA-256-PLUS", b"p=tls-server-end-point,,n=,r=abc")
+            assert b"password authentication failed" in answer
+
+
+def proof_of(exchange: Exchange, header: str, bound: bytes) -> bytes:
+    """The last message of a client that knows the password, and takes the channel for this one."""
+    bare = "n=,r=abc"
+    answer = exchange.challenge(f"{header}{bare}".encode()).decode()
+    fields = dict(part.split("=", 1) for part in answer.split(","))
+    without = f"c={base64.b64encode(header.encode() + bound).decode()},r={fields['r']}"
+    salted = hashlib.pbkdf2_hmac("sha256", b"right", base64.b64decode(fields["s"]), int(fields["i"]))
+    key = hmac.digest(salted, b"Client Key", "sha256")
+    message = f"{bare},{answer},{without}".encode()
+    signature = hmac.digest(hashlib.sha256(key).digest(), message, "sha256")
+    proof = base64.b64encode(bytes(one ^ other for one, other in zip(key, signature, strict=True)))
+    return without.encode() + b",p=" + proof
+
+
+def test_a_proof_for_another_channel_is_denied() -> None:
+    """Somebody in between shows a certificate of his own, and passes the messages on."""
+    verifier, here, there = verifier_of("right"), b"h" * 32, b"t" * 32
+    header = "p=tls-server-end-point,,"
+    exchange = Exchange(verifier, here, plus=True)
+    assert exchange.finish(proof_of(exchange, header, here)).startswith(b"v=")
+    for bound in (there, b"", here + b"x"):
+        exchange = Exchange(verifier, here, plus=True)
+        last = proof_of(exchange, header, bound)
+        with pytest.raises(Denied):
+            exchange.finish(last)
+    exchange = Exchange(verifier, here)
+    with pytest.raises(Downgraded):
+        exchange.challenge(b"y,,n=,r=abc")
+    exchange = Exchange(verifier)
+    last = proof_of(exchange, "y,,", b"")
+    assert exchange.finish(last).startswith(b"v=")
+    exchange = Exchange(verifier)
+    exchange.challenge(b"n,,n=,r=abc")
+    with pytest.raises(Denied):
+        exchange.finish(last)
 
 
 def test_a_proof_that_is_not_the_passwords_is_denied() -> None:
