@@ -6,6 +6,7 @@ without importing Arrow.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from kpg.runtime.errors import OperationalError
@@ -47,12 +48,17 @@ class Rows:
         return [_describe(name, type_) for name, type_ in zip(self.columns, self.types, strict=True)]
 
     def df(self) -> "pandas.DataFrame":
-        """All rows as a pandas DataFrame."""
+        """All rows as a pandas DataFrame; all NUMERICs are Decimals."""
         try:
             import pandas  # noqa: F401
         except ImportError as error:
             raise _missing("pandas", "df()") from error
-        return self.arrow().to_pandas()
+        frame = self.arrow().to_pandas()
+        for place, type_ in enumerate(self.types):
+            if type_.kind is Kind.NUMERIC:
+                texts = frame.iloc[:, place]
+                frame.isetitem(place, texts.map(Decimal, na_action="ignore").astype(object))
+        return frame
 
     def pl(self) -> "polars.DataFrame":
         """All rows as a polars DataFrame."""
