@@ -14,7 +14,7 @@ from kpg.compiler.resolved import ONLY_PUBLIC, USUAL_PATH, Resolved, path_for, r
 from kpg.compiler.rights import FIRST, Rights
 from kpg.compiler.rights import Asker as Asker
 from kpg.compiler.routines import Aggregate, Routine
-from kpg.runtime.errors import ProgrammingError, Span
+from kpg.runtime.errors import NotSupportedError, ProgrammingError, Span
 from kpg.runtime.functions.named import Named
 from kpg.runtime.records import dataclass
 from kpg.runtime.types import ROWID, Kind, Schema, Type, record
@@ -233,6 +233,14 @@ class Catalog:
             return found
         if not type_.parts:
             return type_
+        if type_.kind is Kind.ARRAY and type_.parts[0].kind is Kind.ENUM:
+            domain = self.find_type(type_.parts[0].name)
+            if isinstance(domain, Domain) and (domain.checks or domain.required):
+                raise NotSupportedError(
+                    f"an array of domain {domain.name} is not supported",
+                    span=span,
+                    hint="declare an array of the type that the domain is of, and a CHECK of the column",
+                )
         return replace(type_, parts=tuple(self.known_type(part, span) for part in type_.parts))
 
     @property

@@ -201,6 +201,14 @@ class Type(HashedOnce):
         return self.kind in TEXT_KINDS
 
     @property
+    def limits_length(self) -> bool:
+        """Whether it is a text type with a length, or an array of such texts, or of bit strings with one."""
+        if self.kind is Kind.ARRAY:
+            (element,) = self.parts
+            return element.limits_length or (element.kind in BIT_KINDS and element.precision > 0)
+        return self.is_text and self.precision > 0
+
+    @property
     def is_padded(self) -> bool:
         """Whether values are shown with blanks up to their length."""
         return self.kind is Kind.CHAR and self.precision > 0

@@ -6,6 +6,7 @@ Only what a constant is at once: None stands for all else, what is wrong include
 from collections.abc import Callable, Sequence
 from typing import Final
 
+from kpg.compiler.sql.bind.calls import unlimited
 from kpg.compiler.sql.bind.literals import convert, from_text, meant, negated, number, rounded
 from kpg.compiler.sql.slots import Beyond, Slot
 from kpg.runtime.scalar import Literal
@@ -104,8 +105,7 @@ def _stored(cell: str, type_: Type) -> Stored:
         raise Beyond
     value: Literal | None = None
     if literal.type == UNKNOWN:
-        unlimited = Type(type_.kind) if type_.is_text else type_
-        value = from_text(str(literal.value), unlimited)
+        value = from_text(str(literal.value), Type(type_.kind) if type_.is_text else unlimited(type_))
     elif literal.type == type_:
         value = literal
     elif literal.type.is_exact and type_.is_exact:

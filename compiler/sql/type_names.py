@@ -91,6 +91,9 @@ def sql_type(node: exp.Expr, source: str) -> Type:
         if node.this is exp.DType.ARRAY:
             only(node, source, "this", "expressions", "values")
             if len(node.expressions) == 1:
+                if second_digits(node.expressions[0]) is not None or last_field(node.expressions[0]):
+                    name = node.expressions[0].sql("postgres")
+                    refuse(f"an array of {name}", node, source, "round the elements by a cast")
                 return t.array(sql_type(node.expressions[0], source))
         elif isinstance(node.this, exp.Interval):
             only(node.this, source, "unit")

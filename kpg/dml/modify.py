@@ -14,6 +14,9 @@ from kpg.engine.table import Table
 from kpg.runtime.convert.values import Omitted, show
 from kpg.runtime.errors import DataError, IntegrityError, InterfaceError
 from kpg.runtime.types import ERROR, NULL, ColumnDef, Kind, Schema
+from kpg.runtime.values.arrays import within
+from kpg.runtime.values.codec import codec_of
+from kpg.runtime.values.words import Unfit
 
 Words = NDArray[np.int64]
 Evaluate = Callable[[Words], tuple[Words, Words | None]]
@@ -151,7 +154,7 @@ def checked(words: Words, table: Table) -> Words:
         values = words[index]
         if failed and (values == ERROR).any():
             raise DataError(f"the value for column {column.name} of table {table.name} failed to compute")
-        if column.type.is_text and column.type.precision:
+        if column.type.limits_length:
             cut = _cut(values, column, table)
             if cut:
                 words = words.copy()
@@ -168,14 +171,22 @@ def _cut(values: Words, column: ColumnDef, table: Table) -> dict[int, int]:
     for word, text in zip(codes.tolist(), table.dictionary.decode(codes), strict=True):
         if text is None:
             continue
+        if column.type.kind is Kind.ARRAY:
+            codec = codec_of(column.type)
+            try:
+                fitting = codec.encode(within(codec.decode(text), column.type.parts[0]))
+            except Unfit:
+                shown = codec.show(codec.decode(text))
+                raise _too_long(shown, column, table) from None
+            if fitting != text:
+                cut[word] = table.dictionary.code(fitting)
+            continue
         if column.type.kind is Kind.CHAR and text.endswith(" "):
             cut[word] = table.dictionary.code(text.rstrip(" "))
         if len(text) <= limit:
             continue
         if len(text.rstrip(" ")) > limit:
-            raise DataError(
-                f"value '{text}' is too long for column {column.name} {column.type} of table {table.name}"
-            )
+            raise _too_long(text, column, table)
         shorter = text.rstrip(" ") if column.type.kind is Kind.CHAR else text[:limit]
         cut[word] = table.dictionary.code(shorter)
     return cut
@@ -215,6 +226,14 @@ def completed(engine: Engine, table: Table, words: Words, omitted: Omitted) -> W
 
     entry = engine.catalog.table(table.name)
     return with_defaults(engine.executor, engine.sequences, entry, engine.catalog, words)
+
+
+def _too_long(text: str, column: ColumnDef, table: Table) -> DataError:
+    error = DataError(
+        f"value '{text}' is too long for column {column.name} {column.type} of table {table.name}"
+    )
+    error.sqlstate = "22001"
+    return error
 
 
 def _rows(table: Table, data: Any) -> Words:

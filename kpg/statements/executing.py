@@ -53,7 +53,7 @@ def _given(engine: Engine, cell: str, declared: str) -> Given:
     if literal is None or _is_open(declared):
         return bool(literal.value) if literal is not None and literal.type.kind is Kind.BOOLEAN else literal
     type_ = _type(engine, declared)
-    if type_.kind in (Kind.BOOLEAN, Kind.ENUM) or (type_.is_text and type_.precision):
+    if type_.kind in (Kind.BOOLEAN, Kind.ENUM) or type_.limits_length:
         return None
     if literal.type == UNKNOWN:
         return meant(literal, type_)

@@ -119,7 +119,7 @@ def _recipe(engine: Engine, made: Inserting) -> Recipe | None:
     used: set[int] = set()
     for cell, place in zip(shape.places, shape.given, strict=True):
         text, type_ = made.columns[cell][0], types[place]
-        if type_.is_text and type_.precision:
+        if type_.limits_length:
             return None
         if text[0] in "?$":
             position = len(used) if text[0] == "?" else int(text[1:]) - 1

@@ -160,7 +160,7 @@ def _cast(call: Call) -> Scalar:
     if source.kind in DATED and target.kind in DATED:
         return _moment(x, target)
     if source.parts or Kind.JSONB in (source.kind, target.kind):
-        same = same_words(source, target)
+        same = same_words(source, target) and not (target.limits_length and source != target)
         return x if same else Call("$convert", (x,), target)
     if target.kind is Kind.TIME and source.kind is not Kind.TIME:
         if source.kind is Kind.INTERVAL:

@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
-from kpg.runtime.types import Kind, Type
+from kpg.runtime.types import BIT_KINDS, Kind, Type
 from kpg.runtime.values import parts
 from kpg.runtime.values.codec import Codec, codec_of, ordered, output_of, unordered
 from kpg.runtime.values.words import BLANKS, Mistyped, Unfit
@@ -143,9 +143,10 @@ def _from_python(value: Any, element: Codec, type_: Type, delimiter: str) -> Arr
         value = value.tolist()
     if isinstance(value, str):
         try:
-            return parse(value, element, type_, delimiter)
+            read = parse(value, element, type_, delimiter)
         except (ValueError, ArithmeticError):
             raise Unfit from None
+        return within(read, type_) if type_.is_text or type_.kind in BIT_KINDS else read
     if not isinstance(value, (list, tuple)):
         raise Mistyped
     try:
@@ -155,6 +156,25 @@ def _from_python(value: Any, element: Codec, type_: Type, delimiter: str) -> Arr
     return Array(
         tuple(None if item is None else element.from_python(item) for item in found.items), found.shape
     )
+
+
+def within(value: Array, type_: Type) -> Array:
+    """An array of texts or bits none of which is longer than its type allows, but for blanks; else Unfit."""
+    if not type_.is_text:
+        lengths = {len(item) for item in value.items if item is not None}
+        exact = type_.kind is Kind.BIT
+        if type_.precision and any(
+            one != type_.precision if exact else one > type_.precision for one in lengths
+        ):
+            raise Unfit
+        return value
+    accept = codec_of(type_).from_python
+    limit = type_.precision or None
+    items = (
+        None if item is None else item[:limit] if not item[limit:].strip(" ") else item
+        for item in value.items
+    )
+    return value._replace(items=tuple(None if item is None else accept(item) for item in items))
 
 
 def _lists(value: Any) -> Any:

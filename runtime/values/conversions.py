@@ -7,8 +7,9 @@ from typing import Any, Final
 from kpg.runtime.types import BIT_KINDS, JSONB, NETWORK_KINDS, NUMERIC, Kind, Type, same_words
 from kpg.runtime.values import numeric
 from kpg.runtime.values.calendars import is_infinite
-from kpg.runtime.values.codec import codec_of
+from kpg.runtime.values.codec import codec_of, stripped
 from kpg.runtime.values.jsons import Json
+from kpg.runtime.values.text import limits
 from kpg.runtime.values.words import DAY
 
 Convert = Callable[[Any], Any]
@@ -63,13 +64,18 @@ def _between(source: Type, target: Type) -> Convert:
         return lambda value: value
     read, write = codec_of(target).parse, codec_of(source).show
     if target.is_text and target.precision:
-        return lambda value: write(value)[: target.precision]
+        strip = stripped if target.kind is Kind.CHAR else str
+        return lambda value: strip(write(value)[: target.precision])
     return lambda value: read(write(value))
 
 
 def _number(value: Any, source: Type, target: Type) -> Any:
     exact = value if isinstance(value, Decimal) else numeric.of_number(value, source, NUMERIC)
-    return numeric.to_number(exact, target)
+    number = numeric.to_number(exact, target)
+    low, high = limits(target) if isinstance(number, int) else (0, 0)
+    if isinstance(number, int) and not low <= number <= high:
+        raise OverflowError("numeric field overflow")
+    return number
 
 
 def _spelled(source: Type, target: Type) -> Convert:

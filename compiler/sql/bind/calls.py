@@ -236,7 +236,14 @@ def assigned(binding: Binding, scalar: Scalar, column: ColumnDef, node: exp.Expr
         return value
     if column.type.kind in BIT_KINDS:
         return _of_length(binding, scalar, column, node)
-    return stored(brought(binding, scalar, column.type, node), column)
+    return stored(brought(binding, scalar, unlimited(column.type), node), column)
+
+
+def unlimited(type_: Type) -> Type:
+    """The type of an array's values before it is known that their elements are not too long."""
+    if type_.kind is not Kind.ARRAY or not type_.limits_length:
+        return type_
+    return array(TEXT if type_.parts[0].is_text else Type(Kind.VARBIT))
 
 
 def _of_length(binding: Binding, scalar: Scalar, column: ColumnDef, node: exp.Expr) -> Scalar:

@@ -1,5 +1,6 @@
 """Values made of others: arrays, their elements and slices, rows; ANY and ALL of an array; AT TIME ZONE."""
 
+from dataclasses import replace
 from typing import Final
 
 from sqlglot import exp
@@ -99,9 +100,11 @@ def cast_array(binding: Binding, scope: Scope, node: exp.Expr, type_: Type) -> S
         nested = cast_array(binding, scope, one, type_)
         if nested is None:
             value = binding.expression(scope, one)
-            nested = (
-                brought(binding, value, element, one) if value.type == UNKNOWN else coerce(value, element)
-            )
+            if value.type == UNKNOWN:
+                value = brought(
+                    binding, value, replace(element, precision=0) if element.is_text else element, one
+                )
+            nested = coerce(value, element)
         items.append(nested)
     return Call("$array", tuple(items), type_)
 

@@ -6,7 +6,7 @@ from typing import assert_never
 
 from sqlglot import exp
 
-from kpg.compiler.sql.bind.calls import brought, coerce, settled, stored
+from kpg.compiler.sql.bind.calls import brought, coerce, settled, stored, unlimited
 from kpg.compiler.sql.bind.literals import convert
 from kpg.compiler.sql.bind.scope import Binding
 from kpg.compiler.sql.tree import (
@@ -41,7 +41,7 @@ def settled_query(query: Query) -> Query:
 
 def stored_query(binding: Binding, query: Query, columns: Sequence[ColumnDef], node: exp.Expr) -> Query:
     """The query with its columns of the types of a table's columns, which errors of casting name."""
-    query = brought_query(binding, query, tuple(column.type for column in columns), node)
+    query = brought_query(binding, query, tuple(unlimited(column.type) for column in columns), node)
     source = query.node
     if not isinstance(source, Map):
         return query

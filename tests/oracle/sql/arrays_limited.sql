@@ -1,0 +1,36 @@
+-- shown
+-- Arrays of types with a length or a precision: stored elements are checked, those of casts are cut and rounded.
+create table limited (n int, a char(5)[], b varchar(3)[], c numeric(5, 2)[], e bit(3)[], f varbit(3)[]);
+insert into limited (n, a) values (1, array['abcdef']);
+insert into limited (n, a) values (1, '{abcdef}');
+insert into limited (n, a) values (1, '{abcdef}'::text[]);
+insert into limited (n, a) values (1, array['ab']);
+insert into limited (n, a) values (2, '{{ab,cd},{"abcde   ",null}}');
+insert into limited (n, b) values (3, array['abcd']);
+insert into limited (n, b) values (3, array['abc  ']);
+insert into limited (n, b) select 4, array['abcd']::text[];
+insert into limited (n, b) select 4, array['abc']::text[];
+insert into limited (n, b) values (5, '{abc}'), (6, '{abcd}');
+insert into limited (n, c) values (7, array[1.255, 2]);
+insert into limited (n, c) values (8, '{1.255,2}');
+insert into limited (n, c) values (9, array[1000]);
+insert into limited (n, c) select 9, array[1.255::float8];
+insert into limited (n, e) values (10, array[b'1011']);
+insert into limited (n, e) values (10, '{10}');
+insert into limited (n, e) values (10, '{101}');
+insert into limited (n, f) values (11, '{1011}');
+insert into limited (n, f) values (11, '{1,101}');
+update limited set b = array['abcd'] where b is not null;
+update limited set b[2] = 'abcd' where b is not null;
+update limited set b[2] = 'ab' where b is not null;
+update limited set b[1:2] = '{abcd,e}' where b is not null;
+update limited set c[1] = 1.245 where c is not null;
+select n, a, b, c, e, f, a[1], length(a[1]) from limited order by n;
+create table limited_default (x varchar(2)[] default '{abc}', y int);
+insert into limited_default (y) values (1);
+select array['abcd']::varchar(3)[], '{abcd,ef}'::varchar(3)[], array['ab']::char(4)[], '{ab}'::char(4)[]::text;
+select array[1.255, 3]::numeric(5, 1)[], '{1.255,3}'::numeric(5, 1)[], array[1.25::float8]::numeric(5, 1)[];
+select '{1011}'::bit(3)[], array[b'1']::bit(3)[], '{1011}'::varbit(3)[];
+select ('{{abcd,a},{b,c}}'::varchar(3)[])[1][1], cast(array[array['abcdef']] as varchar(3)[]);
+/* once */ select '{10000}'::numeric(5, 1)[];
+/* once */ select array[100000]::numeric(5, 1)[];
