@@ -33,6 +33,9 @@ def _sign(call: Call) -> Scalar:
     above = _call("gt", BOOLEAN, x, _zero(x.type))
     below = _call("lt", BOOLEAN, x, _zero(x.type))
     found = _call("sub", INTEGER, _call("cast", INTEGER, above), _call("cast", INTEGER, below))
+    if x.type.is_float:  # NaN is above all numbers, and its sign is 0
+        nothing = _call("eq", BOOLEAN, x, Literal(vectors.NAN_WORD, x.type))
+        found = _call("sub", INTEGER, found, _call("cast", INTEGER, nothing))
     return _call("cast", call.type, found)
 
 

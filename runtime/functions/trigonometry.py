@@ -144,8 +144,6 @@ for _name, _doc, _example, _function in (
     ("asin", "The angle of a sine, in radians; an error beyond 1.", ("asin(0)", "0e0"), np.arcsin),
     ("acos", "The angle of a cosine, in radians; an error beyond 1.", ("acos(1)", "0e0"), np.arccos),
     ("atan", "The angle of a tangent, in radians.", ("atan(0)", "0e0"), np.arctan),
-    ("sinh", "Hyperbolic sine.", ("sinh(0)", "0e0"), np.sinh),
-    ("cosh", "Hyperbolic cosine.", ("cosh(0)", "1e0"), np.cosh),
     ("tanh", "Hyperbolic tangent.", ("tanh(0)", "0e0"), np.tanh),
     ("asinh", "Inverse hyperbolic sine.", ("asinh(0)", "0e0"), np.arcsinh),
     ("acosh", "Inverse hyperbolic cosine; an error below 1.", ("acosh(1)", "0e0"), np.arccosh),
@@ -153,6 +151,8 @@ for _name, _doc, _example, _function in (
     ("radians", "Degrees as radians.", ("radians(0)", "0e0"), np.radians),
 ):
     _vector(_name, _doc, _example, vectors.on_doubles(_function))
+_vector("sinh", "Hyperbolic sine.", ("sinh(0)", "0e0"), vectors.unbounded(np.sinh))
+_vector("cosh", "Hyperbolic cosine.", ("cosh(0)", "1e0"), vectors.unbounded(np.cosh))
 
 for _name, _example, _plain in (
     ("sind", ("sind(30)", "0.5e0"), sind),

@@ -46,11 +46,30 @@ def on_doubles(function: Callable[..., Doubles]) -> Callable[..., Words]:
         with np.errstate(all="ignore"):
             values = np.asarray(function(*operands), dtype=np.float64)
             finite = np.logical_and.reduce([np.isfinite(operand) for operand in operands])
+            numbers = ~np.logical_or.reduce([np.isnan(operand) for operand in operands])
         result = from_doubles(values)
-        result[finite & ~np.isfinite(values)] = ERROR
+        result[(finite & np.isinf(values)) | (numbers & np.isnan(values))] = ERROR
         return combine(result, *words)
 
     return apply
+
+
+def unbounded(function: Callable[[Doubles], Doubles]) -> Callable[[Words], Words]:
+    """A function of doubles as one of words, which is infinite where it is too large for a double."""
+
+    def apply(words: Words) -> Words:
+        with np.errstate(all="ignore"):
+            return combine(from_doubles(function(to_doubles(words))), words)
+
+    return apply
+
+
+def _power(base: Doubles, exponent: Doubles) -> Doubles:
+    values = np.power(base, exponent)
+    complex_ = np.isneginf(base) & np.isfinite(exponent) & (exponent != np.trunc(exponent))
+    values = np.where(complex_ | ((base == 0) & np.isneginf(exponent)), np.nan, values)
+    vanished = (values == 0) & (base != 0) & np.isfinite(base) & np.isfinite(exponent)
+    return np.where(vanished, np.inf, values)
 
 
 floor = on_doubles(np.floor)
@@ -61,7 +80,7 @@ cbrt = on_doubles(np.cbrt)
 exp = on_doubles(np.exp)
 ln = on_doubles(np.log)
 log10 = on_doubles(np.log10)
-power = on_doubles(np.power)
+power = on_doubles(_power)
 remainder = on_doubles(np.fmod)
 log_base = on_doubles(lambda base, value: np.log(value) / np.log(base))
 round_half_even = on_doubles(np.rint)

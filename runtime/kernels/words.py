@@ -281,7 +281,7 @@ def operate_double(op: int, p: int, q: int) -> int:
         r = u * v
     else:
         if v == 0.0:
-            return ERROR
+            return p if math.isnan(u) else ERROR
         r = u / v
     if math.isinf(r) and not (math.isinf(u) or math.isinf(v)):
         return ERROR

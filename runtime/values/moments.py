@@ -159,12 +159,13 @@ def _word(found: _Reader, text: str) -> None:
 NAME: Final = r"[A-Za-z]{3,9}"
 FORMS: Final[tuple[tuple[str, Callable[..., None]], ...]] = (
     (r"(\d{3,})-(\d{1,2})-(\d{1,2})(?:T(?=\d))?", lambda f, y, m, d: f.set_date(y, m, d)),
-    (r"(\d{4})/(\d{1,2})/(\d{1,2})", lambda f, y, m, d: f.set_date(y, m, d)),
+    (r"(\d{4}) (\d{1,2})[-/](\d{1,2})(?![\d:])", lambda f, y, m, d: f.set_date(y, m, d)),
+    (r"(\d{4})[/.](\d{1,2})[/.](\d{1,2})", lambda f, y, m, d: f.set_date(y, m, d)),
     (r"(\d{1,2})[/.-](\d{1,2})[/.-](\d{4}|\d{2})(?![\d:])", lambda f, *parts: f.set_numbers(*parts)),
     (rf"(\d{{4}})[-/ ]({NAME})[-/ ](\d{{1,2}})(?!\d|:)", lambda f, y, m, d: f.set_date(y, m, d)),
     (rf"(\d{{1,2}})[-/]({NAME})[-/](\d{{4}}|\d{{2}})(?!\d)", lambda f, d, m, y: f.set_date(y, m, d)),
     (rf"({NAME})[-/](\d{{1,2}})[-/](\d{{4}}|\d{{2}})(?!\d)", lambda f, m, d, y: f.set_date(y, m, d)),
-    (r"(\d{1,2}):(\d{2})(?::(\d{2})(?:[.,](\d*))?)?(?![\d:])", lambda f, *parts: f.set_time(*parts)),
+    (r"(\d{1,2}):(\d{1,2})(?::(\d{1,2})(?:[.,](\d*))?)?(?![\d:])", lambda f, *parts: f.set_time(*parts)),
     (r"J(\d+)(?![A-Za-z])", lambda f, n: setattr(f, "day", int(n) - 2_440_588)),
     (r"(\d{4})(\d{2})(\d{2})(?:T(?=\d)|(?!\d))", lambda f, y, m, d: f.set_date(y, m, d)),
     (r"(\d{4})\.(\d{3})(?!\d)", lambda f, y, n: setattr(f, "day", _of_year(int(y), int(n)))),

@@ -202,6 +202,8 @@ def _show(value: Any) -> str:
 
 def _divide(left: Any, right: Any) -> Any:
     if right == 0:
+        if left != left:
+            return left
         raise ScalarError("division by zero")
     if isinstance(left, float):
         return _finite(left / right, left, right)

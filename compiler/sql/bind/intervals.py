@@ -22,11 +22,15 @@ def bind_interval(binding: Binding, node: exp.Interval) -> Literal:
     elif unit is not None:
         only(unit, binding.source, "this")
         last = unit.name.lower()
+    return interval_of(binding, node.this.name, last, node)
+
+
+def interval_of(binding: Binding, text: str, last: str, node: exp.Expr) -> Literal:
+    """The constant that a text means, whose last field is ``last`` if that is not empty."""
     try:
-        value = _parsed(node.this.name, last)
+        value = _parsed(text, last)
     except (ValueError, ArithmeticError):
-        shown = f"{node.this.name} {last}".rstrip()
-        binding.no_value(shown, INTERVAL, node)
+        binding.no_value(f"{text} {last}".rstrip(), INTERVAL, node)
     return Literal(intervals.encode(value), INTERVAL)
 
 

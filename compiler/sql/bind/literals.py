@@ -252,7 +252,10 @@ def _whole(value: Decimal) -> int:
 def _float(value: float, type_: Type) -> int:
     """The word of a float, rounded to single precision for REAL; OverflowError if that is too small."""
     if type_.kind is Kind.REAL:
-        (value,) = struct.unpack("<f", struct.pack("<f", value))
+        (single,) = struct.unpack("<f", struct.pack("<f", value))
+        if value and not single:
+            raise OverflowError
+        value = single
     return float_to_word(value)
 
 

@@ -5,6 +5,7 @@ none is refused.
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Final, assert_never
 
 from sqlglot import exp
@@ -24,7 +25,7 @@ from kpg.compiler.sql.bind.case import bind_case
 from kpg.compiler.sql.bind.clock import bind_moment, moment_type
 from kpg.compiler.sql.bind.composite import bind_composite, cast_array, joined
 from kpg.compiler.sql.bind.functions import aggregate_of, function_of, listed, own_call
-from kpg.compiler.sql.bind.intervals import bind_interval
+from kpg.compiler.sql.bind.intervals import bind_interval, interval_of
 from kpg.compiler.sql.bind.literals import (
     RANGE_HINT,
     from_text,
@@ -43,6 +44,7 @@ from kpg.compiler.sql.bind.window import bind_window
 from kpg.compiler.sql.call_syntax import in_their_places
 from kpg.compiler.sql.slots import Beyond, Marker, opened, slot_of
 from kpg.compiler.sql.syntax import Known, construct_name, only, scalar_of, span_of
+from kpg.compiler.sql.type_names import last_field
 from kpg.runtime.errors import NotSupportedError
 from kpg.runtime.functions import AggregateFunction, ScalarFunction, castable, is_function, window_function
 from kpg.runtime.functions.tables import RowFunction
@@ -54,10 +56,12 @@ from kpg.runtime.types import (
     INTERVAL,
     JSONB,
     NUMERIC,
+    TEXT,
     TIMESTAMP,
     UNKNOWN,
     Kind,
     Type,
+    array,
     decimal,
 )
 
@@ -260,6 +264,8 @@ def _cast_to(binding: Binding, scope: Scope, node: exp.Cast, type_: Type) -> Sca
     if isinstance(operand, Literal) and slot_of(operand) is not None and is_text:
         return _cast_slot(operand, type_)
     if isinstance(operand, Literal) and isinstance(operand.value, str) and is_text:
+        if (last := last_field(node.to)) and operand.type == UNKNOWN:
+            return interval_of(binding, operand.value, last, node)
         moment = special_moment(binding, operand, type_)
         if moment is not None:
             return moment
@@ -267,7 +273,8 @@ def _cast_to(binding: Binding, scope: Scope, node: exp.Cast, type_: Type) -> Sca
         value = from_text(text, type_)
         if value is None:
             binding.no_value(str(operand.value), type_, node)
-        return value
+        cut = type_.kind is Kind.ARRAY and type_.limits_length
+        return coerce(replace(value, type=array(TEXT)), type_) if cut else value
     if operand.type != type_ and not castable(operand.type, type_):
         binding.wrong(f"cannot cast {operand.type} to {type_}", node)
     return coerce(operand, type_)
