@@ -146,6 +146,7 @@ OPENERS: Final = {
     "kpg/dml/copying.py": "COPY, behind `need_file`",
     "kpg/dml/loading.py": "Database.load, which no text calls",
     "kpg/engine/memory.py": "/proc and /sys, by names of its own",
+    "kpg/server/run.py": "the certificate that the server was started with",
     "kpg/server/web/files.py": "the page: names of a folder that was listed at the start",
     "kpg/server/web/flow.py": "the page: its own files",
     "kpg/server/web/metrics.py": "/proc, by names of its own",
