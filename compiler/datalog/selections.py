@@ -1,13 +1,15 @@
 """What relations keep of what is derived: subsumption, choice-domain and limits, once rules are the core's.
 
 Subsumption that keeps the least or greatest value of a column is that column's aggregate. Any other is a
-``Subsumption`` if only comparisons decide; if other relations do, it is rules with a negation, and the
-relation not recursive.
+``Subsumption`` if only comparisons decide, or the relation is recursive; if other relations do, it is rules
+with a negation.
 """
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from itertools import product
+from math import prod
 from typing import Final
 
 from kpg.compiler.datalog.clauses import DOMINATED, Clauses
@@ -18,6 +20,7 @@ from kpg.compiler.rules.core import (
     Choice,
     Comparison,
     Constant,
+    Expression,
     Head,
     HeadTerm,
     Limit,
@@ -29,7 +32,7 @@ from kpg.compiler.rules.core import (
     Term,
     Variable,
 )
-from kpg.compiler.rules.strata import dependencies, strongly_connected, successors
+from kpg.compiler.rules.strata import dependencies, reachable, strongly_connected, successors
 from kpg.compiler.rules.substitute import replacing
 from kpg.runtime.errors import Span
 from kpg.runtime.records import dataclass
@@ -38,7 +41,14 @@ from kpg.runtime.types import BIGINT, DOUBLE
 KEPT: Final = {"lt": "min", "le": "min", "gt": "max", "ge": "max"}
 """What keeps the dominating one of two values, if that compares to the other one so."""
 TURNED: Final = {"lt": "gt", "le": "ge", "gt": "lt", "ge": "le"}
-STRICT: Final = ("lt", "gt")
+HOLDS: Final = {
+    name: frozenset(signs)
+    for name, signs in {"lt": "<", "le": "<=", "eq": "=", "ne": "<>", "ge": ">=", "gt": ">"}.items()
+}
+"""How two values compare where a comparison of them holds."""
+MIRRORED: Final = str.maketrans("<>", "><")
+MOST_WAYS: Final = 16
+"""Rules that a subsumption by comparisons may become, before pairs of tuples are compared as a whole."""
 
 
 @dataclass(slots=True)
@@ -107,6 +117,8 @@ class Selections:
 
     def _subsume(self, name: str, rules: Sequence[Rule]) -> None:
         relation = self.relations[name]
+        if not relation.columns:
+            return
         best = {_extreme(rule) for rule in rules}
         found = next(iter(best))
         if len(best) == 1 and found is not None:
@@ -114,12 +126,16 @@ class Selections:
             aggregates = tuple(function if at == place else None for at in range(len(relation.columns)))
             self.relations[name] = replace(relation, aggregates=aggregates)
         elif all(isinstance(one, Comparison) for rule in rules for one in rule.body[2:]):
-            ordered = tuple(made for rule in rules for made in _one_way(rule))
-            self.relations[name] = replace(relation, selection=Subsumption(ordered))
+            self.relations[name] = replace(relation, selection=_ordered(rules))
         elif self._recursive(name):
-            message = f"subsumption of {name}, which is recursive, by more than comparisons is not supported"
-            hint = "compare columns of the two tuples only"
-            self.diagnostics.error("unsupported", message, rules[0].span, hint=hint)
+            guarded = Subsumption(tuple(_whole(rule) for rule in rules), is_mutual=True)
+            edges = dependencies(self.rules)
+            reached = reachable(successors(self.relations, edges), guarded.guards)
+            if name in reached:
+                message = f"subsumption of {name} by what depends on {name} is not supported"
+                hint = "compare columns of the two tuples, or use relations that are not in the recursion"
+                self.diagnostics.error("unsupported", message, rules[0].span, hint=hint)
+            self.relations[name] = replace(relation, selection=guarded)
         else:
             self._by_negation(relation, rules)
 
@@ -206,29 +222,84 @@ def _extreme(rule: Rule) -> tuple[int, str] | None:
     return None
 
 
-def _one_way(rule: Rule) -> list[Rule]:
-    """The rule in a form by which of two tuples that dominate each other only the greater one goes."""
+def _whole(rule: Rule) -> Rule:
+    """The rule in the form of :func:`_apart`."""
     less, greater, rest = _apart(rule)
-    name, span = rule.body[0], rule.span
-    assert isinstance(name, Atom)
-    atoms = (Atom(name.relation, less, span), Atom(name.relation, greater, span))
-    whole = replace(rule, head=replace(rule.head, terms=less), body=(*atoms, *rest))
-    pairs = set(zip(less, greater, strict=True))
+    of = rule.body[0]
+    assert isinstance(of, Atom)
+    atoms = (Atom(of.relation, less, rule.span), Atom(of.relation, greater, rule.span))
+    return replace(rule, head=replace(rule.head, terms=less), body=(*atoms, *rest))
+
+
+def _ordered(rules: Sequence[Rule]) -> Subsumption:
+    """Rules of comparisons in a form by which of two tuples that dominate each other only the greater one
+    goes, whichever rules say so.
+    """
+    whole = [_whole(rule) for rule in rules]
+    made: list[Rule] = []
+    for rule in whole:
+        ways = _one_way(rule, whole)
+        if len(ways) > MOST_WAYS:
+            return Subsumption(tuple(whole), is_mutual=True)
+        made += [replace(rule, body=(*rule.body, *way)) for way in ways]
+    return Subsumption(tuple(made))
+
+
+def _one_way(rule: Rule, rules: Sequence[Rule]) -> list[tuple[Comparison, ...]]:
+    """The ways in which the rule's greater tuple is before the other one, or not dominated by it."""
+    less, greater, rest = _parts(rule)
     tests = [one for one in rest if isinstance(one, Comparison)]
-    for one in tests:
-        sides = {(one.left, one.right), (one.right, one.left)}
-        if one.function in STRICT and not one.negated and not sides.isdisjoint(pairs):
-            return [whole]
-    change = replacing({
-        **{one.name: other for one, other in zip(less, greater, strict=True) if isinstance(one, Variable)},
-        **{one.name: other for one, other in zip(greater, less, strict=True) if isinstance(one, Variable)},
-    })  # fmt: skip
-    swapped = [
-        replace(one, left=change(one.left), right=change(one.right), negated=not one.negated) for one in tests
+    choices: list[list[Comparison]] = []
+    for other in rules:
+        back = _swapped(other, less, greater)
+        if not _is_contradiction([*tests, *back]):
+            choices.append([replace(one, negated=not one.negated) for one in back if one.left != one.right])
+    if not choices:
+        return [()]
+    size = prod(len(one) for one in choices)
+    if size > MOST_WAYS:
+        return [()] * (MOST_WAYS + 1)
+    ways = [tuple(dict.fromkeys(way)) for way in product(*choices)]
+    return [*dict.fromkeys(ways), *_before(greater, less, rule.span)]
+
+
+def _swapped(rule: Rule, less: Sequence[HeadTerm], greater: Sequence[HeadTerm]) -> list[Comparison]:
+    """What has to hold for the rule to say that ``less`` dominates ``greater``."""
+    theirs, ours, rest = _parts(rule)
+    mapping: dict[str, HeadTerm] = {}
+    tests: list[Comparison] = []
+    for at, (one, other) in enumerate(zip(theirs, ours, strict=True)):
+        assert isinstance(one, Variable) and isinstance(other, Variable)
+        mapping[one.name], mapping[other.name] = greater[at], less[at]
+        if one == other and less[at] != greater[at]:
+            tests.append(Comparison("eq", less[at], greater[at], rule.span))
+    change = replacing(mapping)
+    return tests + [
+        replace(one, left=change(one.left), right=change(one.right))
+        for one in rest
+        if isinstance(one, Comparison)
     ]
-    ways: list[tuple[Literal, ...]] = [(one,) for one in swapped if one.left != one.right]
-    ways += _before(greater, less, rule.span)
-    return [replace(whole, body=(*whole.body, *way)) for way in ways]
+
+
+def _is_contradiction(tests: Sequence[Comparison]) -> bool:
+    """Whether comparisons of the same two values exclude each other."""
+    left: dict[frozenset[Expression], tuple[Expression, frozenset[str]]] = {}
+    for one in tests:
+        if one.function not in HOLDS:
+            continue
+        signs = HOLDS[one.function]
+        if one.negated:
+            signs = frozenset("<=>") - signs
+        sides = frozenset((one.left, one.right))
+        if len(sides) == 1:
+            signs = signs & {"="}
+        first, known = left.get(sides, (one.left, frozenset("<=>")))
+        if first != one.left:
+            signs = frozenset(sign.translate(MIRRORED) for sign in signs)
+        left[sides] = first, known & signs
+        if not known & signs:
+            return True
+    return False
 
 
 def _before(left: Sequence[HeadTerm], right: Sequence[HeadTerm], span: Span) -> list[tuple[Comparison, ...]]:

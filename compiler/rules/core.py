@@ -136,11 +136,18 @@ class Subsumption:
     """Those that no other one dominates.
 
     Each rule derives what is dominated: its head is the tuple, and its first two atoms, of the relation
-    itself, are that tuple and the one that dominates it, of all that is derived. The rest are comparisons. No
-    two tuples dominate each other.
+    itself, are that tuple and the one that dominates it, of all that is derived. The rest are comparisons
+    and literals of relations that do not depend on this one. If ``is_mutual``, two tuples may dominate each
+    other: the greater one goes.
     """
 
     rules: tuple[Rule, ...]
+    is_mutual: bool = False
+
+    @property
+    def guards(self) -> frozenset[str]:
+        """The other relations that decide."""
+        return frozenset(atom.relation for rule in self.rules for atom, _ in atoms(rule.body[2:]))
 
 
 @dataclass(frozen=True, slots=True)

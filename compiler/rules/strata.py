@@ -58,19 +58,34 @@ def successors(
 ) -> dict[str, list[str]]:
     """What each relation depends on directly, with repetitions; every relation is a key.
 
-    Given the relations, and not only their names, those of the same rounds depend on each other.
+    Given the relations, and not only their names, those of the same rounds depend on each other, and one
+    with a subsumption on what its rules name.
     """
     successors: dict[str, list[str]] = {name: [] for name in relations}
     for edge in edges:
         successors.setdefault(edge.head, []).append(edge.body)
         successors.setdefault(edge.body, [])
     for name, relation in relations.items() if isinstance(relations, Mapping) else ():
+        if isinstance(relation.selection, Subsumption):
+            successors[name] += sorted(relation.selection.guards)
         if isinstance(relation.selection, Limit):
             for other in relation.selection.together:
                 if other in relations:
                     successors[name].append(other)
                     successors[other].append(name)
     return successors
+
+
+def reachable(successors: Mapping[str, Sequence[str]], roots: Iterable[str]) -> set[str]:
+    """These names and all that they lead to."""
+    found: set[str] = set()
+    pending = list(roots)
+    while pending:
+        name = pending.pop()
+        if name not in found:
+            found.add(name)
+            pending.extend(successors.get(name, ()))
+    return found
 
 
 def strongly_connected(successors: Mapping[str, Sequence[str]]) -> list[tuple[str, ...]]:

@@ -26,6 +26,10 @@ KINDS = {
     " one(x, y, d) :- e(x, y, d). one(x, x, 0) :- n(x).",
     "par": "(x: number, y: number, z: number) par(x, y, z) :- e(x, y, z)."
     " par(x, a, b) <= par(x, c, d) :- a <= c, b <= d, (a != c ; b != d).",
+    "mu": "(x: number, y: number) mu(x, y) :- e(x, y, _). mu(x, y + 1) :- mu(x, y), y < 6."
+    " mu(x, a) <= mu(x, b) :- b < a. mu(x, a) <= mu(x, b) :- b > a.",
+    "gu": "(x: number, d: number) gu(x, 0) :- n(x). gu(y, d + w) :- gu(x, d), e(x, y, w), d < 12."
+    " gu(x, a) <= gu(x, b) :- b < a, !n(x).",
     "w": "(x: number, y: number, d: number) w(x, y, d) :- n(x), d = max k : { e(x, y, k) }.",
     "dl": " = debug_delta(tc) .decl tc(x: number, y: number)"
     " tc(x, y) :- e(x, y, _). tc(x, z) :- tc(x, y), tc(y, z).",

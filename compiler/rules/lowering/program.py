@@ -146,10 +146,16 @@ def lowering(program: core.Program) -> Lowering:
     places = {name: place for place, stratum in enumerate(found) for name in stratum.relations}
     reads = (
         {places.get(atom.relation) for rule in stratum.rules for atom, _ in core.atoms(rule.body)}
+        | {places.get(name) for one in stratum.relations for name in _guards(program.relations[one])}
         for stratum in found
     )
     below = tuple(tuple(sorted(place for place in one if place is not None)) for one in reads)
     return Lowering(program, found, places, below)
+
+
+def _guards(relation: core.Relation) -> frozenset[str]:
+    found = relation.selection
+    return found.guards if isinstance(found, core.Subsumption) else frozenset()
 
 
 def _is_computed(relation: core.Relation) -> bool:

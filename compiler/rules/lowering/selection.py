@@ -30,19 +30,56 @@ def undominated(context: Context, relation: core.Relation, found: Subsumption, r
         return every if name == relation.name else context.read(name)
 
     inner = replace(context, read=read, stratum=frozenset())
-    parts = [_dominated(inner, rule) for rule in found.rules]
-    losers = parts[0] if len(parts) == 1 else algebra.Union(tuple(parts))
+    if found.is_mutual:
+        losers = _beaten(inner, found)
+    else:
+        losers = _union([_derived(inner, rule, rule.head.terms) for rule in found.rules])
     places = {name: place for place, name in enumerate(_columns(len(types)))}
     kept = without(context.names, Bindings(every, places), Bindings(losers, places).distinct(list(places)))
     return algebra.Let(id_, rows, kept.narrowed(list(places)).rel)
 
 
-def _dominated(context: Context, rule: core.Rule) -> Rel:
-    names = [term.name if isinstance(term, core.Variable) else "" for term in rule.head.terms]
+def _beaten(context: Context, found: Subsumption) -> Rel:
+    """Of all pairs in which one tuple dominates the other: that one, if it is the greater or does not
+    dominate the other too.
+    """
+    pairs = []
+    for rule in found.rules:
+        less, greater = rule.body[:2]
+        assert isinstance(less, core.Atom) and isinstance(greater, core.Atom)
+        terms = (*less.terms, *greater.terms)
+        pairs.append(_derived(context, rule, tuple(one for one in terms if isinstance(one, core.Variable))))
+    every = algebra.Distinct(_union(pairs))
+    id_, types = context.names.fresh(), algebra.types(every)
+    width = len(types) // 2
+    left, right = _columns(2 * width)[:width], _columns(2 * width)[width:]
+    forth = Bindings(algebra.LocalGet(id_, types), {name: at for at, name in enumerate((*left, *right))})
+    back = replace(forth, places={name: at for at, name in enumerate((*right, *left))})
+    alone = without(context.names, forth, back).narrowed(left).rel
+    sides = [(Column(at + width, types[at]), Column(at, types[at])) for at in range(width)]
+    is_before = _any(
+        [
+            _all([*(Call("eq", side, BOOLEAN) for side in sides[:at]), Call("lt", sides[at], BOOLEAN)])
+            for at in range(width)
+        ]
+    )
+    both = joined([forth, back])
+    kept = both.narrowed([*left, *right]).rel
+    greater_one = algebra.Project(algebra.Filter(kept, (is_before,)), tuple(range(width)))
+    return algebra.Let(id_, every, algebra.Union((alone, greater_one)))
+
+
+def _union(parts: Sequence[Rel]) -> Rel:
+    return parts[0] if len(parts) == 1 else algebra.Union(tuple(parts))
+
+
+def _derived(context: Context, rule: core.Rule, terms: Sequence[core.HeadTerm]) -> Rel:
+    """These terms for each row of the rule's body."""
+    names = [term.name if isinstance(term, core.Variable) else "" for term in terms]
     rows = lower_body(context, rule.body, [name for name in names if name])
     constants = [
         (f"constant {place}", Literal(term.value, term.type))
-        for place, term in enumerate(rule.head.terms)
+        for place, term in enumerate(terms)
         if isinstance(term, core.Constant)
     ]
     if constants:

@@ -16,7 +16,7 @@ from kpg.compiler.rules.magic.counting import Levelled, levelled
 from kpg.compiler.rules.magic.literals import term_names
 from kpg.compiler.rules.magic.rewrite import NOWHERE, Options, rewrite
 from kpg.compiler.rules.magic.rewriting import Decisions, Rewriting, Source
-from kpg.compiler.rules.strata import dependencies, successors
+from kpg.compiler.rules.strata import dependencies, reachable, successors
 from kpg.compiler.rules.text import rule_text
 from kpg.runtime.errors import NotSupportedError
 from kpg.runtime.records import dataclass
@@ -297,11 +297,4 @@ def _with(
 def needed(program: core.Program, roots: set[str]) -> set[str]:
     """The relations that some depend on, directly or not, and these themselves."""
     reads = successors(program.relations, dependencies(program.rules))
-    found: set[str] = set()
-    pending = list(roots)
-    while pending:
-        name = pending.pop()
-        if name not in found:
-            found.add(name)
-            pending.extend(reads.get(name, ()))
-    return found
+    return reachable(reads, roots)
