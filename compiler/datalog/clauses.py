@@ -364,7 +364,9 @@ class Clauses:
                 continue
             info.has_input = info.has_input or direction is Direction.INPUT
             info.has_output = info.has_output or direction is not Direction.INPUT
-            made = Transfer(direction, info.name, name.text, dict(directive.options), directive.span)
+            options = dict(directive.options)
+            shown = options.get("name", name.text)
+            made = Transfer(direction, info.name, shown, options, directive.span)
             check_transfer(made, info, directive.options, self.transfers, self.diagnostics)
             self.transfers.append(made)
 

@@ -128,6 +128,14 @@ def _pragmas(given: list[str] | None) -> str:
     return "".join(f'\n.pragma "{key}" "{value}"' for key, _, value in pairs)
 
 
+def _warn(message: str) -> None:
+    print(f"warning: {message}", file=sys.stderr)
+
+
+def _no_warning(message: str) -> None:
+    return
+
+
 @datalog.command("run", help=RUN_HELP)
 def run(
     program: ProgramFile,
@@ -185,6 +193,8 @@ def run(
 ) -> None:
     from kpg.cli.explain import read_script
     from kpg.cli.output import write
+    from kpg.compiler.datalog.syntax.preprocess import Setting
+    from kpg.datalog.dispatch import install
     from kpg.datalog.transcript import play
     from kpg.datalog.writing import write as write_outputs
 
@@ -192,13 +202,15 @@ def run(
         more = [f"magic-transform:{magic}"] if magic else []
         more += ["legacy"] if legacy else []
         text = read_script(str(program)) + _pragmas([*(pragma or ()), *more])
-        installed = db.datalog(
+        installed = install(
+            db._engine,
+            db._check_open,
             text,
             filename=str(program),
-            facts=facts,
-            include=include or (),
-            macros=_macros(macros),
+            facts=str(facts),
+            setting=Setting(tuple(include or ()), tuple(_macros(macros).items())),
             functors=None if functors is None else _functions(functors),
+            missing=_no_warning if no_warn else _warn,
         )
         for warning in () if no_warn else installed.warnings:
             print(warning.text(), file=sys.stderr)

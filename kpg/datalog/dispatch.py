@@ -62,11 +62,13 @@ def install(
     facts: str | None = None,
     setting: Setting | None = None,
     functors: Mapping[str, Callable[..., Any]] | None = None,
+    missing: Callable[[str], None] | None = None,
 ) -> Program:
     """Check a text and make it part of the database: all of it, or nothing and DatalogError.
 
     ``filename`` names the text in messages; ``facts`` is the folder that ``.input`` reads from; ``setting``
-    is for the preprocessor, ``functors`` are the functions of declared ones.
+    is for the preprocessor, ``functors`` are the functions of declared ones; ``missing`` is told of files
+    that do not exist, which are an error without it.
     """
     if only_adds(text, filename or "", engine.catalog):
         owner = home(engine, check_database, text)
@@ -81,7 +83,7 @@ def install(
     program.texts = (read.text(text, filename, setting, places),)
     try:
         with engine.held():
-            _install(program, facts)
+            _install(program, facts, missing)
     except BaseException:
         # What never was has no number: the next one is called as it would have been.
         engine.dataflows_made = made
@@ -90,8 +92,8 @@ def install(
     return program
 
 
-def _install(program: Program, facts: str | None) -> None:
-    add(program, facts_of(program.engine, program.checked), facts)
+def _install(program: Program, facts: str | None, missing: Callable[[str], None] | None) -> None:
+    add(program, facts_of(program.engine, program.checked), facts, missing)
     try:
         program.run_updates(program.checked.program, {})
         program.get_ready()
@@ -133,9 +135,14 @@ def install_text(
     )
 
 
-def add(program: Program, rows: dict[str, Words], facts: str | None) -> None:
+def add(
+    program: Program,
+    rows: dict[str, Words],
+    facts: str | None,
+    missing: Callable[[str], None] | None = None,
+) -> None:
     """Add the program's relations to the database, or nothing."""
-    program.installed.add(rows, facts)
+    program.installed.add(rows, facts, missing=missing)
     program.engine.dataflows[program.label] = program
 
 

@@ -1,7 +1,7 @@
 """``.input``: facts from files and databases, with the place of whatever is wrong in them."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -29,23 +29,34 @@ SUFFIXES: Final = (".facts", ".tsv", ".csv", ".parquet", ".facts.gz", ".csv.gz")
 """What a relation's file may be called, in this order, if the program does not say."""
 TEXTS: Final = ("file", "csv", "stdin")
 """Kinds whose rows are lines."""
-OTHERS: Final = ("sqlite", "json")
+OTHERS: Final = {"sqlite": ".sqlite", "json": ".json", "jsonfile": ".json"}
 """Kinds whose files have suffixes of their own."""
+ELSEWHERE: Final = ("stdin", "command", "spark")
+"""Kinds whose rows are not in a file of a known name."""
 WHOLE: Final = (core.Domain.NUMBER, core.Domain.UNSIGNED)
 WHOLE_NUMBER: Final = re.compile(r"[+-]?(?:(?P<based>0[xX][0-9a-fA-F]+|0[bB][01]+)|[0-9]{1,30})", re.ASCII)
 
 
-def load(program: core.Program, engine: Engine, folder: str) -> dict[str, int]:
+def load(
+    program: core.Program, engine: Engine, folder: str, missing: Callable[[str], None] | None = None
+) -> dict[str, int]:
     """Insert the rows of every ``.input`` relation's file; how many were new. Nothing is committed.
 
-    OperationalError for a file that cannot be read, DataError with file, line and column for a bad row.
+    OperationalError for a file that cannot be read, DataError with file, line and column for a bad row. Given
+    ``missing``, a file that does not exist is reported to it and its relation is empty.
     """
     counts: dict[str, int] = {}
     inputs = [one for one in program.transfers if one.direction is core.Direction.INPUT]
     with columnar.session([one.options for one in inputs]):
         for transfer in inputs:
-            if kind_of(transfer.options) == "command":
+            kind = kind_of(transfer.options)
+            if kind == "command":
                 continue
+            if missing is not None and kind not in ELSEWHERE:
+                paths = candidates(transfer, folder)
+                if not any(path.exists() for path in paths):
+                    missing(f"there is no file {paths[0]}: relation {transfer.name} is empty")
+                    continue
             path = path_of(transfer, folder)
             table = engine.table(transfer.relation)
             relation = program.relations[transfer.relation]
@@ -56,21 +67,26 @@ def load(program: core.Program, engine: Engine, folder: str) -> dict[str, int]:
 
 def path_of(transfer: core.Transfer, folder: str) -> Path:
     """The file of an ``.input``."""
-    options, kind = transfer.options, kind_of(transfer.options)
-    if kind == "stdin":
+    if kind_of(transfer.options) == "stdin":
         return STDIN
-    given = options.get("filename", options.get("dbname"))
-    if given is not None:
-        return Path(folder, given)
-    suffixes = SUFFIXES if kind not in OTHERS else (f".{kind}",)
-    candidates = [Path(folder, transfer.name + suffix) for suffix in suffixes]
-    found = [path for path in candidates if path.exists()]
+    paths = candidates(transfer, folder)
+    found = [path for path in paths if len(paths) == 1 or path.exists()]
     if not found:
         hint = f'or say another: .input {transfer.name}(filename="...")'
         raise OperationalError(
-            f"there is no file {candidates[0]} for relation {transfer.name}", span=transfer.span, hint=hint
+            f"there is no file {paths[0]} for relation {transfer.name}", span=transfer.span, hint=hint
         )
     return found[0]
+
+
+def candidates(transfer: core.Transfer, folder: str) -> list[Path]:
+    """The files that an ``.input`` may mean; only one if the program names it."""
+    options, kind = transfer.options, kind_of(transfer.options)
+    given = options.get("filename", options.get("dbname"))
+    if given is not None:
+        return [Path(folder, given)]
+    suffixes = (OTHERS[kind],) if kind in OTHERS else SUFFIXES
+    return [Path(folder, transfer.name + suffix) for suffix in suffixes]
 
 
 def rows_as_table(rows: Sequence[tuple[str, ...]], relation: core.Relation) -> pa.Table:
@@ -122,9 +138,9 @@ def _fields(
         case "sqlite":
             from kpg.datalog.sqlite_tables import read_table
 
-            name = relation.name.removesuffix(BASE)
+            name = options.get("name", relation.name.removesuffix(BASE))
             return rows_as_table(read_table(path, name, relation), relation), f"{path} row {{}}"
-        case "json":
+        case "json" | "jsonfile":
             from kpg.datalog.json_rows import read_rows
 
             return rows_as_table(read_rows(path, relation, program), relation), f"{path} row {{}}"

@@ -1,6 +1,6 @@
 """A checked program as tables and views of the database, all of it or nothing."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import field, replace
 from functools import cache, partial
@@ -86,10 +86,16 @@ class Relations:
         """Whether nobody has dropped the view or put another in its place."""
         return self.engine.catalog.find(name) is self.views.get(name)
 
-    def add(self, rows: Mapping[str, facts.Words], folder: str | None, owner: str | None = None) -> None:
+    def add(
+        self,
+        rows: Mapping[str, facts.Words],
+        folder: str | None,
+        owner: str | None = None,
+        missing: Callable[[str], None] | None = None,
+    ) -> None:
         """Add tables with these rows and those of files, and views: all, or nothing has changed.
 
-        They belong to ``owner``, or to the role that asks.
+        They belong to ``owner``, or to the role that asks; ``missing`` as in :func:`load`.
         """
         self.engine.refuse_in_transaction("installing a Datalog program")
         with ExitStack() as undo, placed(self.program), owning(self.engine, owner):
@@ -99,7 +105,7 @@ class Relations:
                 for name, words in rows.items():
                     facts.insert(self.engine.table(name), words)
                 if folder is not None:
-                    load(self.program, self.engine, folder)
+                    load(self.program, self.engine, folder, missing)
             self._add_views(self.outputs(), self.ordered())
             undo.pop_all()
 

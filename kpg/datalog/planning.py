@@ -1,6 +1,6 @@
 """Relations of checked programs as plans over the database's tables and views."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from types import MappingProxyType
 from typing import Final
@@ -20,8 +20,10 @@ from kpg.runtime.types import BIGINT, ColumnDef, Schema
 
 ROUNDS: Final = "max-rounds"
 """The pragma that says how many rounds a recursion may take."""
-MOST_ROUNDS: Final = 100_000
+MOST_ROUNDS: Final = 10_000_000
 """Rounds of a recursion, if the program does not say how many; one of more is taken for endless."""
+MOST_REPLACING: Final = 100_000
+"""The same where rounds also take tuples away, by aggregates or selections: such rounds may go in circles."""
 UNIT: Final = "unit"
 """The column, always 0, that a relation without columns is stored with."""
 
@@ -50,11 +52,10 @@ def definition(
 
     Recursion that takes more rounds than the program allows is an error when it runs.
     """
-    limit = rounds(lowering.program)
 
     def kept(node: Rel) -> Rel:
         if isinstance(node, algebra.LetRec) and node.limit is None:
-            return replace(node, limit=limit, error_at_limit=True)
+            return replace(node, limit=rounds(lowering.program, node.ids), error_at_limit=True)
         return _kept(node, catalog)
 
     return transform_up(lowering.relation(name, Sources(catalog, views, names)), kept)
@@ -71,11 +72,15 @@ def _kept(node: Rel, catalog: Catalog) -> Rel:
     return algebra.Project(inner, tuple(range(len(node.types))))
 
 
-def rounds(program: core.Program) -> int:
-    """How many rounds a recursion of the program may take; ProgrammingError if its pragma is no number."""
+def rounds(program: core.Program, names: Iterable[str] = ()) -> int:
+    """How many rounds a recursion of these relations may take; ProgrammingError if the program's pragma is no
+    number.
+    """
     given = program.pragmas.get(ROUNDS)
     if given is None:
-        return MOST_ROUNDS
+        own = (program.relations[name] for name in names if name in program.relations)
+        replaces = any(one.selection is not None or any(one.aggregates) for one in own)
+        return MOST_REPLACING if replaces else MOST_ROUNDS
     if not given.isdecimal() or int(given) < 1:
         raise ProgrammingError(f'{ROUNDS} "{given}" is not a number of rounds', hint="give a positive number")
     return int(given)

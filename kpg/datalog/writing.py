@@ -36,7 +36,7 @@ def write(program: Program, folder: str, out: TextIO) -> None:
         if kind == "json":
             out.write(writer.json())
         elif kind == "stdout" or folder == "-":
-            writer.frame(out)
+            writer.frame(out, has_names=folder == "-")
         else:
             writer.file(rows, kind, Path(folder))
 
@@ -70,11 +70,12 @@ class Writer:
         self._rows = rows
         self._options = transfer.options
         self._rfc4180 = is_on(self._options, "rfc4180")
+        self._has_names = is_on(self._options, "headers")
         self._delimiter = separator(self._options)
 
     def lines(self) -> Iterator[str]:
         """The lines of text, the header among them."""
-        if is_on(self._options, "headers"):
+        if self._has_names:
             names = (column.name for column in self._relation.columns)
             yield self._options.get("attributeNames", self._delimiter.join(names)) + "\n"
         if not self._relation.columns:
@@ -100,10 +101,11 @@ class Writer:
 
         return quoted
 
-    def frame(self, out: TextIO) -> None:
-        """The rows on the screen."""
+    def frame(self, out: TextIO, *, has_names: bool) -> None:
+        """The rows on the screen; with the columns' names if all outputs go there."""
+        self._has_names = self._has_names or has_names
         lines = self.lines()
-        header = [next(lines)] if is_on(self._options, "headers") else []
+        header = [next(lines)] if self._has_names else []
         out.writelines(("-" * RULE + "\n", f"{self._transfer.name}\n", *header, "=" * RULE + "\n"))
         out.writelines(lines)
         out.write("=" * RULE + "\n")

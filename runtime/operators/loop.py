@@ -180,7 +180,7 @@ class Variable(Operator):
                 raise EndlessError(
                     f"the recursion had not come to its end after {self.limit} rounds",
                     hint="check that no value can grow or shrink without end, or raise the limit "
-                    '(of a Datalog program: .pragma "max-rounds" "1000000")',
+                    f'(of a Datalog program: .pragma "max-rounds" "{10 * self.limit}")',
                 )
             return
         self.emit(updates)

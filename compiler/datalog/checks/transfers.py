@@ -10,14 +10,14 @@ from kpg.compiler.datalog.typing.relations import RelationInfo
 from kpg.compiler.rules.core import Direction, Transfer
 from kpg.runtime.errors import Span
 
-BOTH: Final = ("IO", "filename", "dbname", "delimiter", "headers", "rfc4180", "compress")
+BOTH: Final = ("IO", "name", "filename", "dbname", "delimiter", "headers", "rfc4180", "compress")
 OPTIONS: Final[Mapping[Direction, tuple[str, ...]]] = {
     Direction.INPUT: (*BOTH, "columns", "format"),
     Direction.OUTPUT: (*BOTH, "format", "attributeNames", "quotes", "order_by", "limit", "nullary"),
     Direction.PRINTSIZE: ("IO",),
 }
 KINDS: Final[Mapping[Direction, tuple[str, ...]]] = {
-    Direction.INPUT: ("file", "stdin", "csv", "parquet", "spark", "sqlite", "json", "command"),
+    Direction.INPUT: ("file", "stdin", "csv", "parquet", "spark", "sqlite", "json", "jsonfile", "command"),
     Direction.OUTPUT: ("file", "stdout", "stdoutprintsize", "csv", "parquet", "sqlite", "json", "jsonfile"),
     Direction.PRINTSIZE: ("stdout", "stdoutprintsize"),
 }

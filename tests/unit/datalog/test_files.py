@@ -116,7 +116,7 @@ def test_outputs(db: Database, tmp_path: Path) -> None:
     write(program, str(tmp_path / "out"), out)
     assert (tmp_path / "out" / "small.csv").read_text() == "a\t1\nb\t2\n" and out.getvalue() == "small\t2\n"
     write(program, "-", out)
-    frame = f"{'-' * 15}\nsmall\n{'=' * 15}\na\t1\nb\t2\n{'=' * 15}\n"
+    frame = f"{'-' * 15}\nsmall\ns\tn\n{'=' * 15}\na\t1\nb\t2\n{'=' * 15}\n"
     assert out.getvalue() == f"small\t2\n{frame}small\t2\n"
     program.drop()
     program = db.datalog(DECLARATIONS.format("", '(IO=file, filename="s.txt", delimiter=", ", headers=true)'))
@@ -279,6 +279,22 @@ def run(monkeypatch: pytest.MonkeyPatch, *arguments: str, stdin: str = "") -> in
     return int(left.value.code or 0)
 
 
+@pytest.mark.parametrize("option", [(), ("-w",)])
+def test_the_command_warns_of_missing_files(
+    monkeypatch: pytest.MonkeyPatch, capsys: Captured, tmp_path: Path, option: tuple[str, ...]
+) -> None:
+    text = '.decl a, b(x: number) .input a .input b(filename="no.csv") .decl c(x: number) .output c() '
+    (tmp_path / "p.dl").write_text(text + "c(n) :- n = count : { a(_) }. c(-1) :- !b(1).")
+    assert run(monkeypatch, "run", str(tmp_path / "p.dl"), "-F", str(tmp_path), "-D-", *option) == 0
+    captured = capsys.readouterr()
+    assert captured.out == "---------------\nc\nx\n===============\n-1\n0\n===============\n"
+    expected = [
+        f"warning: there is no file {tmp_path / 'a.facts'}: relation a is empty",
+        f"warning: there is no file {tmp_path / 'no.csv'}: relation b is empty",
+    ]
+    assert captured.err.splitlines() == ([] if option else expected)
+
+
 def test_the_command_takes_what_souffle_takes(
     monkeypatch: pytest.MonkeyPatch, capsys: Captured, tmp_path: Path
 ) -> None:
@@ -287,7 +303,7 @@ def test_the_command_takes_what_souffle_takes(
     options = ["-D-", "-j4", "-p", "log", "-o", "exe", "-t", "none", "-w", "-L."]
     assert run(monkeypatch, "run", str(program), *options) == 0
     captured = capsys.readouterr()
-    assert captured.out == "---------------\na\n===============\n1\n===============\n"
+    assert captured.out == "---------------\na\nx\n===============\n1\n===============\n"
     assert [line.split()[0] for line in captured.err.splitlines()] == [
         "--profile",
         "--dl-program",

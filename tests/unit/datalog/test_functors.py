@@ -108,7 +108,7 @@ def test_the_command_line(
     with pytest.raises(SystemExit) as left:
         main()
     assert not left.value.code
-    assert capsys.readouterr().out == f"{'-' * 15}\nb\n{'=' * 15}\n5\n{'=' * 15}\n"
+    assert capsys.readouterr().out == f"{'-' * 15}\nb\nx\n{'=' * 15}\n5\n{'=' * 15}\n"
 
 
 @pytest.mark.parametrize("is_legacy", [False, True])

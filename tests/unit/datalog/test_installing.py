@@ -66,6 +66,11 @@ def test_wrong_programs_install_nothing(db: Database) -> None:
     assert everything(db) == before
 
 
+def test_programs_that_end_after_many_rounds(db: Database) -> None:
+    db.datalog(".decl n(x: number) n(0). n(x + 1) :- n(x), x < 100_010. .output n".replace("_", ""))
+    assert db.query("SELECT count(*), max(x) FROM n").fetchall() == [(100_011, 100_010)]
+
+
 def test_programs_that_fail_while_they_run_install_nothing(db: Database) -> None:
     before = everything(db)
     with pytest.raises(kpg.DataError):

@@ -62,7 +62,7 @@ def test_floats(value: float, text: str) -> None:
 
 def test_flowlogs_short_floats() -> None:
     text = ".decl r(f: f32) r(0.1). .decl s(f: f32) s(x + 0.2) :- r(x). .output s"
-    assert screen(text) == f"{'-' * 15}\ns\n{'=' * 15}\n0.3\n{'=' * 15}\n"
+    assert screen(text) == f"{'-' * 15}\ns\nf\n{'=' * 15}\n0.3\n{'=' * 15}\n"
 
 
 def test_records() -> None:
@@ -75,7 +75,7 @@ def test_frames() -> None:
     assert screen(VALUES + ".output r(headers=true) .output holds() .output fails .printsize r") == (
         f"{line}\nr\nf\tu\tl\ts\n{end}\n"
         "-0.1\t0\tnil\t$Point\n2\t7\t[a, b, 0.5, [], 1, nil]]\t$Circle(3)\n"
-        f"{end}\n{line}\nholds\n{end}\n()\n{end}\n{line}\nfails\n{end}\n{end}\nr\t2\n"
+        f"{end}\n{line}\nholds\n\n{end}\n()\n{end}\n{line}\nfails\n\n{end}\n{end}\nr\t2\n"
     )
 
 
@@ -162,3 +162,20 @@ def test_sqlite(tmp_path: Path) -> None:
         installed('.decl q(x: number) .input q(IO=sqlite, filename="d.db")', tmp_path)
     with pytest.raises(kpg.OperationalError, match=r"there is no file .*q.sqlite for relation q"):
         installed(".decl q(x: number) .input q(IO=sqlite)", tmp_path)
+    named = '.decl q(x: number, s: symbol, f: float) .input q(IO=sqlite, dbname="d.db", name="p")'
+    assert sorted(installed(named, tmp_path).rows("q")) == [(-2, "a", 2.0), (1, "b", 0.5), (3, "b", 0.0)]
+    text += '.output p(IO=sqlite, filename="d.db", name="other") .output p(name="q")'
+    write(installed(text), str(tmp_path), io.StringIO())
+    with closing(sqlite3.connect(tmp_path / "d.db")) as db:
+        assert db.execute("SELECT x FROM other ORDER BY x").fetchall() == [(-2,), (1,), (3,)]
+    assert (tmp_path / "q.csv").read_text().startswith("-2\ta\t2\n")
+
+
+def test_json_files_are_read_again(tmp_path: Path) -> None:
+    text = '.decl p(x: number, s: symbol) p(1, "b"). p(-2, "a\\t"). .output p(IO=jsonfile, filename="d.json")'
+    write(installed(text), str(tmp_path), io.StringIO())
+    for kind in ("jsonfile", "json"):
+        again = f'.decl p(x: number, s: symbol) .input p(IO={kind}, filename="d.json")'
+        assert sorted(installed(again, tmp_path).rows("p")) == [(-2, "a\t"), (1, "b")]
+    (tmp_path / "q.json").write_text("[[7]]")
+    assert list(installed(".decl q(x: number) .input q(IO=jsonfile)", tmp_path).rows("q")) == [(7,)]
