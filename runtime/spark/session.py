@@ -21,9 +21,11 @@ from kpg.runtime.spark.slots import require_room, taken
 from kpg.runtime.spark.source import by_ending
 
 if TYPE_CHECKING:
+    from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
 OLDEST_JAVA: Final = 17
+OLDEST_SPARK: Final = 4
 CONFIGURED: Final = ("HADOOP_CONF_DIR", "YARN_CONF_DIR", "SPARK_CONF_DIR", "SPARK_HOME")
 """Where these are set, a path may mean another file system than this machine's."""
 SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
@@ -47,6 +49,7 @@ def opened(given: "SparkSession | None", work: Work = Work.LONG) -> "Iterator[Sp
         )
     if session is not None:
         require_room(session.sparkContext)
+        match_python(session.sparkContext)
         with _configured(session):
             yield session
         return
@@ -104,14 +107,29 @@ def unavailable() -> OperationalError | None:
 
 
 def require_pyspark() -> None:
-    """Raise OperationalError, saying what to install, if pyspark cannot be imported."""
+    """Raise OperationalError, saying what to install, if pyspark cannot be imported or is too old."""
     try:
-        import pyspark  # noqa: F401
+        import pyspark
     except ImportError as error:
         raise OperationalError(
             "Spark is not installed: pyspark cannot be imported",
             hint=f"pip install 'kpg[spark]' (and Java {OLDEST_JAVA} or newer), {WITHOUT_SPARK}",
         ) from error
+    if int(pyspark.__version__.partition(".")[0]) < OLDEST_SPARK:
+        raise OperationalError(
+            f"pyspark {pyspark.__version__} is too old: kpg needs Spark {OLDEST_SPARK} or newer",
+            hint=f"pip install 'pyspark>={OLDEST_SPARK}'",
+        )
+
+
+def match_python(context: "SparkContext") -> None:
+    """Let the tasks of a local session run the driver's Python, unless the user has chosen one.
+
+    Spark takes python3 from PATH, which is another one where the virtual environment is not activated.
+    """
+    chosen = "PYSPARK_PYTHON" in os.environ or context.getConf().contains("spark.pyspark.python")
+    if context.master.startswith("local") and not chosen:
+        context.pythonExec = sys.executable
 
 
 def require_java() -> None:

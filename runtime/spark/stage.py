@@ -6,6 +6,7 @@ end of a worker.
 """
 
 import re
+import sys
 import threading
 import uuid
 from contextlib import suppress
@@ -14,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 from kpg.runtime.errors import InterfaceError, NotSupportedError, OperationalError
 from kpg.runtime.spark import member_task
-from kpg.runtime.spark.session import require_pyspark
+from kpg.runtime.spark.session import match_python, require_pyspark
 from kpg.runtime.spark.slots import Taken, conf, require_slots, taken
 from kpg.runtime.spark.source import first_line
 from kpg.runtime.workers.network import Calling, version_here
@@ -61,6 +62,7 @@ class Stage:
                 hint="Spark runs no barrier stage there: set spark.dynamicAllocation.enabled to false",
             )
         require_slots(self._context, count)
+        match_python(self._context)
 
     @property
     def host(self) -> tuple[str, str]:
@@ -132,7 +134,7 @@ def _why(error: Exception) -> str:
         return told[1]
     versions = VERSIONS.search(text)
     if versions is not None:
-        return f"{versions[0].strip()} Set PYSPARK_PYTHON to the driver's Python"
+        return f"{versions[0].strip()} Set PYSPARK_PYTHON to the driver's Python, here {sys.executable}"
     said = SAID.search(text)
     crashed = f" {CRASHED}" if CRASHED in text else ""
     return f"the Spark stage of the workers has failed: {said[1] if said else first_line(error)}{crashed}"

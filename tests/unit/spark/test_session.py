@@ -5,6 +5,7 @@ import socket
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -13,6 +14,7 @@ from kpg.runtime.errors import NotSupportedError, OperationalError
 from kpg.runtime.spark.session import (
     CONFIGURED,
     java_version,
+    match_python,
     might_be_there,
     opened,
     require_java,
@@ -159,3 +161,29 @@ def test_spark_is_not_imported_before_it_is_needed():
         "sys.exit(bool({'pyspark', 'pandas', 'numba'} & set(sys.modules)))"
     )
     assert subprocess.run([sys.executable, "-c", code], cwd=ROOT).returncode == 0
+
+
+def test_old_pyspark(monkeypatch):
+    monkeypatch.setattr("pyspark.__version__", "3.5.1")
+    with pytest.raises(OperationalError, match=r"pyspark 3\.5\.1 is too old: kpg needs Spark 4 or newer"):
+        require_pyspark()
+
+
+@pytest.mark.parametrize(
+    ("master", "chosen", "python"),
+    [
+        ("local[4]", False, sys.executable),
+        ("local[4]", True, "python3"),
+        ("spark://a:7077", False, "python3"),
+    ],
+)
+def test_tasks_of_a_local_session_run_the_drivers_python(monkeypatch, master, chosen, python):
+    monkeypatch.delenv("PYSPARK_PYTHON", raising=False)
+    conf = SimpleNamespace(contains=lambda name: chosen)
+    context = SimpleNamespace(master=master, pythonExec="python3", getConf=lambda: conf)
+    match_python(context)
+    assert context.pythonExec == python
+    monkeypatch.setenv("PYSPARK_PYTHON", "python3")
+    context.pythonExec = "python3"
+    match_python(context)
+    assert context.pythonExec == "python3"
