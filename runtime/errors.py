@@ -6,12 +6,15 @@ wrote) and *what to do next* (``hint``). ``str(error)`` renders all three, with 
 
 import re
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, Final, Self
 
 from kpg.runtime.records import dataclass
 
 MOST_SHOWN: Final = 100
 """How many characters of a line a message shows at most."""
+PACKAGE: Final = f"{Path(__file__).parents[1]}/"
+"""The folder of this package: its frames say nothing to who calls it."""
 BEFORE: Final = 30
 """How many of them may stand before the place, where the line is longer."""
 
@@ -87,6 +90,24 @@ class Error(Exception):
         """The same error, which says more."""
         self.detail = detail
         return self
+
+    def _render_traceback_(self) -> list[str]:
+        """The lines that IPython shows: where the caller's own code was, and the message.
+
+        Frames of this package, and errors that it has handled, are left out; an InternalError has all.
+        """
+        import traceback  # lazy: start-up does without it
+
+        if isinstance(self, InternalError):
+            return traceback.format_exception(self)
+        frames = traceback.extract_tb(self.__traceback__)
+        last = next((place for place, one in enumerate(frames) if one.filename.startswith(PACKAGE)), None)
+        users = [one for one in frames[:last] if "/IPython/" not in one.filename]
+        shown = [*traceback.format_list(users), f"{type(self).__name__}: {self}"]
+        cause = (
+            [] if self.__cause__ is None else [f"caused by {type(self.__cause__).__name__}: {self.__cause__}"]
+        )
+        return "\n".join([*(one.rstrip("\n") for one in shown), *cause]).split("\n")
 
     def __str__(self) -> str:
         parts = [self.message]

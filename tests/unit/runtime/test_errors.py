@@ -2,7 +2,8 @@
 
 import pytest
 
-from kpg.runtime.errors import Error, ProgrammingError, Span
+from kpg.database import Database
+from kpg.runtime.errors import Error, InternalError, ProgrammingError, Span
 
 
 def at(source: str, place: str) -> Span:
@@ -51,3 +52,14 @@ def test_an_error_is_message_place_and_hint() -> None:
     error = ProgrammingError("no such column", span=at("select x", "x"), hint="try y")
     assert str(error) == "no such column\nline 1: select x\n               ^\nhint: try y"
     assert isinstance(error, Error) and error.message == "no such column"
+
+
+def test_a_notebook_shows_the_callers_lines_and_the_message(db: Database) -> None:
+    with pytest.raises(ProgrammingError) as caught:
+        db.sql("select a, bb from (select 1 as a) t")
+    lines = caught.value._render_traceback_()
+    assert lines[1].strip() == 'db.sql("select a, bb from (select 1 as a) t")'
+    assert lines[2:] == f"ProgrammingError: {caught.value}".split("\n")
+    assert "^^" in lines[4]
+    broken = InternalError("broken")
+    assert broken._render_traceback_()[0].startswith("kpg.runtime.errors.InternalError: broken")
