@@ -2,6 +2,7 @@
 
 import io
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -248,3 +249,20 @@ def test_sql_in_a_folder(monkeypatch: pytest.MonkeyPatch, capsys: Captured, tmp_
 def test_what_users_of_psql_type_is_a_command(text: str, command: tuple[str, str] | None) -> None:
     assert command_of(text) == command
     assert is_complete(text) is (command is not None)
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_shells_complete(shell: str) -> None:
+    shown = {
+        "bash": {"_KPG_COMPLETE": "complete_bash", "COMP_WORDS": "kpg da", "COMP_CWORD": "1"},
+        "zsh": {"_KPG_COMPLETE": "complete_zsh", "_TYPER_COMPLETE_ARGS": "kpg da"},
+        "fish": {
+            "_KPG_COMPLETE": "complete_fish",
+            "_TYPER_COMPLETE_ARGS": "kpg da",
+            "_TYPER_COMPLETE_FISH_ACTION": "get-args",
+        },
+    }[shell]
+    finished = subprocess.run(
+        [sys.executable, "-m", "kpg"], env=os.environ | shown, capture_output=True, text=True, check=False
+    )
+    assert "datalog" in finished.stdout, finished.stderr
