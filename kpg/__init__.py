@@ -174,6 +174,14 @@ def connect(
     ``spark``, a SparkSession, they are tasks of its executors, on whatever machines these are.
     """
     wanted = {"synchronous": synchronous, "read_only": read_only, "functions": functions}
+    _check("folder", folder, (str, _Path), "a path")
+    _check("memory_limit", memory_limit, (str, int), 'bytes or a size such as "2 GB"')
+    _check("merge_effort", merge_effort, (str,), "a text")
+    _check("synchronous", synchronous, (str,), "a text")
+    _check("read_only", read_only, (bool,), "True or False")
+    _check("workers", workers, (int,), "a number")
+    if functions is not None and not (hasattr(functions, "items") and all(map(callable, functions.values()))):
+        raise InterfaceError("functions are not a mapping of functions by name", hint="give a dict")
     if workers != 1 or spark is not None:
         options = {"folder": folder, "memory_limit": memory_limit, "history": history}
         return import_at_rest("kpg.connecting").connected(workers, spark, merge_effort, options, wanted)
@@ -188,6 +196,14 @@ def connect(
         return database
     database = make(merge_effort, memory_limit, history, folder=folder, **wanted)
     return database
+
+
+def _check(name: str, value: object, kinds: tuple[type, ...], what: str) -> None:
+    """InterfaceError for an argument of a wrong type, which None is not."""
+    if value is not None and (
+        not isinstance(value, kinds) or (bool not in kinds and isinstance(value, bool))
+    ):
+        raise InterfaceError(f"{name} is {value!r}, a {type(value).__name__}", hint=f"it is {what}")
 
 
 def __getattr__(name: str) -> object:

@@ -48,12 +48,17 @@ class Rows:
         return [_describe(name, type_) for name, type_ in zip(self.columns, self.types, strict=True)]
 
     def df(self) -> "pandas.DataFrame":
-        """All rows as a pandas DataFrame; all NUMERICs are Decimals."""
+        """All rows as a pandas DataFrame.
+
+        DATE, TIMESTAMP and TIMESTAMPTZ are ``datetime64``, with NaT for NULL. Integers and BOOLEAN with NULLs
+        are what pandas makes of them: ``float64``, and objects with None. DECIMAL, NUMERIC and TIME are
+        objects, of ``Decimal`` and ``datetime.time``: pandas has no type that holds them.
+        """
         try:
             import pandas  # noqa: F401
         except ImportError as error:
             raise _missing("pandas", "df()") from error
-        frame = self.arrow().to_pandas()
+        frame = self.arrow().to_pandas(date_as_object=False)
         for place, type_ in enumerate(self.types):
             if type_.kind is Kind.NUMERIC:
                 texts = frame.iloc[:, place]

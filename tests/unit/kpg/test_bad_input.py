@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from decimal import Decimal
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -272,3 +273,31 @@ def test_missing_java(shop: Database, monkeypatch: pytest.MonkeyPatch, tmp_path:
         shop.load("item", path, mode="spark")
     assert shop.view("total").fetchall() == BEFORE
     assert shop.load("item", path) == 1
+
+
+@pytest.mark.parametrize(
+    ("argument", "value"),
+    [
+        ("folder", 3),
+        ("synchronous", 3),
+        ("synchronous", ["full"]),
+        ("read_only", "yes"),
+        ("functions", 3),
+        ("functions", {"f": 1}),
+        ("merge_effort", ["lazy"]),
+        ("merge_effort", 3),
+        ("memory_limit", 1.5),
+        ("memory_limit", [1]),
+        ("history", [1]),
+        ("history", 2.5),
+        ("workers", "2"),
+        ("workers", 1.5),
+        ("workers", True),
+        ("spark", "local[2]"),
+    ],
+)
+def test_arguments_of_wrong_types_are_named(tmp_path: Path, argument: str, value: Any) -> None:
+    wanted: dict[str, Any] = {"folder": tmp_path / "f", argument: value}
+    with pytest.raises(kpg.InterfaceError, match=f"{argument}.* (is|are) "):
+        kpg.connect(**wanted)
+    assert not (tmp_path / "f").exists()

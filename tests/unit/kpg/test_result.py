@@ -7,6 +7,7 @@ import duckdb
 import polars
 import pyarrow as pa
 
+from kpg.database import Database
 from kpg.result import Affected, Explanation, Listed, Result, listing
 from kpg.runtime.types import BIGINT, DATE, TEXT, Type, decimal
 
@@ -84,3 +85,14 @@ def test_explanation_prints_as_it_is() -> None:
     plan = Explanation("Join\n  Get t")
     assert repr(plan) == "Join\n  Get t"
     assert plan.fetchall() == [("Join",), ("  Get t",)]
+
+
+def test_pandas_has_its_own_types_of_days_and_moments(db: Database) -> None:
+    frame = db.query(
+        "select * from (values (date '2024-02-29', timestamp '2024-02-29 01:02:03', timestamptz "
+        "'2024-02-29 01:02:03+00', true), (null, null, null, null)) as t(d, m, z, b) order by d"
+    ).df()
+    assert [frame[name].dtype.kind for name in "dmzb"] == ["M", "M", "M", "O"]
+    assert frame["d"].dt.year.tolist()[0] == 2024
+    assert frame["d"].isna().tolist() == [False, True]
+    assert frame["b"].tolist() == [True, None]
