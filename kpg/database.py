@@ -137,8 +137,8 @@ class Database(Ingesting, Profiling):
 
         An error rolls everything back. Queries inside see the block's own changes, by computing their
         answer anew; maintained views, read as :class:`View`, show the state before until the end.
-        Transactions do not nest, and tables and views are not created or dropped inside. Other threads wait
-        until the block ends.
+        Transactions do not nest. Tables and views may be created, changed and dropped inside; an error takes
+        that back, too. Other threads wait until the block ends.
         """
         return Held(self._monitor, lambda: self._engine, self._engine.transactions.transaction)
 

@@ -1,8 +1,7 @@
 """Traps of incremental dataflow that show in what collections come to, by their numbers in docs/traps.md.
 
-T27 (the same order and hash in all workers) and T28 (the same order of construction in all workers) do not
-apply: a database has one worker. What of T27 concerns one, that order is total with None and NaN in it and
-the same in every process, is in tests/unit/data. Other traps are in tests/unit/trace/test_traps.py,
+T27 (the same order and hash in all workers) is in tests/unit/workers; that order is total with None and NaN
+in it, and the same in every process, is in tests/unit/data. Others are in tests/unit/trace/test_traps.py,
 tests/properties/test_step_traps.py and test_loop_traps.py, and beside what they are about.
 """
 

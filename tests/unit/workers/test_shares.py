@@ -25,7 +25,7 @@ def kept(db: Database, table: str) -> list[int]:
     return [member.tables[table].rows for member in executor.crew.members]
 
 
-def test_each_worker_has_its_share_and_no_row_is_at_two() -> None:
+def test_t27_each_worker_has_its_share_and_no_row_is_at_two() -> None:
     with many(3, common=False) as db:
         db.sql("create table t(k int primary key, g text, v int)")
         db.sql("create table by_text(k int, g text) distributed by (g)")
