@@ -56,9 +56,10 @@ class Database:
         self.database = database
         self._owned = owned
         self._turns: Turns | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
 
     async def __aenter__(self) -> "Database":
-        self._turns = Turns(self.database.hub)
+        self._turns, self._loop = Turns(self.database.hub), asyncio.get_running_loop()
         self._turns.start()
         return self
 
@@ -87,9 +88,16 @@ class Database:
         if self._turns is None:
             raise InterfaceError("the database is not open", hint="use it in: async with ... as db")
         engine = self.database.hub.engine
-        future: asyncio.Future[Given] = asyncio.get_running_loop().create_future()
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[Given] = loop.create_future()
 
         def told(ending: Ending) -> None:
+            if loop is self._loop:
+                settle(ending)
+            else:
+                loop.call_soon_threadsafe(settle, ending)
+
+        def settle(ending: Ending) -> None:
             if not future.done():
                 if ending.error is None:
                     future.set_result(ending.result)

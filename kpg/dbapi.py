@@ -158,9 +158,9 @@ class Connection:
 
     def close(self) -> None:
         """Roll back what is not committed and give everything up; closing twice is allowed."""
-        if self._session is not None:
-            self._session.close()
-            self._session = None
+        session, self._session = self._session, None
+        if session is not None:
+            session.close()
             if self._owned:
                 self._database.close()
 
@@ -197,6 +197,10 @@ class Cursor:
     def execute(self, operation: str, parameters: Parameters | None = None) -> "Cursor":
         """Run one statement, or several; the last one's rows can be read."""
         self._check_open()
+        return self.connection.session.monitor.run(self._execute, operation, parameters)
+
+    def _execute(self, operation: str, parameters: Parameters | None) -> "Cursor":
+        """Nobody ends the transaction between its beginning and the statement."""
         session = self.connection.session
         self._result, self.description, self.rowcount, self._fetched = None, None, -1, 0
         self.connection.begin()
@@ -210,6 +214,9 @@ class Cursor:
     def executemany(self, operation: str, seq_of_parameters: Iterable[Parameters]) -> "Cursor":
         """Run a statement for each set of parameters."""
         self._check_open()
+        return self.connection.session.monitor.run(self._execute_many, operation, seq_of_parameters)
+
+    def _execute_many(self, operation: str, seq_of_parameters: Iterable[Parameters]) -> "Cursor":
         count = 0
         for parameters in seq_of_parameters:
             self.execute(operation, parameters)

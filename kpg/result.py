@@ -7,6 +7,7 @@ without importing Arrow.
 
 from collections.abc import Iterator, Mapping, Sequence
 from decimal import Decimal
+from threading import Lock
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from kpg.runtime.errors import OperationalError
@@ -19,6 +20,10 @@ if TYPE_CHECKING:
 
 Row = tuple[Any, ...]
 Description = tuple[str, Type, None, None, int | None, int | None, bool | None]
+
+
+_cursor_lock: Final = Lock()
+"""Held for an instant while the cursor of any result moves: threads that share one get each row once."""
 
 
 class Rows:
@@ -179,11 +184,13 @@ class Result(Rows):
 
     def fetchmany(self, size: int = 1) -> list[Row]:
         """The next ``size`` rows, fewer at the end."""
-        if self._rows is None:
-            self._rows = self.part()
-        rows = self._rows[self._position : self._position + size]
-        self._position += len(rows)
-        return rows
+        rows = self._rows
+        if rows is None:
+            rows = self._rows = self.part()
+        with _cursor_lock:
+            found = rows[self._position : self._position + size]
+            self._position += len(found)
+        return found
 
     def fetchall(self) -> list[Row]:
         """All rows that were not fetched yet."""

@@ -2,6 +2,7 @@
 
 from collections import deque
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -18,6 +19,7 @@ from kpg.listeners.channels import Mailbox, Message
 from kpg.listeners.notices import Notice
 from kpg.result import Affected, Result
 from kpg.runtime.errors import InterfaceError, Span
+from kpg.runtime.monitor import Monitor
 from kpg.sessions.cancel import Token
 from kpg.sessions.hub import Hub
 from kpg.sessions.isolation import Isolated, Isolation, noted
@@ -42,12 +44,14 @@ Given = TypeVar("Given")
 class Session:
     """A transaction, settings and prepared statements of its own.
 
-    What it has not committed nobody else sees. While sessions are used in other threads, use the database by
-    sessions only.
+    What it has not committed nobody else sees. Threads may share a session: each call of it is whole before
+    the next one begins.
     """
 
     def __init__(self, hub: Hub, user: str = "kpg") -> None:
         self.hub = hub
+        self.monitor = Monitor()
+        """Held by a call that is more than one statement."""
         self.user = user
         self.settings = {ISOLATION: Isolation.READ_COMMITTED.value}
         self.prepared = PreparedStatements()
@@ -129,8 +133,11 @@ class Session:
 
     def notifications(self) -> list[Message]:
         """What has been said, since it was asked last, on the channels that the session listens to."""
-        box = self.mailbox.received
-        return [box.popleft() for _ in range(len(box))]
+        box, found = self.mailbox.received, list[Message]()
+        with suppress(IndexError):  # another thread has taken the last
+            while box:
+                found.append(box.popleft())
+        return found
 
     def cancel(self) -> None:
         """End the statement that runs now, or the next one, from another thread: it raises an error."""
@@ -139,6 +146,9 @@ class Session:
 
     def sql(self, text: str, parameters: Parameters | None = None) -> Result | None:
         """Run a script and return what its last statement gives, as ``Database.sql``."""
+        return self.monitor.run(self._sql, text, parameters)
+
+    def _sql(self, text: str, parameters: Parameters | None) -> Result | None:
         self._check_open()
         if word_of(text) is not None:
             return self.run(
@@ -162,7 +172,8 @@ class Session:
 
     def execute(self, statement: ast.Statement) -> Result | None:
         """Run one statement when it is its turn."""
-        return self.run(lambda engine: self.perform(engine, statement), **how(statement))
+        work = partial(self.run, lambda engine: self.perform(engine, statement), **how(statement))
+        return self.monitor.run(work)
 
     def submit(self, statement: ast.Statement) -> "Future[Result | None]":
         """Have one statement run when somebody serves what waits (``Hub.serve``)."""

@@ -69,11 +69,13 @@ class Turns:
         self._wake.acquire()
         self._waking = self._telling = self._stopping = self._holding = self._held = False
         self._rests = 0.0
+        self._home = 0
+        """The thread of the loop."""
         self._thread = threading.Thread(target=self._work, name="kpg-engine", daemon=True)
 
     def start(self) -> None:
         """Begin to work, for the loop that runs."""
-        self._loop = asyncio.get_running_loop()
+        self._loop, self._home = asyncio.get_running_loop(), threading.get_ident()
         self.hub.done += (self._done,)
         self.hub.suspended.wakes += (self._roused,)
         self._thread.start()
@@ -109,7 +111,9 @@ class Turns:
     def wake(self) -> None:
         """Have done what the hub has been given."""
         assert self._loop is not None
-        if self._holding:
+        if threading.get_ident() != self._home:
+            self._loop.call_soon_threadsafe(self.wake)
+        elif self._holding:
             self._held = True
         elif not self._waking:
             # Not before all that has come in this turn of the loop is handed in.

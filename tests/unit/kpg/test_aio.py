@@ -1,6 +1,7 @@
 """The database for asyncio."""
 
 import asyncio
+import threading
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -140,3 +141,33 @@ def test_of_a_database_that_is_open(tmp_path: Path) -> None:
         assert db.query("select * from v").fetchall() == [(5,)]
     with pytest.raises(kpg.InterfaceError, match="not open"):
         asyncio.run(kpg.aio.connect().sql("select 1"))
+
+
+def test_loops_of_two_threads_share_a_database() -> None:
+    """And two databases of asyncio may be made of one: each is told of its own statements."""
+    inner = kpg.connect()
+    inner.sql("create table t (a int)")
+    ready, done = threading.Event(), threading.Event()
+    shared: list[kpg.aio.Database] = []
+
+    async def first() -> None:
+        async with kpg.aio.of(inner) as db:
+            shared.append(db)
+            ready.set()
+            for number in range(20):
+                await db.sql(f"insert into t values ({number})")
+            await asyncio.to_thread(done.wait, PATIENCE)
+
+    async def second() -> None:
+        async with kpg.aio.of(inner) as db:
+            for number in range(20):
+                await shared[0].sql(f"insert into t values ({100 + number})")
+                await db.sql(f"insert into t values ({200 + number})")
+
+    thread = threading.Thread(target=lambda: asyncio.run(first()))
+    thread.start()
+    assert ready.wait(PATIENCE)
+    asyncio.run(second())
+    done.set()
+    thread.join(PATIENCE)
+    assert inner.query("select count(*), sum(a) from t").fetchall() == [(60, 6000 + 3 * 190)]

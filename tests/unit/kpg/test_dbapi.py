@@ -1,6 +1,8 @@
 """PEP 249, point by point."""
 
 import datetime
+import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -139,3 +141,29 @@ def test_a_connection_that_the_collector_gives_up_amid_a_statement() -> None:
     assert seen == ["given up"]
     assert db.query("SELECT count(*) FROM t").fetchall() == [(0,)]
     assert len(db.hub.sessions) == 1
+
+
+def test_threads_share_a_connection() -> None:
+    """The transaction is the connection's: nobody ends it between its beginning and a statement."""
+    before = sys.getswitchinterval()
+    connection = dbapi.connect()
+    connection.cursor().execute("create table t (a int primary key)")
+
+    def work(first: int) -> None:
+        cursor = connection.cursor()
+        for number in range(first, first + 30):
+            cursor.execute("insert into t values (?)", [number])
+            cursor.execute("select a from t where a = ?", [number])
+            assert cursor.fetchall() == [(number,)]
+            connection.commit()
+        cursor.executemany("insert into t values (?)", [[first + number] for number in range(30, 40)])
+
+    sys.setswitchinterval(1e-6)
+    try:
+        with ThreadPoolExecutor(4) as threads:
+            list(threads.map(work, (0, 100, 200, 300)))
+            assert connection.cursor().execute("select count(*) from t").fetchall() == [(160,)]
+            list(threads.map(lambda _: connection.close(), range(4)))
+    finally:
+        sys.setswitchinterval(before)
+    assert connection._database.closed
