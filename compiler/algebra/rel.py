@@ -4,8 +4,9 @@ A relation is a multiset of rows; scalars refer to input columns by position. Al
 data; rewriting makes new trees. Column numbering of an operator's output is stated at each node.
 """
 
+from collections.abc import Callable
 from dataclasses import field
-from typing import assert_never
+from typing import Final, TypeVar, assert_never, cast
 
 from kpg.compiler.resolved import resolve
 from kpg.runtime.errors import Span
@@ -16,9 +17,33 @@ from kpg.runtime.scalar import Scalar
 from kpg.runtime.types import BIGINT, HashedOnce, Type, hash_once
 
 
+class Relation(HashedOnce):
+    """Base of all nodes: where :func:`once` keeps what it has found about one, which is not pickled."""
+
+    __slots__ = ("_free", "_size", "_types")
+
+
+Found = TypeVar("Found")
+
+
+def once(slot: str, find: "Callable[[Rel], Found]") -> "Callable[[Rel], Found]":
+    """The function, which keeps what it finds in a slot of the node: passes ask it again and again."""
+    keep = object.__setattr__
+
+    def known(rel: Rel) -> Found:
+        try:
+            return cast("Found", getattr(rel, slot))
+        except AttributeError:
+            found = find(rel)
+            keep(rel, slot, found)
+            return found
+
+    return known
+
+
 @hash_once
 @dataclass(frozen=True, slots=True)
-class Get(HashedOnce):
+class Get(Relation):
     """A catalog relation. A base table has one more column at the end: its ROWID, unique per row."""
 
     name: str
@@ -34,7 +59,7 @@ class Get(HashedOnce):
 
 @hash_once
 @dataclass(frozen=True, slots=True)
-class Constant(HashedOnce):
+class Constant(Relation):
     """Literal rows (values as in ``scalar.Literal``)."""
 
     rows: tuple[tuple[int | str | None, ...], ...]
@@ -43,7 +68,7 @@ class Constant(HashedOnce):
 
 @hash_once
 @dataclass(frozen=True, slots=True)
-class LocalGet(HashedOnce):
+class LocalGet(Relation):
     """The relation bound to ``id`` by an enclosing Let or LetRec."""
 
     id: str
@@ -52,7 +77,7 @@ class LocalGet(HashedOnce):
 
 @hash_once
 @dataclass(frozen=True, slots=True)
-class Map(HashedOnce):
+class Map(Relation):
     """The input's columns followed by ``scalars``, each of which sees the input's columns only."""
 
     input: "Rel"
@@ -61,7 +86,7 @@ class Map(HashedOnce):
 
 @hash_once
 @dataclass(frozen=True, slots=True)
-class Filter(HashedOnce):
+class Filter(Relation):
     """The rows for which every predicate is true."""
 
     input: "Rel"
@@ -70,7 +95,7 @@ class Filter(HashedOnce):
 
 @hash_once
 @dataclass(frozen=True, slots=True)
-class Project(HashedOnce):
+class Project(Relation):
     """The chosen input columns, in that order, repetition allowed."""
 
     input: "Rel"
@@ -79,7 +104,7 @@ class Project(HashedOnce):
 
 @hash_once
 @dataclass(frozen=True, slots=True)
-class Join(HashedOnce):
+class Join(Relation):
     """Inner join: the product of the inputs' rows for which every predicate of ``on`` is true.
 
     Columns are the inputs' columns one after the other. ``orders``, if there are any: for each input, the
@@ -111,7 +136,7 @@ class AggregateCall:
 
 @hash_once
 @dataclass(frozen=True, slots=True)
-class Reduce(HashedOnce):
+class Reduce(Relation):
     """Groups by ``keys``; columns are the keys, then the aggregates. No keys: exactly one row, always."""
 
     input: "Rel"
@@ -143,7 +168,7 @@ class RowCall:
 
 @hash_once
 @dataclass(frozen=True, slots=True)
-class Expand(HashedOnce):
+class Expand(Relation):
     """Each input row as often as the longest of ``calls`` has rows, its columns followed by theirs.
 
     The rows of the calls stand side by side, NULLs where one has fewer than another; after them their
@@ -159,7 +184,7 @@ class Expand(HashedOnce):
 
 @hash_once
 @dataclass(frozen=True, slots=True)
-class TopK(HashedOnce):
+class TopK(Relation):
     """Rows ``offset .. offset + limit`` of each group of equal ``group`` columns, by ``order``."""
 
     input: "Rel"
@@ -171,7 +196,7 @@ class TopK(HashedOnce):
 
 @hash_once
 @dataclass(frozen=True, slots=True)
-class Window(HashedOnce):
+class Window(Relation):
     """The input's columns, then what ``calls`` say of each row among those of equal ``partition`` columns.
 
     Rows are in ``order``, peers (equal by it) in the order of ``ties`` and then in any that is always the
@@ -187,7 +212,7 @@ class Window(HashedOnce):
 
 @hash_once
 @dataclass(frozen=True, slots=True)
-class Distinct(HashedOnce):
+class Distinct(Relation):
     """Each row with positive multiplicity, once. NULLs equal each other."""
 
     input: "Rel"
@@ -195,7 +220,7 @@ class Distinct(HashedOnce):
 
 @hash_once
 @dataclass(frozen=True, slots=True)
-class Threshold(HashedOnce):
+class Threshold(Relation):
     """Each row as often as its multiplicity, where that is positive."""
 
     input: "Rel"
@@ -203,7 +228,7 @@ class Threshold(HashedOnce):
 
 @hash_once
 @dataclass(frozen=True, slots=True)
-class Negate(HashedOnce):
+class Negate(Relation):
     """Every multiplicity times -1."""
 
     input: "Rel"
@@ -211,7 +236,7 @@ class Negate(HashedOnce):
 
 @hash_once
 @dataclass(frozen=True, slots=True)
-class Union(HashedOnce):
+class Union(Relation):
     """The sum of multiplicities (UNION ALL)."""
 
     inputs: "tuple[Rel, ...]"
@@ -219,7 +244,7 @@ class Union(HashedOnce):
 
 @hash_once
 @dataclass(frozen=True, slots=True)
-class Single(HashedOnce):
+class Single(Relation):
     """The input, asserted to have at most one row per value of the ``group`` columns (scalar subquery)."""
 
     input: "Rel"
@@ -230,7 +255,7 @@ class Single(HashedOnce):
 
 @hash_once
 @dataclass(frozen=True, slots=True)
-class Let(HashedOnce):
+class Let(Relation):
     """``body`` with ``id`` standing for ``value``."""
 
     id: str
@@ -240,7 +265,7 @@ class Let(HashedOnce):
 
 @hash_once
 @dataclass(frozen=True, slots=True)
-class LetRec(HashedOnce):
+class LetRec(Relation):
     """``body`` with ``ids`` standing for the fixed point of ``values``, which may refer to each other.
 
     They are computed by rounds from empty relations; with a ``limit``, so many rounds, more of which
@@ -277,8 +302,7 @@ Rel = (
 )
 
 
-def types(rel: Rel) -> tuple[Type, ...]:
-    """The column types of a relation's rows."""
+def _types(rel: Rel) -> tuple[Type, ...]:
     match rel:
         case Get(types=result) | Constant(types=result) | LocalGet(types=result):
             return result
@@ -306,3 +330,7 @@ def types(rel: Rel) -> tuple[Type, ...]:
             return types(body)
         case _:
             assert_never(rel)
+
+
+types: Final = once("_types", _types)
+"""The column types of a relation's rows."""

@@ -6,13 +6,14 @@ All of them are iterative, so that a deep plan cannot exhaust Python's stack.
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from operator import is_
-from typing import assert_never
+from typing import Final, TypeVar, assert_never
 
 from kpg.compiler.algebra import rel as algebra
 from kpg.compiler.algebra.rel import Rel
 from kpg.runtime.scalar import Scalar
 
 Rewrite = Callable[[Rel], Rel]
+Found = TypeVar("Found")
 
 
 def children(rel: Rel) -> tuple[Rel, ...]:
@@ -201,19 +202,34 @@ def width(rel: Rel) -> int:
     return len(algebra.types(rel))
 
 
-def free_locals(rel: Rel) -> frozenset[str]:
-    """The ids that the relation reads by LocalGet and does not bind itself."""
-    done: list[frozenset[str]] = []
-    for node in walk_up(rel):
-        count = len(children(node))
-        below = done[len(done) - count :]
-        del done[len(done) - count :]
-        free = frozenset[str]().union(*below)
-        if isinstance(node, algebra.LocalGet):
-            free = frozenset((node.id,))
-        elif isinstance(node, algebra.Let):
-            free = below[0] | (below[1] - {node.id})
-        elif isinstance(node, algebra.LetRec):
-            free = free - set(node.ids)
-        done.append(free)
-    return done.pop()
+def _below(slot: str, find: Callable[[Rel], Found]) -> Callable[[Rel], Found]:
+    """As ``once``, the inputs first, so that a deep plan is no deep recursion."""
+    known = algebra.once(slot, find)
+
+    def found(rel: Rel) -> Found:
+        stack = [rel]
+        while stack:
+            node = stack[-1]
+            missing = [] if hasattr(node, slot) else [one for one in children(node) if not hasattr(one, slot)]
+            if missing:
+                stack += missing
+            else:
+                known(stack.pop())
+        return known(rel)
+
+    return found
+
+
+def _free(rel: Rel) -> frozenset[str]:
+    if isinstance(rel, algebra.LocalGet):
+        return frozenset((rel.id,))
+    if isinstance(rel, algebra.Let):
+        return free_locals(rel.value) | (free_locals(rel.body) - {rel.id})
+    free = frozenset[str]().union(*map(free_locals, children(rel)))
+    return free - set(rel.ids) if isinstance(rel, algebra.LetRec) else free
+
+
+free_locals: Final = _below("_free", _free)
+"""The ids that the relation reads by LocalGet and does not bind itself."""
+size: Final[Callable[[Rel], int]] = _below("_size", lambda rel: 1 + sum(map(size, children(rel))))
+"""The number of nodes of a relation: of itself and of all below it."""

@@ -4,7 +4,7 @@ from collections import Counter
 
 from kpg.compiler.algebra import rel as algebra
 from kpg.compiler.algebra.rel import Rel
-from kpg.compiler.algebra.traverse import children, free_locals, transform_down, walk
+from kpg.compiler.algebra.traverse import children, free_locals, size, transform_down, walk, walk_up
 from kpg.compiler.passes.normalize_lets import STATELESS
 
 SELECTIONS = (algebra.Map, algebra.Filter, algebra.Project)
@@ -32,8 +32,10 @@ def share_subplans(rel: Rel) -> Rel:
 
 
 def _replaced(rel: Rel, old: Rel, new: Rel) -> Rel:
+    digest = hash(old)
+
     def rewrite(node: Rel) -> Rel:
-        return new if node == old else node
+        return new if hash(node) == digest and node == old else node
 
     return transform_down(rel, rewrite)
 
@@ -42,21 +44,25 @@ def _repeated(rel: Rel) -> Rel | None:
     """The first of the largest subplans that occur twice."""
     counts: Counter[Rel] = Counter(_candidates(rel))
     repeated = [node for node, count in counts.items() if count > 1]
-    return max(repeated, key=lambda node: sum(1 for _ in walk(node)), default=None)
+    return max(repeated, key=size, default=None)
 
 
 def _candidates(rel: Rel) -> list[Rel]:
     """The subplans that are worth a name, as often as they occur."""
     found: list[Rel] = []
+    stateless = dict[int, bool]()
+    for node in walk_up(rel):
+        below = (stateless[id(child)] for child in children(node))
+        stateless[id(node)] = isinstance(node, STATELESS) and all(below)
     stack: list[tuple[Rel, bool]] = [(rel, False)]
     while stack:
         node, joined = stack.pop()
         if (
             not isinstance(node, (*LEAVES, *SELECTIONS))
-            and not (joined and all(isinstance(part, STATELESS) for part in walk(node)))
+            and not (joined and stateless[id(node)])
             and not free_locals(node)
         ):
             found.append(node)
-        below = isinstance(node, algebra.Join) or (joined and isinstance(node, SELECTIONS))
-        stack += [(child, below) for child in reversed(children(node))]
+        inside = isinstance(node, algebra.Join) or (joined and isinstance(node, SELECTIONS))
+        stack += [(child, inside) for child in reversed(children(node))]
     return found

@@ -6,6 +6,7 @@ from sqlglot import exp
 from sqlglot.tokenizer_core import Token, TokenType
 
 from kpg.compiler.sql.ddl.reader import tree_of
+from kpg.compiler.sql.syntax import transformed
 from kpg.compiler.sql.tokens import tokenize
 from kpg.runtime.errors import NotSupportedError, ProgrammingError, Span
 
@@ -24,7 +25,7 @@ def body_of(text: str) -> exp.Expr:
             )
     if found is None:
         raise ProgrammingError("the body of a function is empty")
-    tree = found.transform(_named)
+    tree = transformed(found, _named)
     for part in tree.walk():
         part.meta.clear()
     return tree

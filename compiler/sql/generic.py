@@ -7,6 +7,7 @@ from sqlglot import exp
 
 from kpg.compiler.sql.parameters import rewritten
 from kpg.compiler.sql.slots import Marker, slot_of
+from kpg.compiler.sql.syntax import transformed
 from kpg.runtime.plan import Plan
 from kpg.runtime.scalar import Fetch, Literal
 from kpg.runtime.types import UNKNOWN, Type
@@ -24,7 +25,7 @@ def without_values(statement: Part) -> Part:
             return node
         return exp.Literal(this=Marker.of(int(node.name), UNKNOWN), is_string=True)
 
-    return rewritten(statement, lambda tree: tree.transform(opened) if tree.find(exp.Parameter) else tree)
+    return rewritten(statement, lambda tree: transformed(tree, opened) if tree.find(exp.Parameter) else tree)
 
 
 def named(plan: Plan) -> Plan:

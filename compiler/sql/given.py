@@ -59,7 +59,7 @@ def given_insert(statement: ast.Insert, catalog: Catalog) -> ast.Insert:
         statement = _without_numbered(statement, entry)
     for place in insert_places(statement, entry.schema):
         rule = entry.constraints.rule(place)
-        _check_given(rule, entry.schema.names[place], statement.overriding, statement.span)
+        _check_given(rule, entry.schema.names[place], statement.overriding, None, statement.span)
     return statement
 
 
@@ -138,9 +138,12 @@ def _numbered(statement: ast.Insert, node: exp.Expr, entry: TableEntry) -> ast.I
     more = [place for place in taking if chance or "nextval" in rules[place].default.lower()]
     if not more:
         return statement
-    for row in node.expressions:
-        cells = row.expressions if isinstance(row, exp.Tuple) else [row]
-        row.replace(exp.Tuple(expressions=[*cells, *(_default(rules[place]) for place in more)]))
+    rows = [row.expressions if isinstance(row, exp.Tuple) else [row] for row in node.expressions]
+    added = [[_default(rules[place]) for place in more] for _ in rows]
+    node.set(
+        "expressions",
+        [exp.Tuple(expressions=[*cells, *new]) for cells, new in zip(rows, added, strict=True)],
+    )
     names = entry.schema.names
     return replace(statement, columns=(*(names[place] for place in (*given, *more)),))
 
@@ -157,8 +160,7 @@ def _values(statement: ast.Insert, node: exp.Expr, places: list[int], entry: Tab
             if is_default(cell) or user:
                 cell.replace(_default(rule))
             else:
-                span = span_of(cell, statement.span.source) or statement.span
-                _check_given(rule, entry.schema.names[place], statement.overriding, span)
+                _check_given(rule, entry.schema.names[place], statement.overriding, cell, statement.span)
     return node
 
 
@@ -176,7 +178,10 @@ def is_default(node: exp.Expr) -> bool:
     return False
 
 
-def _check_given(rule: Rule, name: str, overriding: str, span: Span) -> None:
+def _check_given(rule: Rule, name: str, overriding: str, node: exp.Expr | None, span: Span) -> None:
+    """Refuse a value for a column that takes none, at its place, or that of the statement."""
+    if node is not None and (rule.generated or (rule.identity == "ALWAYS" and not overriding)):
+        span = span_of(node, span.source) or span
     if rule.generated:
         raise ProgrammingError(
             f'column "{name}" is generated: it takes no value but DEFAULT',
@@ -209,8 +214,7 @@ def given_assignments(assignments: Assignments, entry: TableEntry, source: str) 
                     span=span_of(target, source),
                 )
         elif rule is not None and not value.meta.get(NUMBERED):
-            span = span_of(target, source) or Span(source, 0, len(source))
-            _check_given(rule, target.name, "", span)
+            _check_given(rule, target.name, "", target, Span(source, 0, len(source)))
         found.append((target, value))
     return tuple(found)
 
@@ -249,7 +253,7 @@ def given_values(when: ast.When, entry: TableEntry, source: str) -> tuple[list[i
         place = known.index(name.lower())
         if is_default(value):
             continue
-        _check_given(entry.constraints.rule(place), name, "", span_of(value, source) or span)
+        _check_given(entry.constraints.rule(place), name, "", value, span)
         places.append(place)
         cells.append(value)
     return places, cells

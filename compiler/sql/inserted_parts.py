@@ -50,12 +50,14 @@ def combined(statement: ast.Insert, listed: Sequence[exp.Expr]) -> ast.Insert:
     query = statement.query.query
     made: exp.Expr = query.copy()
     if isinstance(query, exp.Values):
+        rows: list[exp.Expr] = []
         for row in made.expressions:
             cells = row.expressions if isinstance(row, exp.Tuple) else [row.this]
             if len(cells) != len(listed):
                 return statement  # told later, of the width
             values = _combined(listed, cells)
-            row.replace(exp.Tuple(expressions=list(values.values())))
+            rows.append(exp.Tuple(expressions=list(values.values())))
+        made.set("expressions", rows)
     else:
         names = [f"{VALUE}{place}" for place in range(len(listed))]
         alias = exp.TableAlias(this=exp.to_identifier("given"), columns=list(map(exp.to_identifier, names)))

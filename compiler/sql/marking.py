@@ -10,6 +10,7 @@ from kpg.compiler.sql.normal import Asked, Given
 from kpg.compiler.sql.parameters import Binder, has_marks, rewritten
 from kpg.compiler.sql.parse import parse
 from kpg.compiler.sql.slots import Beyond, Marker
+from kpg.compiler.sql.syntax import transformed
 from kpg.runtime.scalar import Literal
 from kpg.runtime.types import UNKNOWN
 
@@ -31,7 +32,7 @@ def marked_statement(asked: Asked, pins: tuple[int, ...]) -> ast.Statement:
         return marked
 
     (statement,) = parse(asked.text)
-    statement = rewritten(statement, lambda tree: tree.transform(mark))
+    statement = rewritten(statement, lambda tree: transformed(tree, mark))
     if not asked.given:
         return statement
     if not has_marks(asked.text):

@@ -15,6 +15,7 @@ from sqlglot import exp
 from sqlglot.tokenizer_core import Token, TokenType
 
 from kpg.compiler.sql.dialect import Dialect
+from kpg.compiler.sql.syntax import transformed
 from kpg.compiler.sql.tokens import tokenize
 from kpg.runtime.errors import InterfaceError, no_text
 from kpg.runtime.types import BIGINT, INTEGER, SMALLINT, Type
@@ -93,7 +94,7 @@ class Binder:
 
     def _bound(self, tree: exp.Expr) -> exp.Expr:
         found = tree.find(exp.Placeholder, exp.Parameter) is not None
-        return tree.transform(self._replace) if found else tree
+        return transformed(tree, self._replace) if found else tree
 
     def finish(self) -> None:
         """Raise InterfaceError if a parameter has no placeholder."""

@@ -1,7 +1,7 @@
 """Places in the text, and the refusal of what is not supported, for sqlglot's syntax trees."""
 
-from collections.abc import Sequence
-from typing import ClassVar, Final, NoReturn
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar, Final, NoReturn
 
 from sqlglot import exp
 from sqlglot.errors import ParseError
@@ -54,6 +54,32 @@ def span_of(node: exp.Expr, source: str) -> Span | None:
             return Span(source, min(starts), max(_end(part) for part in here.walk()))
         here = here.parent
     return None
+
+
+def transformed(tree: exp.Expr, change: Callable[[exp.Expr], exp.Expr]) -> exp.Expr:
+    """A copy of the tree with other nodes in it, which are not changed further.
+
+    As ``Expr.transform``, which takes the square of the length of a list to change all of it.
+    """
+    copy = tree.copy()
+    result = change(copy)
+    pending = [result] if result is copy else []
+    while pending:
+        node = pending.pop()
+        for key, old in list(node.args.items()):
+            if isinstance(old, exp.Expr):
+                new: Any = change(old)
+                pending += [old] if new is old else []
+            elif isinstance(old, list):
+                new = [change(part) if isinstance(part, exp.Expr) else part for part in old]
+                kept = [part for part, made in zip(old, new, strict=True) if made is part]
+                pending += [part for part in kept if isinstance(part, exp.Expr)]
+                new = old if len(kept) == len(old) else new
+            else:
+                continue
+            if new is not old:
+                node.set(key, new)
+    return result
 
 
 def relation_name(table: exp.Expr) -> str:

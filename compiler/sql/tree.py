@@ -6,7 +6,7 @@ comes from its input or, in a subquery, from a query around it. A scalar that co
 in its place a Column whose id is the subquery's. Lowering turns ids into positions.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import field
 from typing import assert_never
 
@@ -218,8 +218,8 @@ class Subquery:
     type: Type
     comparison: tuple[Scalar, ...] = ()
     """Conjuncts of the comparison, for ``any``."""
-    place: Span | None = field(default=None, compare=False, repr=False)
-    """Where it is written."""
+    place: Callable[[], Span | None] = field(default=lambda: None, compare=False, repr=False)
+    """Find where it is written, which takes as long as the text around it."""
 
 
 @dataclass(frozen=True, slots=True)

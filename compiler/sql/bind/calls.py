@@ -2,6 +2,7 @@
 
 import operator
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import Final
 
@@ -185,7 +186,10 @@ def _wide(name: str, meaning: Resolution, args: list[Scalar]) -> tuple[Resolutio
 
 def user_type(binding: Binding, node: exp.Expr) -> Type:
     """The type that a name stands for, Postgres' or a user's; an error at its place if there is none."""
-    return binding.catalog.known_type(sql_type(node, binding.source), span_of(node, binding.source))
+    catalog, type_ = binding.catalog, sql_type(node, binding.source)
+    with suppress(ProgrammingError):  # finding the place takes as long as the text: only for the error
+        return catalog.known_type(type_, None)
+    return catalog.known_type(type_, span_of(node, binding.source))
 
 
 def brought(binding: Binding, scalar: Scalar, type_: Type, node: exp.Expr) -> Scalar:

@@ -5,6 +5,7 @@ So a plan knows nothing of them, and a view follows what their bodies read.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Final, TypeVar
 
 from sqlglot import exp
@@ -78,7 +79,7 @@ def bind_routine(binding: Binding, scope: Scope, node: exp.Expr) -> Scalar | Non
     if scalar is None:
         query = _one_row(binding, _bound(binding, routine, values, node, first=True), routine)
         id_ = binding.fresh()
-        place = span_of(node, binding.source)
+        place = partial(span_of, node, binding.source)
         binding.subqueries[id_] = Subquery(
             id_, "scalar", replace(query, order=()), query.columns[0].type, (), place
         )

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
+from itertools import repeat
 from typing import assert_never
 
 from kpg.compiler.algebra.rel import Get
@@ -26,7 +27,7 @@ from kpg.compiler.sql.tree import (
     produced,
 )
 from kpg.runtime.scalar import Column, Literal
-from kpg.runtime.types import BIGINT, INTEGER, ROWID
+from kpg.runtime.types import BIGINT, INTEGER, ROWID, Type
 
 Orders = Mapping[int, tuple[SortKey, ...]]
 """The ORDER BY of subqueries in FROM by the identity of their nodes."""
@@ -107,19 +108,32 @@ def _numbered_union(
     """The rows of the first query in their order, then those of the second."""
     sides = union.left, union.right
     found = [numbered(binding, side.node, {**orders, id(side.node): side.order}) for side in sides]
-    keys = [key for _, order in found for key in order]
+    first, second = (order for _, order in found)
+    alike = [_sort(one) == _sort(other) for one, other in zip(first, second, strict=False)]
+    shared = (*alike, False).index(False)
+    keys = (*first, *second[shared:])
+    nothing = repeat(None, len(first) - shared), repeat(None, len(second) - shared)
+    own = (*first, *nothing[1]), (*second[:shared], *nothing[0], *second[shared:])
     added: list[Query] = []
-    for which, (side, (node, order)) in enumerate(zip(sides, found, strict=True)):
-        values = [key.column if key in order else Literal(None, key.column.type) for key in keys]
+    for which, (side, (node, _)) in enumerate(zip(sides, found, strict=True)):
+        values = [
+            Literal(None, key.column.type) if one is None else one.column
+            for one, key in zip(own[which], keys, strict=True)
+        ]
         scalars = (Literal(which, INTEGER), *values)
         made = tuple(Column(binding.fresh(), scalar.type) for scalar in scalars)
         mapped = Map(node, tuple(column.index for column in made), scalars)
         added.append(replace(side, node=mapped, columns=(*side.columns, *made)))
     columns = (Column(binding.fresh(), INTEGER), *(Column(binding.fresh(), k.column.type) for k in keys))
     ids = (*union.ids, *(column.index for column in columns))
-    first, *rest = columns
-    order = (ascending(first), *(replace(key, column=c) for key, c in zip(keys, rest, strict=True)))
+    number, *rest = columns
+    order = (ascending(number), *(replace(key, column=c) for key, c in zip(keys, rest, strict=True)))
     return replace(union, left=added[0], right=added[1], ids=ids), order
+
+
+def _sort(key: SortKey) -> tuple[Type, bool, bool]:
+    """What two keys have in common that can be one column."""
+    return key.column.type, key.descending, key.nulls_first
 
 
 def ascending(column: Column) -> SortKey:

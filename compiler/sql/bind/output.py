@@ -31,6 +31,22 @@ from kpg.runtime.scalar import Column, Literal, Scalar
 from kpg.runtime.types import TEXT, UNKNOWN, ColumnDef, Type
 
 
+def combined(binding: Binding, kind: str, every: bool, left: Query, right: Query) -> Query:
+    """A set operation of two queries with columns of the same types, under the names of the first."""
+    columns = tuple(Column(binding.fresh(), column.type) for column in left.columns)
+    ids = tuple(column.index for column in columns)
+    return Query(SetOperation(kind, every, left, right, ids), columns, left.names)
+
+
+def united(binding: Binding, queries: Sequence[Query], distinct: bool = False) -> Query:
+    """The union of queries with columns of the same types, which nests as deep as their number has digits."""
+    if len(queries) == 1:
+        return queries[0]
+    middle = len(queries) // 2
+    left, right = united(binding, queries[:middle]), united(binding, queries[middle:])
+    return combined(binding, "union", not distinct, left, right)
+
+
 def settled_query(query: Query) -> Query:
     """The query with columns of strings and NULLs that no context gave a type typed as text."""
     for column in query.columns:

@@ -1,5 +1,6 @@
 """Queries: syntax trees to bound queries, names resolved and every scalar typed."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from sqlglot import exp
@@ -9,7 +10,7 @@ from kpg.compiler.permitted import may_refuse
 from kpg.compiler.sql.bind.calls import comparable
 from kpg.compiler.sql.bind.input_order import numbered
 from kpg.compiler.sql.bind.limit import limited
-from kpg.compiler.sql.bind.output import brought_query, settled_query
+from kpg.compiler.sql.bind.output import brought_query, combined, settled_query, united
 from kpg.compiler.sql.bind.recursive import bind_mutual, bind_recursive, in_order, renamed_columns
 from kpg.compiler.sql.bind.scalar import MAX_DEPTH, bind_expression
 from kpg.compiler.sql.bind.scope import Binding, Common, Scope
@@ -17,10 +18,10 @@ from kpg.compiler.sql.bind.select import bind_select, output_column, sort_key
 from kpg.compiler.sql.bind.values import bind_values
 from kpg.compiler.sql.reads import Reads
 from kpg.compiler.sql.syntax import construct_name, only
-from kpg.compiler.sql.tree import Query, Resolved, Rows, SetOperation, SortKey, free
+from kpg.compiler.sql.tree import Query, Resolved, Rows, SortKey, free
 from kpg.runtime.functions import shown_type
-from kpg.runtime.scalar import Column, Scalar
-from kpg.runtime.types import UNKNOWN
+from kpg.runtime.scalar import Scalar
+from kpg.runtime.types import UNKNOWN, Type
 from kpg.runtime.values.styles import BINDING
 
 SET_OPERATIONS = {exp.Union: "union", exp.Intersect: "intersect", exp.Except: "except"}
@@ -162,28 +163,49 @@ def _common(binding: Binding, scope: Scope, node: exp.Expr) -> Common:
 
 
 def _set_operation(binding: Binding, scope: Scope, node: exp.SetOperation) -> Query:
-    only(node, binding.source, "this", "expression", "distinct", *MODIFIERS)
+    """A chain of set operations, which sqlglot nests as deep as it is long."""
+    chain = [node]
+    while isinstance(inner := chain[-1].this, exp.SetOperation) and not any(map(inner.args.get, MODIFIERS)):
+        chain.append(inner)
+    for link in chain:
+        only(link, binding.source, "this", "expression", "distinct", *MODIFIERS)
+    result = binding.query(scope, chain[-1].this)
+    names, parts, distinct = result.names, [result], False
+    for link in reversed(chain):
+        kind, every = SET_OPERATIONS[type(link)], not link.args.get("distinct")
+        right = binding.query(scope, link.expression)
+        left = [column.type for column in parts[0].columns]
+        types = _joint(binding, left, right, link)
+        if types != left or kind != "union" or (distinct and every):
+            # What has been put together so far is one side.
+            parts, distinct = (
+                [brought_query(binding, united(binding, parts, distinct), tuple(types), link)],
+                False,
+            )
+        parts.append(brought_query(binding, right, tuple(types), link))
+        if kind == "union":
+            distinct = distinct or not every
+        else:
+            parts = [combined(binding, kind, every, *parts)]
+    return replace(united(binding, parts, distinct), names=names)
+
+
+def _joint(binding: Binding, left: Sequence[Type], right: Query, node: exp.SetOperation) -> list[Type]:
+    """The types of the columns of a set operation; ProgrammingError if its sides do not fit."""
     kind = SET_OPERATIONS[type(node)]
-    queries = [binding.query(scope, part) for part in (node.this, node.expression)]
-    left, right = queries
-    if len(left.columns) != len(right.columns):
-        message = f"{kind.upper()} of {len(left.columns)} with {len(right.columns)} columns"
+    if len(left) != len(right.columns):
+        message = f"{kind.upper()} of {len(left)} with {len(right.columns)} columns"
         binding.wrong(message, node, "both sides need the same columns")
     types = []
-    for index, (one, other) in enumerate(zip(left.columns, right.columns, strict=True)):
-        both = one.type == UNKNOWN and other.type == UNKNOWN
-        joint = UNKNOWN if both else shown_type((one.type, other.type))
+    for index, (one, other) in enumerate(zip(left, (column.type for column in right.columns), strict=True)):
+        joint = UNKNOWN if one == UNKNOWN and other == UNKNOWN else shown_type((one, other))
         if joint is None:
-            message = f"column {index + 1} of {kind.upper()} is {one.type} and {other.type}"
+            message = f"column {index + 1} of {kind.upper()} is {one} and {other}"
             binding.wrong(message, node, "add a CAST")
         if node.args.get("distinct"):
             comparable(binding, joint, "equality", node)
         types.append(joint)
-    sides = [brought_query(binding, query, tuple(types), node) for query in queries]
-    ids = tuple(binding.fresh() for _ in types)
-    result = SetOperation(kind, not node.args.get("distinct"), sides[0], sides[1], ids)
-    columns = tuple(Column(id_, type_) for id_, type_ in zip(ids, types, strict=True))
-    return Query(result, columns, left.names)
+    return types
 
 
 def _output_order(binding: Binding, query: Query, node: exp.Expr) -> tuple[SortKey, ...]:

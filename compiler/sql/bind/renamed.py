@@ -6,6 +6,7 @@ from typing import Final
 from sqlglot import exp
 
 from kpg.compiler.sql.operator_names import COMPARED, LARGER, OPERATORS
+from kpg.compiler.sql.syntax import transformed
 
 PLACES: Final = ("_1", "_2", "_3")
 """How templates call the arguments."""
@@ -83,7 +84,7 @@ def by_another_name(node: exp.Anonymous) -> exp.Expr | None:
     def put(part: exp.Expr) -> exp.Expr:
         return exp.Paren(this=given[part.name].copy()) if _is_place(part) else part
 
-    return found.transform(put)
+    return transformed(found, put)
 
 
 def _is_place(node: exp.Expr) -> bool:

@@ -1,6 +1,7 @@
 """Subqueries in expressions: bound in the scope around them, and named by an id in the scalar."""
 
 from dataclasses import replace
+from functools import partial
 
 from sqlglot import exp
 
@@ -26,7 +27,7 @@ def bind_subquery(binding: Binding, scope: Scope, node: exp.Expr) -> Scalar:
         binding.wrong(f"a subquery used as a value returns one column, not {len(query.columns)}", node)
     column = _register(binding, "scalar", query, query.columns[0].type)
     subquery = binding.subqueries[column.index]
-    binding.subqueries[column.index] = replace(subquery, place=span_of(node, binding.source))
+    binding.subqueries[column.index] = replace(subquery, place=partial(span_of, node, binding.source))
     return column
 
 

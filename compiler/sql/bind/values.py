@@ -9,8 +9,9 @@ from sqlglot import exp
 from kpg.compiler.sql.bind.calls import assigned, brought
 from kpg.compiler.sql.bind.from_clause import one_row
 from kpg.compiler.sql.bind.literals import loose_type, settled_type
+from kpg.compiler.sql.bind.output import united
 from kpg.compiler.sql.bind.scope import Binding, Scope
-from kpg.compiler.sql.tree import Map, Query, Rows, SetOperation, SortKey
+from kpg.compiler.sql.tree import Map, Query, Rows, SortKey
 from kpg.runtime.functions import shown_type
 from kpg.runtime.scalar import Column, Literal, Scalar
 from kpg.runtime.types import INTEGER, UNKNOWN, ColumnDef
@@ -91,11 +92,7 @@ def _computed(binding: Binding, rows: Cells, names: tuple[str, ...]) -> Query:
         return _one_row(binding, rows[0], names)
     numbered = (*names, "number")
     queries = [_one_row(binding, [*row, Literal(place, INTEGER)], numbered) for place, row in enumerate(rows)]
-    result = queries[0]
-    for query in queries[1:]:
-        ids = tuple(binding.fresh() for _ in numbered)
-        columns = tuple(Column(id_, c.type) for id_, c in zip(ids, query.columns, strict=True))
-        result = Query(SetOperation("union", True, result, query, ids), columns, numbered)
+    result = united(binding, queries)
     *shown, number = result.columns
     return Query(result.node, tuple(shown), names, (SortKey(number, descending=False, nulls_first=False),))
 

@@ -11,6 +11,7 @@ from kpg.compiler.sql import statements
 from kpg.compiler.sql.ddl import storage
 from kpg.compiler.sql.ddl.reader import Reader, parsed_expression
 from kpg.compiler.sql.parameters import rewritten
+from kpg.compiler.sql.syntax import transformed
 from kpg.runtime.errors import ProgrammingError, Span
 
 Part = TypeVar("Part")
@@ -405,7 +406,7 @@ def with_values(statement: Part, values: tuple[str, ...], types: tuple[str, ...]
         text = f"({values[place]})::{types[place]}" if known else values[place]
         return parsed_expression(text)
 
-    bound = rewritten(statement, lambda tree: tree.transform(given) if tree.find(exp.Parameter) else tree)
+    bound = rewritten(statement, lambda tree: transformed(tree, given) if tree.find(exp.Parameter) else tree)
     if len(values) > max(len(types), max(used, default=-1) + 1):
         raise ProgrammingError(f"EXECUTE gives {len(values)} values, the statement takes {len(used)}")
     if len(values) < len(types):

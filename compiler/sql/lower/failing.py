@@ -1,6 +1,6 @@
 """Computing what can fail for no more rows than ask for it: see :mod:`kpg.compiler.algebra.failing`."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import assert_never
 
 from kpg.compiler.algebra import rel as algebra
@@ -86,6 +86,8 @@ def _deferred(ctx: Lowering, lowered: Lowered, used: Ids) -> tuple[Lowered, Defe
 def askers(ctx: Lowering, scalar: Scalar) -> Mapping[int, Conditions]:
     """The subqueries in a scalar, with conditions under all of which a row asks for their value."""
     found: dict[int, Conditions] = {}
+    if not _asks(ctx, scalar):
+        return found
     for id_, conditions in _askers(ctx, scalar, ()):
         found[id_] = conditions if id_ not in found else _either(found[id_], conditions)
     return found
@@ -103,14 +105,18 @@ def _askers(ctx: Lowering, scalar: Scalar, around: Conditions) -> Iterator[tuple
             yield from _askers(ctx, otherwise, (*around, Call("not", (taken,), BOOLEAN)))
         case Call(function="coalesce", args=args):
             for place, arg in enumerate(args):
+                if not _asks(ctx, arg):
+                    continue
                 before = (Call("is_null", (one,), BOOLEAN) for one in args[:place])
                 yield from _askers(ctx, arg, (*around, *before))
         case Call(function="and" | "or", args=args):
             decided = "is_false" if scalar.function == "and" else "is_true"
-            for arg in args:
-                plain = (one for one in args if one is not arg and not _asks(ctx, one))
-                tests = (Call("not", (Call(decided, (one,), BOOLEAN),), BOOLEAN) for one in plain)
-                yield from _askers(ctx, arg, (*around, *tests))
+            asking = [_asks(ctx, arg) for arg in args]
+            plain = (arg for arg, asks in zip(args, asking, strict=True) if not asks)
+            tests = (*around, *(Call("not", (Call(decided, (one,), BOOLEAN),), BOOLEAN) for one in plain))
+            for arg, asks in zip(args, asking, strict=True):
+                if asks:
+                    yield from _askers(ctx, arg, tests)
         case Call(args=args):
             for arg in args:
                 yield from _askers(ctx, arg, around)
@@ -121,7 +127,8 @@ def _askers(ctx: Lowering, scalar: Scalar, around: Conditions) -> Iterator[tuple
 
 
 def _asks(ctx: Lowering, scalar: Scalar) -> bool:
-    return any(id_ in ctx.resolved.subqueries for id_ in columns(scalar))
+    subqueries = ctx.resolved.subqueries
+    return bool(subqueries) and any(id_ in subqueries for id_ in columns(scalar))
 
 
 def _either(one: Conditions, other: Conditions) -> Conditions:
@@ -160,7 +167,7 @@ class Part:
 
     node: Node
     names: dict[int, int]
-    place: Span | None
+    place: Callable[[], Span | None]
 
 
 @dataclass(frozen=True, slots=True)

@@ -260,7 +260,7 @@ def _with_part(
     if not ctx.is_unique(rows, group):
         if conditions:
             return _where_asked(ctx, current, conditions, asking)
-        rows = Lowered(algebra.Single(rows.rel, tuple(range(len(group))), part.place), rows.ids)
+        rows = Lowered(algebra.Single(rows.rel, tuple(range(len(group))), part.place()), rows.ids)
     if not certain and not rejecting:
         rows = _padded(ctx, rows, values)
     result = join(ctx, [current, rows])

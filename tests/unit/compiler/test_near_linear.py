@@ -1,0 +1,74 @@
+"""Long statements: the work of parsing, binding and planning grows with the text, and not with its square."""
+
+import sys
+from collections.abc import Callable
+from types import FrameType
+
+import pytest
+
+import kpg
+
+Made = tuple[str, list[int] | None]
+FEWER, MORE = 100, 400
+MOST = 5.0
+"""Most times the calls that four times the elements may take."""
+
+KINDS: dict[str, Callable[[int], str]] = {
+    "AND of constants": lambda n: "SELECT " + " AND ".join(["true"] * n),
+    "AND of comparisons": lambda n: "SELECT * FROM t WHERE " + " AND ".join(f"a <> {i}" for i in range(n)),
+    "OR of comparisons": lambda n: "SELECT * FROM t WHERE " + " OR ".join(f"a = {i}" for i in range(n)),
+    "IN": lambda n: f"SELECT * FROM t WHERE a IN ({', '.join(map(str, range(n)))})",
+    "CASE": lambda n: f"SELECT CASE {' '.join(f'WHEN a = {i} THEN {i}' for i in range(n))} END FROM t",
+    "casts": lambda n: "SELECT 1" + "::int" * n,
+    "parentheses": lambda n: "SELECT " + "(" * n + "1" + ")" * n,
+    "UNION ALL": lambda n: " UNION ALL ".join(f"SELECT {i}" for i in range(n)),
+    "UNION": lambda n: " UNION ".join(f"SELECT {i}" for i in range(n)),
+    "UNION ALL of tables": lambda n: " UNION ALL ".join(f"SELECT a FROM t WHERE a = {i}" for i in range(n)),
+    "VALUES": lambda n: f"SELECT * FROM (VALUES {', '.join(f'({i} + 1, {i})' for i in range(n))}) AS v",
+    "calls": lambda n: "SELECT " + "abs(" * n + "a" + ")" * n + " FROM t",
+}
+WITH_PARAMETERS: dict[str, Callable[[int], str]] = {
+    "an array": lambda n: f"SELECT array[{', '.join(f'${i}::int' for i in range(1, n + 1))}]",
+    "a sum": lambda n: "SELECT " + " + ".join(f"${i}::int" for i in range(1, n + 1)),
+    "IN": lambda n: f"SELECT * FROM t WHERE a IN ({', '.join(f'${i}' for i in range(1, n + 1))})",
+    "OR": lambda n: "SELECT * FROM t WHERE " + " OR ".join(f"a = ${i}" for i in range(1, n + 1)),
+    "VALUES": lambda n: "INSERT INTO t VALUES " + ", ".join(f"(${i} + 0, ${i})" for i in range(1, n + 1)),
+}
+
+
+def calls(db: kpg.Database, text: str, parameters: list[int] | None = None) -> int:
+    """How many functions are called for a statement: what it costs, on any machine."""
+    found = 0
+
+    def note(frame: FrameType, event: str, argument: object) -> None:
+        nonlocal found
+        found += event in ("call", "c_call")
+
+    sys.setprofile(note)
+    try:
+        db.sql(text, parameters) if parameters is not None else db.sql(text)
+    finally:
+        sys.setprofile(None)
+    return found
+
+
+@pytest.fixture
+def db() -> kpg.Database:
+    result = kpg.connect()
+    result.sql("CREATE TABLE t (a INT, b INT); INSERT INTO t VALUES (1, 1)")
+    result.sql("SELECT a + 1 FROM t")
+    return result
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_work_is_near_linear_in_the_text(db: kpg.Database, kind: str) -> None:
+    calls(db, KINDS[kind](2))
+    fewer, more = (calls(db, KINDS[kind](n)) for n in (FEWER, MORE))
+    assert more <= MOST * fewer
+
+
+@pytest.mark.parametrize("kind", WITH_PARAMETERS)
+def test_work_is_near_linear_in_the_parameters(db: kpg.Database, kind: str) -> None:
+    calls(db, WITH_PARAMETERS[kind](2), [0, 1])
+    fewer, more = (calls(db, WITH_PARAMETERS[kind](n), list(range(n))) for n in (FEWER, MORE))
+    assert more <= MOST * fewer
