@@ -68,12 +68,11 @@ def build(selection: Selection) -> Rel:
     if selection.predicates:
         rel = algebra.Filter(rel, selection.predicates)
     width = len(algebra.types(rel))
-    computed = tuple(dict.fromkeys(out for out in selection.outputs if not isinstance(out, Column)))
+    computed = dict.fromkeys(out for out in selection.outputs if not isinstance(out, Column))
     if computed:
-        rel = algebra.Map(rel, computed)
-    chosen = tuple(
-        out.index if isinstance(out, Column) else width + computed.index(out) for out in selection.outputs
-    )
+        rel = algebra.Map(rel, tuple(computed))
+    places = {out: width + place for place, out in enumerate(computed)}
+    chosen = tuple(out.index if isinstance(out, Column) else places[out] for out in selection.outputs)
     if chosen != tuple(range(width + len(computed))):
         rel = algebra.Project(rel, chosen)
     return rel
