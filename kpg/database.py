@@ -19,7 +19,7 @@ from kpg.runtime.errors import InterfaceError, ProgrammingError
 from kpg.runtime.monitor import synchronized
 from kpg.runtime.plan import Ego
 from kpg.runtime.types import BIGINT, TEXT
-from kpg.statements.scripts import outcomes, reading
+from kpg.statements.scripts import limited_outcomes, reading
 from kpg.statements.statements import execute
 from kpg.view import Maintained, View
 
@@ -372,7 +372,7 @@ class Database(Ingesting, Profiling):
     def _outcomes(self, text: str, parameters: Parameters | None) -> Iterator[Outcome]:
         if not isinstance(text, str):
             raise InterfaceError(f"statements are a text, not {type(text).__name__}")
-        return map(self._handle, outcomes(self._engine, text, parameters))
+        return map(self._handle, limited_outcomes(self._engine, text, parameters))
 
     def _parsed(self, text: str) -> list[ast.Statement]:
         with self._engine.transactions.undoing():

@@ -147,6 +147,12 @@ class OperationalError(DatabaseError):
     """Something outside the statement failed: a file, Spark or Java, an interrupt."""
 
 
+class CanceledError(OperationalError):
+    """A statement was cancelled, by its user or by its time limit; nothing of it has happened."""
+
+    sqlstate = "57014"
+
+
 class ProgrammingError(DatabaseError):
     """The text is wrong: syntax, an unknown or ambiguous name, a type error."""
 

@@ -80,6 +80,11 @@ class DeferredInterrupt:
             if self.pending:
                 self._handle()
 
+    @property
+    def busy(self) -> bool:
+        """Whether a context is entered."""
+        return self._depth > 0
+
     def check(self) -> None:
         """Call the handler, which usually raises KeyboardInterrupt, if Ctrl-C was pressed; then the watch."""
         if self.pending:

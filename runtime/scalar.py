@@ -8,6 +8,7 @@ from dataclasses import field
 from operator import is_
 from typing import assert_never
 
+from kpg.runtime.checkpoints import checkpoint
 from kpg.runtime.records import dataclass
 from kpg.runtime.types import HashedOnce, Type, hash_once
 
@@ -115,6 +116,7 @@ def walk(scalar: Scalar) -> Iterator[Scalar]:
 
 def transform(scalar: Scalar, rewrite: Callable[[Scalar], Scalar]) -> Scalar:
     """Rebuild the scalar bottom-up, applying ``rewrite`` to every node after its children."""
+    checkpoint()
     old = children(scalar)
     new = tuple(transform(child, rewrite) for child in old)
     return rewrite(scalar if all(map(is_, old, new)) else with_children(scalar, new))
@@ -122,6 +124,7 @@ def transform(scalar: Scalar, rewrite: Callable[[Scalar], Scalar]) -> Scalar:
 
 def columns(scalar: Scalar) -> frozenset[int]:
     """The input columns that a scalar reads."""
+    checkpoint()
     return frozenset(node.index for node in walk(scalar) if isinstance(node, Column))
 
 

@@ -26,6 +26,7 @@ DOORS = {
 VOCABULARY = {
     "values": "what values of the types are, in words and in Python",
     "callbacks": "what users' operators are called with",
+    "checkpoints": "whoever runs a statement says what is asked while it is planned",
     "convert": "values, Arrow and files to words and back",
     "dictionary": "the strings of words",
     "errors": "what everybody raises",

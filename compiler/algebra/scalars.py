@@ -6,6 +6,7 @@ from typing import assert_never
 
 from kpg.compiler.algebra import rel as algebra
 from kpg.compiler.algebra.rel import Rel
+from kpg.runtime.checkpoints import checkpoint
 from kpg.runtime.scalar import (
     Call,
     Column,
@@ -24,6 +25,7 @@ def substitute(scalar: Scalar, values: Sequence[Scalar]) -> Scalar:
     """The scalar with column ``i`` replaced by ``values[i]``."""
     if isinstance(scalar, Column):
         return values[scalar.index]
+    checkpoint()
     old = children(scalar)
     new = tuple(substitute(child, values) for child in old)
     return scalar if all(map(is_, old, new)) else with_children(scalar, new)

@@ -10,6 +10,7 @@ from typing import Final, TypeVar, assert_never
 
 from kpg.compiler.algebra import rel as algebra
 from kpg.compiler.algebra.rel import Rel
+from kpg.runtime.checkpoints import checkpoint
 from kpg.runtime.scalar import Scalar
 
 Rewrite = Callable[[Rel], Rel]
@@ -79,6 +80,7 @@ def walk(rel: Rel) -> Iterator[Rel]:
     stack = [rel]
     while stack:
         node = stack.pop()
+        checkpoint()
         yield node
         stack.extend(reversed(children(node)))
 
@@ -89,6 +91,7 @@ def walk_up(rel: Rel) -> Iterator[Rel]:
     while stack:
         node, ready = stack.pop()
         if ready:
+            checkpoint()
             yield node
             continue
         stack.append((node, True))
@@ -116,6 +119,7 @@ def transform_down(rel: Rel, rewrite: Rewrite) -> Rel:
     while stack:
         node, ready = stack.pop()
         if not ready:
+            checkpoint()
             node = rewrite(node)
             stack.append((node, True))
             stack.extend((child, False) for child in reversed(children(node)))

@@ -5,6 +5,7 @@ from dataclasses import field
 
 from kpg.compiler.physical.mfp import is_identity
 from kpg.runtime import plan
+from kpg.runtime.checkpoints import checkpoint
 from kpg.runtime.plan import AnyNode, Mfp, Plan, Ref, Types
 from kpg.runtime.records import dataclass
 
@@ -60,6 +61,7 @@ class Builder:
         nodes: dict[AnyNode, Ref] = {}
         stack = list(reversed(outputs))
         while stack:
+            checkpoint()
             ref = stack[-1]
             if ref in places:
                 stack.pop()

@@ -13,6 +13,7 @@ from kpg.compiler.physical.recursion import BodyBuilder, is_invariant, plan_loop
 from kpg.compiler.physical.reduce import plan_reduce
 from kpg.compiler.physical.topk import plan_topk
 from kpg.runtime import plan
+from kpg.runtime.checkpoints import checkpoint
 from kpg.runtime.errors import NotSupportedError, Span
 from kpg.runtime.plan import Mfp, Ref
 from kpg.runtime.scalar import Column, Fetch, Scalar, columns, remap
@@ -34,6 +35,7 @@ def lower(planning: Planning, rel: Rel, mfp: Mfp) -> Ref:
 
 
 def _lowered(planning: Planning, rel: Rel, mfp: Mfp) -> Ref:
+    checkpoint()
     builder = planning.builder
     if isinstance(rel, algebra.Join | algebra.Union) and not all(
         map(is_total, (*mfp.predicates, *mfp.outputs))

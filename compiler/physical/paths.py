@@ -12,6 +12,7 @@ from kpg.compiler.physical.classes import Class, Classes
 from kpg.compiler.physical.mfp import Finder, over, parts_over
 from kpg.compiler.physical.order import Step
 from kpg.compiler.physical.problem import Problem, Slots
+from kpg.runtime.checkpoints import checkpoint
 from kpg.runtime.plan import Mfp, Ref
 from kpg.runtime.records import dataclass
 from kpg.runtime.scalar import Call, Column, Scalar, children
@@ -122,6 +123,7 @@ class PathBuilder:
         self, index: int, tests: tuple[Scalar, ...], places: Places, bound: Slots
     ) -> tuple[tuple[Scalar, ...], Mfp]:
         """The items of the row after stage ``index``, and the mfp that makes it."""
+        checkpoint()
         if index == len(self.steps):
             outputs = self.problem.outputs
             return outputs, Mfp(tests, tuple(self._located(output, places) for output in outputs))

@@ -18,6 +18,7 @@ from kpg.compiler.sql.call_syntax import OPERATOR, SIGNS, WHOLE_QUOTIENT, plain
 from kpg.compiler.sql.foreign_calls import FOREIGN_CALLS
 from kpg.compiler.sql.json_calls import JsonCalls
 from kpg.compiler.sql.syntax import without_database
+from kpg.runtime.checkpoints import checkpoint
 from kpg.runtime.errors import Span
 from kpg.runtime.functions import aggregate_names, function_names, window_functions
 from kpg.runtime.functions.tables import row_function_names
@@ -247,6 +248,16 @@ class Dialect(Postgres):
 
         def _warn_unsupported(self) -> None:
             """Commands that sqlglot does not parse are refused, so there is nothing to warn of."""
+
+        def _parse_unary(self) -> exp.Expr | None:
+            """Every operand comes by here."""
+            checkpoint()
+            return super()._parse_unary()
+
+        def _parse_select_query(self, *how: Any, **named: Any) -> exp.Expr | None:
+            """Every query comes by here."""
+            checkpoint()
+            return super()._parse_select_query(*how, **named)
 
         def _parse_expression(self) -> exp.Expr | None:
             """A constant on its own, as in long lists of VALUES, is read at once."""

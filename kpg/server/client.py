@@ -16,7 +16,7 @@ from kpg.compiler.sql.ddl.copying import BINARY
 from kpg.compiler.sql.parse import parse
 from kpg.engine.transaction import State
 from kpg.listeners.channels import Message
-from kpg.runtime.errors import Error, NotSupportedError
+from kpg.runtime.errors import CanceledError, Error, NotSupportedError
 from kpg.runtime.values.styles import PLAIN, of_settings
 from kpg.server import logs, quick, replies, streams, subscribing
 from kpg.server.connection import Connection, Gone
@@ -30,7 +30,7 @@ from kpg.server.requests import Request
 from kpg.server.subscribing import Subscribe
 from kpg.server.tags import prepared_by, tag_of
 from kpg.server.telling import Telling
-from kpg.sessions.cancel import CanceledError, deadline_of
+from kpg.sessions.cancel import deadline_of
 from kpg.sessions.session import Session, how
 from kpg.sessions.texts import gathers, word_of
 

@@ -19,7 +19,7 @@ from kpg.compiler.sql.query import check_relation
 from kpg.engine.engine import Engine
 from kpg.engine.transaction import State
 from kpg.listeners.feed import Change, Subscription
-from kpg.runtime.errors import OperationalError, ProgrammingError, Span
+from kpg.runtime.errors import CanceledError, OperationalError, ProgrammingError, Span
 from kpg.runtime.records import dataclass
 from kpg.runtime.types import Type
 from kpg.runtime.values import codec_of
@@ -28,7 +28,6 @@ from kpg.server.binary import writer_of
 from kpg.server.formats import text_writer
 from kpg.server.portal import spread
 from kpg.server.subscribing import NAME, Subscribe
-from kpg.sessions.cancel import CanceledError
 from kpg.settings.limits import DURATION, seconds_of
 from kpg.view import Maintained
 

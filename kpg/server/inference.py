@@ -20,6 +20,7 @@ from kpg.compiler.sql.slots import slots_in
 from kpg.compiler.system.naming import type_facts
 from kpg.engine.engine import Engine
 from kpg.queries.planning import bind
+from kpg.runtime.errors import CanceledError
 from kpg.runtime.types import Kind
 
 TEXT: Final = 25
@@ -119,6 +120,8 @@ def _slotted(
     given = ((name, samples.get(place, one)) for place, (name, one) in enumerate(question.given))
     try:
         return _converted(engine, replace(question, given=tuple(given)))
+    except CanceledError:
+        raise
     except Exception:
         # A slot is unlike any constant: whatever looks at it raises what it likes.
         return None

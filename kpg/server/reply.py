@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kpg.engine.transaction import State
 from kpg.result import Affected, Result
+from kpg.runtime.errors import CanceledError
 from kpg.runtime.records import dataclass
 from kpg.runtime.types import Type
 from kpg.server import quick, replies
 from kpg.server.pace import Pace
 from kpg.server.portal import Portal, Prepared, encoded, shape_of_result, spread
 from kpg.server.requests import Repeated, Request, repeated
-from kpg.sessions.cancel import CanceledError, deadline_of
+from kpg.sessions.cancel import deadline_of
 from kpg.sessions.jobs import Ready
 from kpg.sessions.texts import gathers, is_light
 

@@ -7,6 +7,7 @@ import os
 import signal
 import ssl
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
     from kpg.server.web.site import Site
 
 PASSWORD: Final = "KPG_PASSWORD"  # the name of an environment variable
+LAST: Final = 3.0
+"""Seconds after the grace period within which statements that are cancelled have to end."""
 SWITCH: Final = 0.0005
 """Seconds after which the engine's thread lets that of the connections go on; Python has ten times that."""
 MANY: Final = 20_000
@@ -191,14 +194,36 @@ async def _until_told(
     server.close_local()
     if site is not None:
         await site.stop()
-    stopping = asyncio.ensure_future(server.stop(options.grace))
-    hurried = asyncio.ensure_future(at_once.wait())
-    await asyncio.wait((stopping, hurried), return_when=asyncio.FIRST_COMPLETED)
-    hurried.cancel()
-    if not stopping.done():
-        stopping.cancel()
-        await server.stop()
+    with _leaving(options.grace + LAST):
+        stopping = asyncio.ensure_future(server.stop(options.grace))
+        hurried = asyncio.ensure_future(at_once.wait())
+        await asyncio.wait((stopping, hurried), return_when=asyncio.FIRST_COMPLETED)
+        hurried.cancel()
+        if not stopping.done():
+            with _leaving(LAST):
+                stopping.cancel()
+                await server.stop()
     log.info("no client is left: the database is closed, with a checkpoint if it is in a folder")
+
+
+@contextmanager
+def _leaving(seconds: float) -> Iterator[None]:
+    """End the process if the block takes longer: a statement may be where nothing can interrupt it.
+
+    That loses nothing that has been acknowledged: it is as if the process had been killed.
+    """
+
+    def leave() -> None:
+        logging.getLogger("kpg.server").error("a statement cannot be ended: the server ends without it")
+        os._exit(1)
+
+    timer = threading.Timer(seconds, leave)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
 
 
 async def _open_site(server: "Server", host: str, port: int, tls: ssl.SSLContext | None) -> "Site":

@@ -12,13 +12,12 @@ from kpg.compiler.sql.ddl.copying import BINARY
 from kpg.dml.copying import copied_types
 from kpg.dml.lines import Lines
 from kpg.result import Result
-from kpg.runtime.errors import DataError, OperationalError
+from kpg.runtime.errors import CanceledError, DataError, OperationalError
 from kpg.server import copied, received, replies
 from kpg.server.pace import Pace
 from kpg.server.portal import Portal
 from kpg.server.subscribing import Stream, Subscribe
 from kpg.server.subscribing import copied as line_of
-from kpg.sessions.cancel import CanceledError
 
 if TYPE_CHECKING:
     from kpg.server.client import Client

@@ -1,20 +1,15 @@
 """Cancelling a statement from another thread, and its limits of time and memory."""
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Protocol
 
 from kpg.engine.memory import StatementMemory
-from kpg.runtime.errors import OperationalError, Waiting
+from kpg.runtime.checkpoints import checked
+from kpg.runtime.errors import CanceledError, Waiting
 from kpg.runtime.interrupts import DeferredInterrupt, Watch
 from kpg.settings.limits import seconds_of
-
-
-class CanceledError(OperationalError):
-    """A statement was cancelled, by its user or by its time limit; nothing of it has happened."""
-
-    sqlstate = "57014"
 
 
 class Token:
@@ -51,6 +46,8 @@ class Cancellation:
 
     def __init__(self, interrupt: DeferredInterrupt) -> None:
         self._next: Watch | None = interrupt.watch
+        self._interrupt = interrupt
+        self._raised = False
         self._tokens: Sequence[Token] = ()
         self._end = 0.0
         self.memory = StatementMemory()
@@ -71,6 +68,19 @@ class Cancellation:
         self.memory()
         if self._next is not None:
             self._next()
+
+    def between(self) -> None:
+        """As :meth:`__call__`, at checkpoints: once for a statement, whose undoing may come by some.
+
+        A step is not ended there: it has safe points of its own.
+        """
+        if self._raised or self._interrupt.busy:
+            return
+        try:
+            self()
+        except BaseException:
+            self._raised = True
+            raise
 
     def room(self, wanted: int) -> None:
         """As Watch."""
@@ -94,7 +104,9 @@ class Cancellation:
         try:
             if end is not None or session.deadline:
                 self()
-            yield
+            self._raised = False
+            with checked(self.between):
+                yield
         except Waiting:
             if token.canceled:
                 raise CanceledError("canceling statement due to user request") from None
@@ -122,3 +134,26 @@ class Cancellation:
             self._tokens = ()
             self._end = 0.0
             self.memory.end()
+
+
+class Owner:
+    """The database's own settings, for calls without a session: nobody cancels these but by Ctrl-C."""
+
+    def __init__(self, settings: Mapping[str, str]) -> None:
+        self.token = Token()
+        self.deadline = 0.0
+        self.rests = False
+        self.time_limit = settings.get("statement_timeout", "")
+        self.memory_limit = settings.get("statement_memory_limit", "")
+
+
+@contextmanager
+def limited(interrupt: DeferredInterrupt, settings: Mapping[str, str]) -> Iterator[None]:
+    """The block is a statement without a session."""
+    before = interrupt.watch
+    cancellation = Cancellation(interrupt)
+    try:
+        with cancellation.watching(Owner(settings)):
+            yield
+    finally:
+        interrupt.watch = before

@@ -15,9 +15,9 @@ from kpg.engine.engine import Engine
 from kpg.engine.locks import DeadlockError, Own
 from kpg.engine.memory import relieved
 from kpg.engine.transaction import State
-from kpg.runtime.errors import Error, InterfaceError, Waiting
+from kpg.runtime.errors import CanceledError, Error, InterfaceError, Waiting
 from kpg.sessions import jobs
-from kpg.sessions.cancel import CanceledError, Cancellation
+from kpg.sessions.cancel import Cancellation
 from kpg.sessions.gathering import Group
 from kpg.sessions.jobs import Job
 from kpg.sessions.parking import Points, Segment, park, unpark

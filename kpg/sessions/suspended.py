@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any, Final
 from kpg.engine.lock_modes import SHARED
 from kpg.engine.locks import DeadlockError, NoLockError, Waits, Wish
 from kpg.engine.transaction import State
-from kpg.runtime.errors import Waiting
+from kpg.runtime.errors import CanceledError, Waiting
 from kpg.runtime.records import dataclass
-from kpg.sessions.cancel import CanceledError, deadline_of
+from kpg.sessions.cancel import deadline_of
 from kpg.sessions.texts import shown
 from kpg.settings.limits import seconds_of
 

@@ -31,7 +31,7 @@ from kpg.queries.planning import Planned, bind, plan, plan_bound
 from kpg.queries.reading import Reader
 from kpg.result import Result
 from kpg.runtime import plan as ir
-from kpg.runtime.errors import Error
+from kpg.runtime.errors import CanceledError, Error
 from kpg.runtime.records import dataclass
 from kpg.runtime.scalar import Literal
 from kpg.statements.direct import Direct, direct, rows
@@ -167,7 +167,7 @@ def _built(engine: Engine, statement: Asked, pins: tuple[int, ...]) -> Template 
     """The statement's plan with slots for constants that are not ``pins``; None if it depends on one."""
     try:
         return _made(engine, statement, pins)
-    except OfSystemError:
+    except (CanceledError, OfSystemError):
         raise
     except Exception:
         # A slot is unlike any constant: what trips over it, whatever it raises, has looked at the constant.
@@ -222,6 +222,8 @@ def _tried(engine: Engine, how: Direct | None, values: dict[Slot, Literal]) -> D
     try:
         if how is not None:
             rows(engine, how, values)
+    except CanceledError:
+        raise
     except Error:
         return how
     except Exception:

@@ -1,8 +1,9 @@
 """Texts of SQL: which statements they are, and how each is run."""
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from functools import cache
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 from kpg.compiler.sql import statements as ast
 from kpg.compiler.sql.bulk import SHORT
@@ -16,9 +17,37 @@ from kpg.statements.inserting import INSERT, Inserting, insert, inserts, mixed
 from kpg.statements.statements import Outcome, execute
 
 Given = TypeVar("Given")
+LIMITS: Final = ("statement_timeout", "statement_memory_limit")
+NO_LIMITS: Final = nullcontext()
 EXECUTE: Final = "execute"
 BEGINNING: Final = 30
 """So many letters tell what a text begins with."""
+
+
+def limited_outcomes(engine: Engine, text: str, parameters: Parameters | None) -> Iterator[Outcome]:
+    """As :func:`outcomes`, each statement within the limits that the database's own settings give it."""
+    with _limits(engine):
+        found = outcomes(engine, text, parameters)
+
+    def each() -> Iterator[Outcome]:
+        over = object()
+        while True:
+            with _limits(engine):
+                outcome: Any = next(found, over)
+            if outcome is over:
+                return
+            yield outcome
+
+    return each()
+
+
+def _limits(engine: Engine) -> AbstractContextManager[None]:
+    settings = engine.settings
+    if not any(map(settings.get, LIMITS)):
+        return NO_LIMITS
+    from kpg.sessions.cancel import limited
+
+    return limited(engine.interrupt, settings)
 
 
 def outcomes(engine: Engine, text: str, parameters: Parameters | None) -> Iterator[Outcome]:

@@ -226,9 +226,9 @@ class Walk:
         return Step(Kind.STEP, f"a row in {text}", found)
 
     def _subquery_text(self, subquery: tree.Subquery) -> str:
-        if subquery.place is None:
+        span = subquery.place()
+        if span is None:
             return f"the subquery of {texts.title(subquery.query.node)}"
-        span = subquery.place
         text = " ".join(span.source[span.start : span.end].split())
         return text if len(text) <= 2 * texts.MOST else f"{text[: 2 * texts.MOST]}…"
 

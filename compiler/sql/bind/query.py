@@ -19,6 +19,7 @@ from kpg.compiler.sql.bind.values import bind_values
 from kpg.compiler.sql.reads import Reads
 from kpg.compiler.sql.syntax import construct_name, only
 from kpg.compiler.sql.tree import Query, Resolved, Rows, SortKey, free
+from kpg.runtime.checkpoints import checkpoint
 from kpg.runtime.functions import shown_type
 from kpg.runtime.scalar import Scalar
 from kpg.runtime.types import UNKNOWN, Type
@@ -66,6 +67,7 @@ def bind_query(binding: Binding, parent: Scope | None, node: exp.Expr) -> Query:
         from kpg.compiler.sql.folds import folded
 
         node = folded(binding.catalog, node)
+    checkpoint()
     binding.depth += 1
     if binding.depth > MAX_DEPTH:
         binding.refuse(f"nesting deeper than {MAX_DEPTH}", node)

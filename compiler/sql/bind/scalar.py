@@ -45,6 +45,7 @@ from kpg.compiler.sql.call_syntax import in_their_places
 from kpg.compiler.sql.slots import Beyond, Marker, opened, slot_of
 from kpg.compiler.sql.syntax import Known, construct_name, only, scalar_of, span_of
 from kpg.compiler.sql.type_names import last_field
+from kpg.runtime.checkpoints import checkpoint
 from kpg.runtime.errors import NotSupportedError
 from kpg.runtime.functions import AggregateFunction, ScalarFunction, castable, is_function, window_function
 from kpg.runtime.functions.tables import RowFunction
@@ -98,6 +99,7 @@ MAX_DEPTH: Final = 1200
 
 def bind_expression(binding: Binding, scope: Scope, node: exp.Expr) -> Scalar:
     """The typed scalar of an expression; ProgrammingError or NotSupportedError at its place."""
+    checkpoint()
     binding.depth += 1
     if binding.depth > MAX_DEPTH:
         span = span_of(node, binding.source)

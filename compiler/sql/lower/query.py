@@ -39,6 +39,7 @@ from kpg.compiler.sql.lower.lowered import (
 )
 from kpg.compiler.sql.lower.subquery import with_values
 from kpg.compiler.sql.tree import Ids, Node, Resolved
+from kpg.runtime.checkpoints import checkpoint
 from kpg.runtime.plan.windows import call_columns, moved_call
 from kpg.runtime.types import is_loose
 
@@ -113,6 +114,7 @@ def _count_uses(rel: Rel, uses: dict[str, int]) -> None:
 
 def lower_node(ctx: Lowering, node: Node, outer: Lowered | None, needed: Ids) -> Lowered:
     """The node over correlation values ``outer``, with at least the ``needed`` ones of its columns."""
+    checkpoint()
     match node:
         case tree.Scan(rel=rel, ids=ids):
             return Lowered(_hoisted(ctx, rel), ids)

@@ -29,6 +29,10 @@ ENDLESS = (
 )
 
 
+UNPLANNABLE = b"select " + b"(select " * 600 + b"1" + b")" * 600
+"""Subqueries this deep take hours to plan."""
+
+
 class Service:
     """``kpg serve`` in a process of its own; ``lines`` is what it logs."""
 
@@ -90,6 +94,38 @@ def test_a_statement_without_end_does_not_keep_it(times: int, grace: str) -> Non
         service.stop(times)
         found = one.pgconn.get_result()
         assert found is not None and found.status == psycopg.pq.ExecStatus.FATAL_ERROR
+
+
+def test_a_statement_that_takes_hours_to_plan_ends() -> None:
+    service = Service("--grace", "50ms")
+    with closing(psycopg.connect(service.dsn, autocommit=True)) as other:
+        with closing(psycopg.connect(service.dsn, autocommit=True)) as one:
+            one.execute("set statement_timeout = '200ms'")
+            with pytest.raises(psycopg.errors.QueryCanceled, match="statement timeout"):
+                one.execute(UNPLANNABLE)
+            one.execute("set statement_timeout = 0")
+            one.pgconn.send_query(UNPLANNABLE)
+            shown_certificate(service)  # what was sent before has been read when this is answered
+            one.cancel()
+            found = one.pgconn.get_result()
+            assert found is not None and found.error_field(psycopg.pq.DiagnosticField.SQLSTATE) == b"57014"
+            assert one.pgconn.get_result() is None
+        with closing(psycopg.connect(service.dsn, autocommit=True)) as one:
+            one.pgconn.send_query(UNPLANNABLE)
+            shown_certificate(service)
+            one.pgconn.finish()
+        assert other.execute("select 1").fetchone() == (1,)
+        other.pgconn.send_query(UNPLANNABLE)
+        shown_certificate(service)
+        service.stop()
+
+
+def test_a_process_that_cannot_end_a_statement_ends() -> None:
+    code = "import time; from kpg.server.run import _leaving\nwith _leaving(0.1): time.sleep(1000)"
+    ended = subprocess.run(
+        [sys.executable, "-c", code], env={**os.environ, "PYTHONPATH": str(ROOT)}, timeout=PATIENCE
+    )
+    assert ended.returncode == 1
 
 
 def test_a_join_without_its_condition_kills_nobody() -> None:

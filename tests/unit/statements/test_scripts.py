@@ -4,7 +4,7 @@ import pytest
 
 import kpg
 from kpg.compiler.sql.bulk import among_others
-from kpg.runtime.errors import Error
+from kpg.runtime.errors import CanceledError, Error
 from tests.unit.kpg.twins import Twins
 
 
@@ -75,3 +75,35 @@ def test_where_inserts_are() -> None:
         "insert into t values ('x;y')",
     ]
     assert among_others("select 1; -- insert\ninsert into t values (1)") == []
+
+
+LONG = (
+    "select count(*) from t x, t y, t z where x.a + y.a <> z.a",
+    "insert into t select x.a from t x, t y",
+    "select " + "(select " * 60 + "1" + ")" * 60,
+    "with recursive r(x) as (select 1 union all select x + 1 from r where x < 999999) select * from r",
+)
+
+
+@pytest.mark.parametrize("text", LONG)
+def test_the_databases_own_time_limit(text: str) -> None:
+    db = kpg.connect()
+    db.sql("create table t (a int); insert into t select * from generate_series(1, 3000)")
+    db.sql("set statement_timeout = '100ms'")
+    with pytest.raises(CanceledError, match="canceling statement due to statement timeout"):
+        db.sql(text)
+    assert db.query("select count(*) from t").fetchall() == [(3000,)]
+    db.sql("begin; insert into t values (0)")
+    with pytest.raises(CanceledError):
+        db.sql(text)
+    db.sql("rollback; set statement_timeout = 0")
+    assert db.query("select count(*), min(a) from t").fetchall() == [(3000, 1)]
+
+
+def test_the_databases_own_limit_of_memory() -> None:
+    db = kpg.connect()
+    db.sql("create table t (a int); insert into t select * from generate_series(1, 6000)")
+    db.sql("set statement_memory_limit = '100 MB'")
+    with pytest.raises(kpg.OperationalError, match="may take 100 MB"):
+        db.sql("create table u as select x.a, y.a as b from t x, t y")
+    assert db.query("select count(*) from t").fetchall() == [(6000,)]

@@ -1,0 +1,75 @@
+"""Checkpoints of parsing, binding and planning."""
+
+import sys
+import threading
+from types import FrameType
+
+import pytest
+
+import kpg
+from kpg.runtime.checkpoints import EVERY, checked, checkpoint
+from kpg.runtime.errors import CanceledError
+
+LONGEST = 20_000
+"""Most calls of functions, of 0.5 us and more each, between two checkpoints while a statement is planned."""
+
+
+def end() -> None:
+    raise CanceledError("canceling statement due to user request")
+
+
+def test_one_of_some_calls_asks() -> None:
+    asked: list[int] = []
+    with checked(lambda: asked.append(1)):
+        for _ in range(10 * (EVERY + 1)):
+            checkpoint()
+    assert len(asked) == 10
+    for _ in range(2 * EVERY):
+        checkpoint()
+    assert len(asked) == 10
+
+
+def test_blocks_nest_and_other_threads_are_not_asked() -> None:
+    with checked(end):
+        with checked(lambda: None):
+            for _ in range(2 * EVERY):
+                checkpoint()
+
+        def beside() -> None:
+            for _ in range(2 * EVERY):
+                checkpoint()
+
+        other = threading.Thread(target=beside)
+        other.start()
+        other.join()
+        with pytest.raises(CanceledError):
+            for _ in range(2 * EVERY):
+                checkpoint()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        " UNION ALL ".join(f"SELECT a FROM t WHERE a = {i}" for i in range(50)),
+        "SELECT " + "(SELECT " * 20 + "1" + ")" * 20,
+        "SELECT 1 FROM t x0 " + " ".join(f"JOIN t x{i} ON x{i}.a = x{i - 1}.b" for i in range(1, 12)),
+    ],
+)
+def test_planning_passes_checkpoints_often(text: str) -> None:
+    db = kpg.connect()
+    db.sql("CREATE TABLE t (a INT, b INT)")
+    db.sql(text)
+    longest = since = 0
+
+    def note(frame: FrameType, event: str, argument: object) -> None:
+        nonlocal longest, since
+        if event == "call":
+            since = 0 if frame.f_code is checkpoint.__code__ else since + 1
+            longest = max(longest, since)
+
+    sys.setprofile(note)
+    try:
+        db.sql("EXPLAIN " + text)
+    finally:
+        sys.setprofile(None)
+    assert longest <= LONGEST
