@@ -381,7 +381,7 @@ class Builder:
         return self._made_tuple(parts, self._span(node))
 
     def _made_tuple(self, parts: tuple[ast.Expression, ...], span: Span) -> ast.Expression:
-        if parts and (self.tuples or self.takes_tuples):
+        if parts and (self.is_flowlog or self.takes_tuples):
             return ast.Record(parts, span)
         hint = "a record is written [a, b]" if parts else None
         self.diagnostics.error("syntax", "expected one expression in the parentheses", span, hint=hint)

@@ -1,5 +1,6 @@
 """Clauses to flat rules: one head, a conjunction of literals, and local variables with names of their own."""
 
+from collections.abc import Iterator
 from dataclasses import replace
 from itertools import product
 from typing import assert_never
@@ -9,6 +10,8 @@ from kpg.compiler.datalog.syntax import ast
 from kpg.compiler.datalog.syntax.scopes import LOCAL, scoped
 from kpg.compiler.datalog.syntax.walk import (
     FlatLiteral,
+    all_variables,
+    literal_expressions,
     transform,
     transform_literal,
 )
@@ -45,7 +48,13 @@ def written(name: str) -> str:
 
 def flatten(clause: ast.Clause, diagnostics: Diagnostics) -> list[FlatRule]:
     """The rules that a clause stands for."""
-    alternatives = _alternatives(clause.body, clause.span, diagnostics)
+    parts = [arg for head in clause.heads for arg in head.args]
+    names = frozenset(one.name for part in parts for one in all_variables(part))
+    alternatives = [
+        flat
+        for body in _alternatives(clause.body, clause.span, diagnostics)
+        for flat in _without_aliases(body, names)
+    ]
     if len(alternatives) * len(clause.heads) > MOST_RULES:
         _too_many(clause.span, diagnostics)
         return []
@@ -97,6 +106,10 @@ def _disjuncts(body: ast.Body) -> list[Conjunction]:
             return [()] if value else []
         case ast.Not(body=inner):
             return [(body,)] if isinstance(inner, ast.Atom) else _disjuncts(_negated(inner))
+        case ast.Comparison(operator="=" | "!=", left=ast.Record() as left, right=ast.Record() as right) if (
+            len(left.args) == len(right.args)
+        ):
+            return _disjuncts(_by_fields(body, left, right))
         case ast.Atom() | ast.Comparison():
             return [(body,)]
         case _:
@@ -104,6 +117,52 @@ def _disjuncts(body: ast.Body) -> list[Conjunction]:
     if len(found) > MOST_RULES:
         raise TooMany
     return found
+
+
+def _by_fields(body: ast.Comparison, left: ast.Record, right: ast.Record) -> ast.Body:
+    """Two records written out are compared by their fields, so that they need no type."""
+    pairs = tuple(
+        replace(body, left=one, right=other)
+        for one, other in zip(left.args, right.args, strict=True)
+        if body.operator != "=" or not any(isinstance(side, ast.Underscore) for side in (one, other))
+    )
+    return ast.And(pairs, body.span) if body.operator == "=" else ast.Or(pairs, body.span)
+
+
+def _without_aliases(body: Conjunction, kept: frozenset[str]) -> list[Conjunction]:
+    """The body without variables that only stand for records that are written out, but for those ``kept``."""
+    found = list(body)
+    for one in body:
+        name, record = _alias(one)
+        if record is None or name in kept:
+            continue
+        uses = [other for other in found if any(name == it.name for it in _variables(other))]
+        records = [_alias(use) for use in uses]
+        if len(uses) > 1 and all(alias == name and other is not None for alias, other in records):
+            if any(name == it.name for _, other in records if other for it in all_variables(other)):
+                continue
+            found = [other for other in found if other not in uses]
+            found += [
+                ast.Comparison("=", record, other, use.span)
+                for use, (_, other) in zip(uses, records, strict=True)
+                if other is not None and other is not record
+            ]
+    return [body] if len(found) == len(body) else _disjuncts(ast.And(tuple(found), body[0].span))
+
+
+def _alias(literal: FlatLiteral) -> tuple[str, ast.Record | None]:
+    """The variable that is said to be a record, and that."""
+    match literal:
+        case ast.Comparison(operator="=", left=ast.Variable(name=name), right=ast.Record() as record):
+            return name, record
+        case ast.Comparison(operator="=", left=ast.Record() as record, right=ast.Variable(name=name)):
+            return name, record
+        case _:
+            return "", None
+
+
+def _variables(literal: FlatLiteral) -> Iterator[ast.Variable]:
+    return (one for expression in literal_expressions(literal) for one in all_variables(expression))
 
 
 def _negated(body: ast.Body) -> ast.Body:

@@ -1,8 +1,8 @@
 """What FlowLog's programs mean otherwise: how operators bind, what aggregates range over, blocks of rules.
 
-A text is FlowLog's if it declares columns of types that are named as FlowLog names them, or has its blocks,
-functions or commands. Operators bind as Soufflé's do, but in texts with blocks, which FlowLog had as long as
-it read operators from left to right.
+A text is FlowLog's if it declares columns of tuples or of types that are named as FlowLog names them, or has
+its blocks, functions or commands. Operators bind as Soufflé's do, but in texts with blocks, which FlowLog
+had as long as it read operators from left to right.
 """
 
 import re
@@ -13,7 +13,7 @@ from typing import Any, Final, TypeVar
 from kpg.compiler.datalog.diagnostics import Diagnostics
 from kpg.compiler.datalog.syntax import ast
 from kpg.compiler.datalog.syntax.flowlog_loops import Block, without_blocks
-from kpg.compiler.datalog.syntax.flowlog_names import spelled
+from kpg.compiler.datalog.syntax.flowlog_names import BEST, spelled
 from kpg.compiler.datalog.syntax.heads import head_aggregate
 from kpg.compiler.datalog.syntax.rewriting import nodes, rewritten
 from kpg.runtime.errors import Span
@@ -24,7 +24,7 @@ T = TypeVar("T")
 BLOCKS: Final = r"\bfixpoint\s*\{|\bloop\s+(?:while|until)\b"
 ITS: Final = re.compile(
     r":\s*(?P<type>u?int(?:8|16|32|64)|[iu](?:8|16|32|64)|f32|f64|string|bool)\b"
-    rf"|{BLOCKS}|^\s*\.extern\s+fn\b|\bIO\s*=\s*\"?(?:command|cmd)\b",
+    rf"|:\s*\(\s*[\w?]+\s*:(?!-)|{BLOCKS}|^\s*\.extern\s+fn\b|\bIO\s*=\s*\"?(?:command|cmd)\b",
     re.MULTILINE,
 )
 DEFINED: Final = re.compile(r"\.type\s+(\w+)")
@@ -86,8 +86,11 @@ def _scope(
     made: list[ast.Statement] = []
     helpers: dict[str, ast.Declaration] = {}
     widths, projections = Widths(declared, known_as), Projections(declared)
+    best = _best(statements)
     for one in statements:
         one = rewritten(one, _value)
+        if isinstance(one, ast.Clause) and one.body is not None:
+            one = replace(one, heads=tuple(_improving(head, best) for head in one.heads))
         if isinstance(one, ast.Component):
             bases = [inside.get(base.name.text, {}) for base in one.bases]
             known = {name: found for base in bases for name, found in base.items()}
@@ -106,6 +109,28 @@ def _scope(
         else:
             made.append(one)
     return (*helpers.values(), *made)
+
+
+def _best(statements: Sequence[ast.Statement]) -> dict[str, dict[int, str]]:
+    """The columns of which rules keep the least or greatest value, by relations."""
+    found: dict[str, dict[int, str]] = {}
+    for one in statements:
+        for head in one.heads if isinstance(one, ast.Clause) else ():
+            for place, arg in enumerate(head.args):
+                function = _function(arg)
+                if function in BEST:
+                    found.setdefault(head.name.text, {})[place] = function
+    return found
+
+
+def _improving(head: ast.Atom, best: Mapping[str, Mapping[int, str]]) -> ast.Atom:
+    """The head with the aggregates of the relation's other rules: ``d(x, 0)`` beside ``d(y, min(c))``."""
+    functions = best.get(head.name.text, {})
+    args = tuple(
+        ast.Call(functions[place], (arg,), arg.span) if place in functions and _function(arg) is None else arg
+        for place, arg in enumerate(head.args)
+    )
+    return replace(head, args=args) if functions else head
 
 
 def _declarations(statements: Sequence[ast.Statement]) -> Known:

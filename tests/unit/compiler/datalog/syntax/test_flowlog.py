@@ -1,6 +1,7 @@
 """What FlowLog's programs mean: how operators bind, what aggregates range over, blocks, comments."""
 
 import io
+from pathlib import Path
 
 import pytest
 
@@ -390,7 +391,7 @@ def test_tuples() -> None:
     assert "\n(1, (2, x))\n" in out.getvalue() and "\n(3,)\n" in out.getvalue()
     program.update('+t(7, (3, "(z]")).')
     assert set(program["inner"]) == {("x",), ("(z]",)}
-    with pytest.raises(DatalogError, match="expected one expression in the parentheses"):
+    with pytest.raises(DatalogError, match="a record cannot be number"):
         check(".decl t(x: int32) t(x) :- t(y), y = (x, 1).", Catalog())
 
 
@@ -450,3 +451,35 @@ def test_refusals(text: str, message: str) -> None:
     with pytest.raises(DatalogError) as caught:
         check(CHAIN + text, Catalog())
     assert caught.value.message == message and caught.value.span is not None
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ('.decl r(p: (x: number, y: symbol)) r((x, s)) :- e(x, _), s = "v".', ["(1, v)", "(2, v)"]),
+        (".decl r(x: int32, y: int32) r(x, y) :- e(x, _), (x, y) = (x, x + 5).", ["1\t6", "2\t7"]),
+        (".decl r(x: int32, y: int32) r(x, y) :- e(x, _), p = (x, x + 5), (_, y) = p.", ["1\t6", "2\t7"]),
+        (
+            ".decl r(x: int32, d: int32) r(1, 0) :- e(_, _). r(y, min(d + 1)) :- r(x, d), e(x, y).",
+            ["1\t0", "2\t1", "3\t1"],
+        ),
+        (
+            ".decl r(x: int32, d: int32) r(x, max(y)) :- e(x, y). r(y, x) :- e(x, y).",
+            ["1\t3", "2\t3", "3\t2"],
+        ),
+    ],
+)
+def test_tuples_without_declarations_and_rules_beside_aggregates(
+    text: str, expected: list[str], tmp_path: Path
+) -> None:
+    facts = "e(1, 2). e(2, 3). e(1, 3). .decl e(x: number, y: number) .output r "
+    write(kpg.connect().datalog(facts + text), str(tmp_path), io.StringIO())
+    assert (tmp_path / "r.csv").read_text().splitlines() == expected
+
+
+def test_a_total_beside_a_plain_rule_is_refused() -> None:
+    text = (
+        ".decl e(x: int32, y: int32) .decl r(x: int32, d: int32) r(x, sum(y)) :- e(x, y). r(x, y) :- e(y, x)."
+    )
+    with pytest.raises(DatalogError, match="rules for r aggregate differently"):
+        check(text, Catalog())
