@@ -170,19 +170,26 @@ def _side_field(binding: Binding, fields: list[Field], name: str, join: exp.Join
 
 def _item(binding: Binding, scope: Scope, node: exp.Expr) -> Node:
     match node:
+        case exp.Table(this=exp.Values() as rows):  # within parentheses that hold a join
+            rows = rows.copy()
+            rows.set("alias", node.args.get("alias"))
+            return _item(binding, scope, rows)
         case exp.Table() if not isinstance(node.this, exp.Identifier):
             from kpg.compiler.sql.bind.called_items import bind_called
 
             return bind_called(binding, scope, node)
         case exp.Table():
             return _table(binding, scope, node)
-        case exp.Subquery() if isinstance(node.this, exp.Table):
-            only(node, binding.source, "this", "alias")
+        case exp.Subquery() if _is_join(node.this):
+            only(node, binding.source, "this", "alias", "joins")
             if node.args.get("alias") is None:
                 return _joined(binding, scope, node.this, [])
             return _named_join(binding, scope, node)
         case exp.Subquery() | exp.Values():
             inner = Scope(scope.parent, common=scope.common)
+            if node.args.get("joins"):  # those of the parentheses around it, which have been read
+                node = node.copy()
+                node.set("joins", None)
             return _derived(binding, scope, binding.query(inner, node), node)
         case exp.Unnest():
             only(node, binding.source, "expressions", "alias", "offset")
@@ -195,6 +202,13 @@ def _item(binding: Binding, scope: Scope, node: exp.Expr) -> Node:
             return _derived(binding, scope, binding.query(scope.without_aggregates("LATERAL"), query), node)
         case _:
             binding.refuse(f"{construct_name(node)} in FROM", node)
+
+
+def _is_join(node: exp.Expr) -> bool:
+    """Whether what stands in parentheses in FROM is a join, or a relation, and not a query."""
+    if isinstance(node, exp.Table):
+        return True
+    return isinstance(node, exp.Subquery) and (bool(node.args.get("joins")) or _is_join(node.this))
 
 
 def _calls(binding: Binding, scope: Scope, node: exp.Expr, one: exp.Expr) -> Node:
