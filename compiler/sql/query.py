@@ -12,7 +12,6 @@ from kpg.compiler.resolved import written
 from kpg.compiler.rights import FIRST
 from kpg.compiler.sql import statements as ast
 from kpg.compiler.sql.bind.query import bind, bind_query, new_binding
-from kpg.compiler.sql.bind.secured import below, refuse_secured
 from kpg.compiler.sql.lower.query import lower_resolved
 from kpg.compiler.sql.origins import origins_of
 from kpg.compiler.sql.parameters import trees_of
@@ -191,6 +190,8 @@ def check_view(catalog: Catalog, view: ViewEntry) -> None:
         return
     user = whose(catalog, view)
     if view.is_derived:
+        from kpg.compiler.sql.bind.secured import below  # lazy: three modules that a start does without
+
         for under in below(catalog, view):
             if not may_columns(catalog, user, under.name, "r", frozenset(under.schema.names)):
                 raise denied(catalog, key_of(under.name))
@@ -222,6 +223,8 @@ def check_relation(catalog: Catalog, name: str) -> None:
     entry = catalog.get(name)
     need_columns(catalog, entry.name, "r", frozenset(entry.schema.names))
     if catalog.others:
+        from kpg.compiler.sql.bind.secured import refuse_secured  # lazy: as above
+
         refuse_secured(catalog, entry)
     if isinstance(entry, ViewEntry):
         check_view(catalog, entry)
