@@ -186,9 +186,10 @@ class Life:
     def run(self) -> None:
         """Let the threads run, and check what they have seen."""
         before = sys.getswitchinterval()
+        callers = [Caller(self, random.Random(f"{self.seed}/{number}")) for number in range(self.count)]
         threads = [
-            threading.Thread(target=self._thread, args=(number,), name=f"caller {number}", daemon=True)
-            for number in range(self.count)
+            threading.Thread(target=self._thread, args=(number, caller), name=f"caller {number}", daemon=True)
+            for number, caller in enumerate(callers)
         ]
         sys.setswitchinterval(SWITCH)
         try:
@@ -205,8 +206,7 @@ class Life:
         assert not self.wrong, self.wrong[:5]
         self._check()
 
-    def _thread(self, number: int) -> None:
-        caller = Caller(self, random.Random(f"{self.seed}/{number}"))
+    def _thread(self, number: int, caller: "Caller") -> None:
         try:
             if number == self.count - 1 and self.seed % 5 == 0:
                 asyncio.run(caller.go_on_loop())
@@ -606,7 +606,7 @@ class Caller:
             case 1:
                 return sorted(result)
             case 2:
-                return sorted(tuple(row.values()) for row in result.arrow().to_pylist())
+                return sorted(tuple(map(int, row.values())) for row in result.arrow().to_pylist())
             case _:
                 return sorted(result.part())
 
