@@ -6,7 +6,6 @@ without importing Arrow.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from decimal import Decimal
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
@@ -56,19 +55,14 @@ class Rows:
         """All rows as a pandas DataFrame.
 
         DATE, TIMESTAMP and TIMESTAMPTZ are ``datetime64``, with NaT for NULL. Integers and BOOLEAN with NULLs
-        are what pandas makes of them: ``float64``, and objects with None. DECIMAL, NUMERIC and TIME are
-        objects, of ``Decimal`` and ``datetime.time``: pandas has no type that holds them.
+        are what pandas makes of them: ``float64``, and objects with None. DECIMAL and TIME are objects, of
+        ``Decimal`` and ``datetime.time``: pandas has no type that holds them.
         """
         try:
             import pandas  # noqa: F401
         except ImportError as error:
             raise _missing("pandas", "df()") from error
-        frame = self.arrow().to_pandas(date_as_object=False)
-        for place, type_ in enumerate(self.types):
-            if type_.kind is Kind.NUMERIC:
-                texts = frame.iloc[:, place]
-                frame.isetitem(place, texts.map(Decimal, na_action="ignore").astype(object))
-        return frame
+        return self.arrow().to_pandas(date_as_object=False)
 
     def pl(self) -> "polars.DataFrame":
         """All rows as a polars DataFrame."""

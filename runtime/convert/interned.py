@@ -6,7 +6,6 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from kpg.runtime.errors import DataError
 from kpg.runtime.types import Kind, Type
 
 MOST_DIGITS: Final = 38
@@ -39,18 +38,26 @@ def decimals(type_: Type) -> pa.DataType:
 
 
 def made(values: list[Any], type_: Type, target: pa.DataType) -> pa.Array:
-    """Python objects of rows as an Arrow array of a type; arrays of more dimensions nest deeper.
+    """Python objects of rows as an Arrow array of a type.
 
-    Raises DataError for the NUMERICs of a column with a precision that no decimal of Arrow is.
+    Numbers of any digits are decimals if one type of those has them all, else text; arrays of more dimensions
+    nest deeper.
     """
+    if type_.kind is Kind.NUMERIC and pa.types.is_string(target):
+        return _numbers(values)
     if type_.kind is Kind.ARRAY:
         target = _deep(values, target)
-    try:
-        return pa.array([None if value is None else plain(value, type_) for value in values], target)
-    except (pa.ArrowInvalid, ValueError):
-        if type_.kind is not Kind.NUMERIC:
-            raise
-        raise DataError(f"NaN is no {target} of Arrow", hint="cast the column to NUMERIC or TEXT") from None
+    return pa.array([None if value is None else plain(value, type_) for value in values], target)
+
+
+def _numbers(values: list[Any]) -> pa.Array:
+    known = [value for value in values if value is not None]
+    if known and all(value.is_finite() for value in known):
+        try:
+            return pa.array(values)
+        except pa.ArrowInvalid:
+            pass  # too many digits
+    return pa.array([None if value is None else _digits(value) for value in values], pa.string())
 
 
 def _digits(value: Decimal) -> str:
@@ -86,7 +93,7 @@ def plain(value: Any, type_: Type) -> Any:
             return {name: None if item is None else plain(item, part) for name, item, part in fields}
         case Kind.UUID:
             return str(value)
-        case Kind.NUMERIC if pa.types.is_string(decimals(type_)):
+        case Kind.NUMERIC if not type_.precision:
             return _digits(value)
         case Kind.INTERVAL if isinstance(value, datetime.timedelta):
             return pa.MonthDayNano((0, value.days, (value.seconds * 1_000_000 + value.microseconds) * 1000))

@@ -314,23 +314,3 @@ def test_values_of_every_type_are_handed_out_and_read_in_some_arrow_type(kind: K
     precision = 5 if kind is Kind.DECIMAL else 0
     given = encoding.arrow_type(Type(kind, precision, 0, parts=parts))
     assert encoding.accepts(Type(kind, precision, 0, parts=parts), given)
-
-
-@pytest.mark.parametrize("texts", [[], ["1.5"], ["1.5", "1e30", "NaN"], [None]])
-def test_a_numeric_column_has_one_arrow_type_whatever_its_values(texts):
-    types = Type(Kind.NUMERIC), Type(Kind.NUMERIC, 30, 2), Type(Kind.NUMERIC, 90, 2)
-    dictionary = Dictionary()
-    known = [None if text in ("NaN", "1e30") else text for text in texts]
-    words = from_any(
-        [(text, one, text) for text, one in zip(texts, known, strict=True)], schema(*types), dictionary
-    )
-    found = decode(words.reshape(3, -1), ["a", "b", "c"], types, dictionary)
-    assert found.schema.types == [pa.string(), pa.decimal128(30, 2), pa.string()]
-    assert found["b"].to_pylist() == [None if text is None else D(text) for text in known]
-
-
-def test_a_nan_is_no_arrow_decimal():
-    dictionary, type_ = Dictionary(), Type(Kind.NUMERIC, 30, 2)
-    words = from_any([("NaN",)], schema(type_), dictionary)
-    with pytest.raises(DataError, match=r"NaN is no decimal128\(30, 2\) of Arrow"):
-        decode(words, ["a"], [type_], dictionary)
