@@ -109,7 +109,11 @@ def _numbered_union(
     sides = union.left, union.right
     found = [numbered(binding, side.node, {**orders, id(side.node): side.order}) for side in sides]
     first, second = (order for _, order in found)
-    alike = [_sort(one) == _sort(other) for one, other in zip(first, second, strict=False)]
+    alike = [
+        # Rowids are numbers of their own table.
+        one.column.type.kind is not ROWID.kind and _sort(one) == _sort(other)
+        for one, other in zip(first, second, strict=False)
+    ]
     shared = (*alike, False).index(False)
     keys = (*first, *second[shared:])
     nothing = repeat(None, len(first) - shared), repeat(None, len(second) - shared)

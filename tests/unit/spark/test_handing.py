@@ -126,6 +126,7 @@ def test_values_that_need_a_cast_go_through_spark_sql(spark, tmp_path):
 def test_executors_that_cannot_run_our_tasks(spark, tmp_path, monkeypatch, caplog):
     write(tmp_path / "a.parquet", [2, 1], [4, 2], 1)
     monkeypatch.setattr(spark.sparkContext, "pythonExec", "/no/such/python")
+    monkeypatch.setenv("PYSPARK_PYTHON", "/no/such/python")  # chosen, so that it is not replaced
     (chunk,) = load_tables([Source("t", tmp_path / "a.parquet", PAIR)], spark)
     assert chunk.rows.to_pydict() == {"k": [1, 2], "v": [2, 4]}
     assert "parquet files go through Spark SQL" in caplog.text
