@@ -31,7 +31,7 @@ def test_what_is_not_run_is_said(tmp_path: Path, arguments: tuple[str, ...]) -> 
     code, lines = ran(tmp_path, *arguments)
     assert code == pytest.ExitCode.NO_TESTS_COLLECTED
     assert [line for line in lines if line.startswith("not run: ")] == [
-        "not run: 2 tests marked clients (no Python clients: install with .ci/clients; "
+        "not run: 3 tests marked clients (no Python clients: install with .ci/clients; "
         "no java, javac, postgresql.jar: install with .ci/clients)",
         "not run: 7 tests marked java (Spark needs Java 17 or newer, and there is no java on PATH)",
     ]

@@ -152,13 +152,11 @@ def _without_aliases(body: Conjunction, kept: frozenset[str]) -> list[Conjunctio
 
 def _alias(literal: FlatLiteral) -> tuple[str, ast.Record | None]:
     """The variable that is said to be a record, and that."""
-    match literal:
-        case ast.Comparison(operator="=", left=ast.Variable(name=name), right=ast.Record() as record):
-            return name, record
-        case ast.Comparison(operator="=", left=ast.Record() as record, right=ast.Variable(name=name)):
-            return name, record
-        case _:
-            return "", None
+    if isinstance(literal, ast.Comparison) and literal.operator == "=":
+        for variable, record in ((literal.left, literal.right), (literal.right, literal.left)):
+            if isinstance(variable, ast.Variable) and isinstance(record, ast.Record):
+                return variable.name, record
+    return "", None
 
 
 def _variables(literal: FlatLiteral) -> Iterator[ast.Variable]:
