@@ -159,7 +159,6 @@ def test_functions_of_types_are_compared_with_numbers_and_names(connection: psyc
     names = ["int4", "numeric", "mood", "int8range", "money"]
     assert connection.execute(query, [names]).fetchall() == [
         ("int4", "int4recv", "int4send"),
-        ("int8range", "range_recv", "range_send"),
         ("money", "cash_recv", "cash_send"),
         ("mood", "enum_recv", "enum_send"),
         ("numeric", "numeric_recv", "numeric_send"),
