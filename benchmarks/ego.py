@@ -1,7 +1,7 @@
 """Ego-centric aggregates: overlays of two kinds of graphs, and reads and writes by them, beside no overlay.
 
 python -m benchmarks.ego build --nodes 1000000 --edges 10000000 --only vnm_a
-python -m benchmarks.ego run --nodes 100000 --edges 1000000 --plot docs/ego.svg
+python -m benchmarks.ego run --nodes 100000 --edges 1000000 --plot docs/images/ego.svg
 python -m benchmarks.ego shift
 python -m benchmarks.ego api --nodes 20000 --edges 200000
 """

@@ -170,7 +170,7 @@ def connect(
     ``history`` is how long the past is kept, as a time (``"1 hour"``) or a number of epochs, for ``SELECT ...
     AS OF``, ``View.as_of`` and ``View.changes(since=...)``. Without it nothing is.
 
-    ``workers`` is how many processes of this machine do the work together: see docs/scaling.md. With
+    ``workers`` is how many processes of this machine share the work: see docs/explanation/workers.md. With
     ``spark``, a SparkSession, they are tasks of its executors, on whatever machines these are.
     """
     wanted = {"synchronous": synchronous, "read_only": read_only, "functions": functions}

@@ -51,7 +51,7 @@ class Profiling:
     def workers(self) -> Result:
         """The workers: rows and bytes that each keeps, processor time, rows to and from others, meetings.
 
-        ``heavy`` are the keys that make one of them have more rows than its share: see docs/scaling.md.
+        ``heavy`` are the keys that give one worker more rows than its share: see docs/explanation/workers.md.
         """
         from kpg.engine.working import work
 

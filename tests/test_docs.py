@@ -92,7 +92,9 @@ def test_files_that_are_named_exist(path: Path) -> None:
             assert any(f"/{one}".endswith(f"/{name}") for one in EVERYTHING), name
 
 
-@pytest.mark.parametrize("name", ["ARCHITECTURE.md", "CONTRIBUTING.md", "README.md", "docs/performance.md"])
+@pytest.mark.parametrize(
+    "name", ["ARCHITECTURE.md", "CONTRIBUTING.md", "README.md", "docs/reference/performance.md"]
+)
 def test_names_of_code_exist(name: str) -> None:
     known = words() | MADE_UP
     for span in filter(NAME.fullmatch, spans(ROOT / name)):

@@ -1,4 +1,4 @@
-"""``docs/traps.md`` and the tests that bear its numbers name each other."""
+"""``docs/explanation/traps.md`` and the tests that bear its numbers name each other."""
 
 import re
 from collections import defaultdict
@@ -20,8 +20,10 @@ def test_every_trap_names_the_files_of_its_tests() -> None:
             for found in re.findall(r"[tT](\d+)", names or number):
                 tested[int(found)].add(str(path.relative_to(ROOT)))
     listed = {
-        int(number): set(re.findall(r"\(\.\./(\S+?)\)", files))
-        for number, files in ROW.findall((ROOT / "docs" / "traps.md").read_text(encoding="utf-8"))
+        int(number): set(re.findall(r"\(\.\./\.\./(\S+?)\)", files))
+        for number, files in ROW.findall(
+            (ROOT / "docs" / "explanation" / "traps.md").read_text(encoding="utf-8")
+        )
     }
     assert {number for number, files in listed.items() if not files} == WITHOUT_TESTS
     assert {number: files for number, files in listed.items() if files} == dict(tested)

@@ -1,4 +1,4 @@
-"""How loops go wrong, one test each; T38 .. T51 are numbers of docs/traps.md."""
+"""How loops go wrong, one test each; T38 .. T51 are numbers of docs/explanation/traps.md."""
 
 import signal
 from collections import Counter

@@ -1,4 +1,4 @@
-"""How steps and operators go wrong, one test each; T15 .. T40 are numbers of docs/traps.md."""
+"""How steps and operators go wrong, one test each; T15 .. T40 are numbers of docs/explanation/traps.md."""
 
 from collections import Counter
 

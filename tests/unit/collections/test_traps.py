@@ -1,4 +1,4 @@
-"""Traps of incremental dataflow that show in what collections come to, by their numbers in docs/traps.md.
+"""Traps of incremental dataflow that show in collections, by their numbers in docs/explanation/traps.md.
 
 T27 (the same order and hash in all workers) is in tests/unit/workers; that order is total with None and NaN
 in it, and the same in every process, is in tests/unit/data. Others are in tests/unit/trace/test_traps.py,

@@ -423,7 +423,7 @@ def test_what_is_not_understood_is_said(option: list[str], message: str) -> None
 
 def test_examples_of_services_say_what_there_is() -> None:
     """The options of the unit, the Dockerfile and the table are those of the command."""
-    text = (ROOT / "docs" / "operating.md").read_text()
+    text = (ROOT / "docs" / "howto" / "operate.md").read_text()
     lines = [line for line in text.splitlines() if line.startswith(("| `--", "ExecStart=", "ENTRYPOINT"))]
     named = {option for line in lines for option in re.findall(r"--[a-z-]+", line.split(" | ")[0])}
     assert {"--listen", "--http", "--log-slow", "--superuser-reserved-connections"} <= named

@@ -1,4 +1,4 @@
-"""How traces go wrong: a test for each trap of docs/traps.md that concerns them, by its number."""
+"""How traces go wrong: a test for each of their traps in docs/explanation/traps.md, by its number."""
 
 import gc
 import math
