@@ -229,7 +229,9 @@ class Catalog:
             if found is None:
                 names = (*self.types, *SAID_OF_TYPES, *(kind.name.lower() for kind in Kind))
                 hint, place = did_you_mean(type_.name, names), span and span.at(type_.name)
-                raise ProgrammingError(f'type "{type_.name}" does not exist', span=place, hint=hint)
+                error = ProgrammingError(f'type "{type_.name}" does not exist', span=place, hint=hint)
+                error.sqlstate = "42704"
+                raise error
             return found
         if not type_.parts:
             return type_

@@ -212,13 +212,16 @@ class CreateFunction(Definition):
 
 @dataclass(frozen=True, slots=True)
 class DropFunction(Definition):
-    """DROP FUNCTION: names with the types of the arguments, None where these are left out."""
+    """DROP FUNCTION: names with the types of the arguments, None where these are left out.
+
+    ``kind`` is ``function``, ``procedure`` or ``routine``, which is either.
+    """
 
     names: tuple[tuple[str, tuple[Type, ...] | None], ...]
     if_exists: bool
     cascade: bool
     span: Span
-    kind: str = "function"
+    kind: str
 
 
 @dataclass(frozen=True, slots=True)

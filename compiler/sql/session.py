@@ -104,6 +104,8 @@ class Accepted(Session):
     relations: tuple[str, ...]
     span: Span
     part: str = ""
+    skipped: tuple[tuple[str, str], ...] = ()
+    """Why it changes nothing, with SQLSTATEs: what IF EXISTS or IF NOT EXISTS found."""
 
 
 @dataclass(frozen=True, slots=True)

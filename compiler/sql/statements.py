@@ -121,6 +121,7 @@ class Drop:
     if_exists: bool
     cascade: bool
     span: Span
+    materialized: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,6 +17,7 @@ from kpg.compiler.sql.blocks.tree import Dynamic
 from kpg.compiler.triggers import Trigger
 from kpg.dml.changing import Changes
 from kpg.engine.engine import Engine
+from kpg.listeners.notices import say_skipped, say_skipped_relation
 from kpg.runtime.errors import ProgrammingError
 from kpg.runtime.types import Kind, Schema, Type
 
@@ -49,10 +50,22 @@ def define_trigger(
     found = catalog.find(statement.table)
     key = (statement.kind, "" if found is None else found.name.lower(), statement.name.lower())
     if key not in catalog.others:
-        if statement.if_exists:
+        if found is None and statement.if_exists:
+            say_skipped_relation(engine, statement.table)
             return
-        message = f'{statement.kind} "{statement.name}" for table "{statement.table}" does not exist'
-        raise ProgrammingError(message, span=statement.span)
+        if found is None:
+            catalog.get(statement.table, statement.span)
+        shown = statement.table.rpartition(".")[2]
+        if statement.if_exists:
+            fact = f'{statement.kind} "{statement.name}" for relation "{shown}" does not exist'
+            say_skipped(engine, fact)
+            return
+        above = "table" if statement.kind == "trigger" else "relation"
+        error = ProgrammingError(
+            f'{statement.kind} "{statement.name}" for {above} "{shown}" does not exist', span=statement.span
+        )
+        error.sqlstate = "42704"
+        raise error
     del catalog.others[key]
 
 

@@ -6,8 +6,10 @@ from kpg.compiler.routines import Aggregate, Parameter
 from kpg.compiler.sql import definitions as ast
 from kpg.compiler.sql import statements
 from kpg.compiler.sql.folds import LENIENT, PREFIX, body_of, called, is_polymorphic
-from kpg.ddl.routines import known_type, run_routine
+from kpg.compiler.system.users import type_name
+from kpg.ddl.routines import known_type, run_routine, signature
 from kpg.engine.engine import Engine
+from kpg.listeners.notices import say_skipped
 from kpg.runtime.errors import NotSupportedError, ProgrammingError
 from kpg.runtime.types import TEXT, Kind, Type, array
 
@@ -117,7 +119,13 @@ def _drop(engine: Engine, statement: ast.DropAggregate, name: str, types: tuple[
     known = catalog.aggregates.get(plain, ())
     old = next((one for one in known if one.types == wanted), None)
     if old is None:
+        if any(one.same_arguments(list(wanted)) for one in catalog.find_routines(plain)):
+            shown = ", ".join(type_name(catalog, type_) for type_ in wanted)
+            error = ProgrammingError(f"function {name}({shown}) is not an aggregate", span=statement.span)
+            error.sqlstate = "42809"
+            raise error
         if statement.if_exists:
+            say_skipped(engine, f"aggregate {signature(catalog, name, wanted)} does not exist")
             return
         shown = ", ".join(str(type_) for type_ in wanted) or "*"
         raise ProgrammingError(f"aggregate {name}({shown}) does not exist", span=statement.span)

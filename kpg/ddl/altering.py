@@ -23,6 +23,7 @@ from kpg.ddl.definitions import rename_sequence
 from kpg.ddl.indexes import keep
 from kpg.ddl.renaming import follow
 from kpg.engine.engine import Engine
+from kpg.listeners.notices import say_skipped_relation
 from kpg.runtime.errors import NotSupportedError, ProgrammingError, Span
 
 Words = NDArray[np.int64]
@@ -42,6 +43,7 @@ def alter(engine: Engine, statement: ast.Alter) -> None:
     if entry is None:
         if not statement.if_exists:
             engine.catalog.get(statement.name, statement.span)
+        say_skipped_relation(engine, statement.name)
         return
     name = entry.name
     for action in statement.actions:
@@ -81,6 +83,7 @@ def _alter_index(engine: Engine, statement: ast.Alter) -> None:
     if index is None:
         if not statement.if_exists:
             raise ProgrammingError(f'index "{statement.name}" does not exist', span=statement.span)
+        say_skipped_relation(engine, statement.name)
         return
     if isinstance(action, ast.RenameTo):
         del catalog.indexes[index.name.lower()]

@@ -16,7 +16,7 @@ from kpg.ddl.altering_rules import RuleChange
 from kpg.ddl.altering_table import with_name
 from kpg.ddl.dropping import column_users, described, drop_users
 from kpg.ddl.renaming import rename_table
-from kpg.listeners.notices import say_cascade
+from kpg.listeners.notices import say_cascade, say_skipped
 from kpg.runtime.errors import NotSupportedError, ProgrammingError
 from kpg.runtime.types import NULL, Schema
 
@@ -28,12 +28,15 @@ class ColumnChange(RuleChange):
 
     def _add_column(self, action: ast.AddColumn) -> None:
         engine, entry = self.engine, self.entry
+        shown = engine.catalog.plain(entry.name)
         if action.column.name.lower() in (name.lower() for name in entry.schema.names):
-            if action.if_not_exists:
-                return
-            raise ProgrammingError(
-                f'column "{action.column.name}" of "{entry.name}" exists already', span=self.span
-            )
+            fact = f'column "{action.column.name}" of relation "{shown}" already exists'
+            if not action.if_not_exists:
+                error = ProgrammingError(fact, span=self.span)
+                error.sqlstate = "42701"
+                raise error
+            say_skipped(engine, fact, "42701")
+            return
         rule = action.rule
         if action.sequence is not None:
             rule = self._numbered(action, rule)
@@ -63,6 +66,8 @@ class ColumnChange(RuleChange):
     def _drop_column(self, action: ast.DropColumn) -> None:
         entry = self.entry
         if action.if_exists and action.name.lower() not in (name.lower() for name in entry.schema.names):
+            shown = self.engine.catalog.plain(entry.name)
+            say_skipped(self.engine, f'column "{action.name}" of relation "{shown}" does not exist')
             return
         place = self._place(action.name)
         name = entry.schema.names[place]

@@ -16,6 +16,7 @@ from kpg.constraints.links import Link, link_of
 from kpg.ddl.altering_table import TableChange
 from kpg.ddl.defining import with_constraint
 from kpg.ddl.indexes import add_key, drop_key
+from kpg.listeners.notices import say_skipped
 from kpg.runtime.errors import ProgrammingError
 from kpg.runtime.types import ColumnDef, Schema
 
@@ -40,18 +41,25 @@ class RuleChange(TableChange):
                 bind_default(column, action.text, self.engine.catalog)
                 rules[place] = replace(rule, default=action.text)
             case "generated":
-                if not rule.generated and not action.if_exists:
-                    raise ProgrammingError(f'column "{column.name}" is not generated', span=self.span)
+                if not rule.generated:
+                    self._refuse_rule(action, column, "is not a stored generated column")
                 rules[place] = replace(rule, generated="")
             case _:
                 rules[place] = self._identity(action, rule, column)
         kept = tuple(rules) if any(one != NO_RULE for one in rules) else ()
         self._put(replace(self.entry, constraints=replace(self.entry.constraints, rules=kept)))
 
+    def _refuse_rule(self, action: ast.SetRule, column: ColumnDef, fact: str) -> None:
+        """Raise ProgrammingError for a rule that a column does not have; with IF EXISTS, say so."""
+        fact = f'column "{column.name}" of relation "{self.engine.catalog.plain(self.entry.name)}" {fact}'
+        if not action.if_exists:
+            raise ProgrammingError(fact, span=self.span)
+        say_skipped(self.engine, fact)
+
     def _identity(self, action: ast.SetRule, rule: Rule, column: ColumnDef) -> Rule:
         if not action.text:
-            if not rule.identity and not action.if_exists:
-                raise ProgrammingError(f'column "{column.name}" is not an identity column', span=self.span)
+            if not rule.identity:
+                self._refuse_rule(action, column, "is not an identity column")
             if rule.sequence:
                 self.engine.catalog.sequences.pop(rule.sequence.lower(), None)
             return Rule(generated=rule.generated)
@@ -161,7 +169,10 @@ class RuleChange(TableChange):
             return
         match found:
             case None:
-                if not action.if_exists:
+                if action.if_exists:
+                    shown = engine.catalog.plain(entry.name)
+                    say_skipped(engine, f'constraint "{action.name}" of relation "{shown}" does not exist')
+                else:
                     known = (one.name for one in old)
                     message = f'constraint "{action.name}" of "{entry.name}" does not exist'
                     raise ProgrammingError(message, span=self.span, hint=did_you_mean(action.name, known))

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 from kpg.compiler.constraints import Domain
 from kpg.compiler.resolved import beside, written
 from kpg.compiler.sql import definitions as ast
+from kpg.listeners.notices import say_skipped
 from kpg.runtime.errors import NotSupportedError, ProgrammingError
 from kpg.runtime.types import Kind, Type
 
@@ -25,7 +26,7 @@ def alter_type(engine: "Engine", statement: ast.AlterUserType) -> None:
     if statement.what == "RENAME TO":
         rename_type(engine, old, _free(engine, beside(old.name, statement.new), statement), statement.span)
         return
-    new = (_enum if old.kind is Kind.ENUM else _row)(old, statement)
+    new = (_enum if old.kind is Kind.ENUM else _row)(engine, old, statement)
     if new == old:
         return
     changed = _columns(engine, old, statement)
@@ -64,15 +65,17 @@ def _free(engine: "Engine", name: str, statement: ast.AlterUserType) -> str:
     return name
 
 
-def _enum(old: Type, statement: ast.AlterUserType) -> Type:
+def _enum(engine: "Engine", old: Type, statement: ast.AlterUserType) -> Type:
     labels = list(old.labels)
     for needed in filter(None, (statement.old, statement.before, statement.after)):
         if needed not in labels:
             raise ProgrammingError(f'"{needed}" is not an existing enum label', span=statement.span)
     if statement.new in labels:
-        if statement.lenient:
-            return old
-        raise ProgrammingError(f'enum label "{statement.new}" already exists', span=statement.span)
+        fact = f'enum label "{statement.new}" already exists'
+        if not statement.lenient:
+            raise ProgrammingError(fact, span=statement.span)
+        say_skipped(engine, fact, "42710")
+        return old
     if statement.what == "ADD VALUE":
         place = labels.index(statement.before) if statement.before else len(labels)
         place = labels.index(statement.after) + 1 if statement.after else place
@@ -84,16 +87,17 @@ def _enum(old: Type, statement: ast.AlterUserType) -> Type:
     return replace(old, labels=tuple(labels))
 
 
-def _row(old: Type, statement: ast.AlterUserType) -> Type:
+def _row(engine: "Engine", old: Type, statement: ast.AlterUserType) -> Type:
     names, types = list(old.labels), list(old.parts)
     known = [name.lower() for name in names]
     if statement.what.endswith("VALUE"):
         raise ProgrammingError(f"{old.name} is not an enum", span=statement.span)
     if statement.old and statement.old.lower() not in known:
-        if statement.lenient:
-            return old
-        message = f'column "{statement.old}" of relation "{old.name}" does not exist'
-        raise ProgrammingError(message, span=statement.span)
+        fact = f'column "{statement.old}" of relation "{old.name}" does not exist'
+        if not statement.lenient:
+            raise ProgrammingError(fact, span=statement.span)
+        say_skipped(engine, fact)
+        return old
     if statement.new and statement.new.lower() in known:
         message = f'column "{statement.new}" of relation "{old.name}" already exists'
         raise ProgrammingError(message, span=statement.span)

@@ -14,7 +14,7 @@ from kpg.compiler.sql.anchoring import asks_sequence, sequence_call
 from kpg.compiler.sql.ddl.sequences import created, settled
 from kpg.engine.engine import Engine
 from kpg.engine.transaction import State
-from kpg.listeners.notices import say_cascade
+from kpg.listeners.notices import say_cascade, say_missing, say_present, say_skipped, say_skipped_relation
 from kpg.result import Affected, Result
 from kpg.runtime.errors import ProgrammingError
 
@@ -109,6 +109,7 @@ def _create_sequence(engine: Engine, statement: ast.CreateSequence) -> None:
     name = catalog.created(statement.name, temporary=statement.temporary, span=statement.span)
     if name.lower() in catalog.sequences or name in catalog:
         if statement.if_not_exists:
+            say_present(engine, name)
             return
         raise ProgrammingError(f'relation "{name}" already exists', span=statement.span)
     catalog.sequences[name.lower()] = _with_owner(
@@ -129,6 +130,7 @@ def _alter_sequence(engine: Engine, statement: ast.AlterSequence) -> None:
     old = catalog.find_sequence(statement.name)
     if old is None:
         if statement.if_exists:
+            say_skipped_relation(engine, statement.name)
             return
         catalog.sequence(statement.name, statement.span)
         return
@@ -185,6 +187,7 @@ def _create_schema(engine: Engine, statement: ast.CreateSchema) -> None:
     name = statement.name.lower()
     if name in engine.catalog.schemas or name in ("pg_catalog", "information_schema"):
         if statement.if_not_exists:
+            say_skipped(engine, f'schema "{name}" already exists', "42P06")
             return
         raise ProgrammingError(f'schema "{statement.name}" already exists', span=statement.span)
     if name.startswith("pg_"):
@@ -245,8 +248,12 @@ def drop_sequence(engine: Engine, statement: ast.DropOther, name: str) -> None:
     catalog = engine.catalog
     found = catalog.find_sequence(name)
     if found is None:
+        from kpg.ddl.indexes import refuse_other_kind
+
+        refuse_other_kind(engine, name, statement)
         if not statement.if_exists:
             catalog.sequence(name, statement.span)
+        say_missing(engine, "sequence", name)
         return
     for entry in list(catalog):
         if not isinstance(entry, TableEntry):

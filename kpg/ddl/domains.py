@@ -12,7 +12,7 @@ from kpg.compiler.resolved import beside
 from kpg.compiler.sql import definitions as ast
 from kpg.compiler.sql.ddl.domains import over_column
 from kpg.compiler.sql.definition import Definition
-from kpg.listeners.notices import say_cascade
+from kpg.listeners.notices import say_cascade, say_missing_type, say_skipped
 from kpg.runtime.errors import ProgrammingError, Span
 from kpg.runtime.types import ColumnDef, Kind, Type
 
@@ -113,10 +113,11 @@ def alter_domain(engine: "Engine", statement: ast.AlterDomain) -> None:
             changed = replace(domain, checks=_named(domain.name, (*domain.checks, check)))
         case ast.DropConstraint(name=name, if_exists=lenient):
             kept = tuple(one for one in domain.checks if one.name.lower() != name.lower())
-            if len(kept) == len(domain.checks) and not lenient:
-                raise ProgrammingError(
-                    f'constraint "{name}" of domain "{domain.name}" does not exist', span=statement.span
-                )
+            if len(kept) == len(domain.checks):
+                fact = f'constraint "{name}" of domain "{domain.name}" does not exist'
+                if not lenient:
+                    raise ProgrammingError(fact, span=statement.span)
+                say_skipped(engine, fact)
             changed = replace(domain, checks=kept)
         case ast.RenameConstraint(old=old, new=new):
             if old.lower() not in (one.name.lower() for one in domain.checks):
@@ -201,7 +202,12 @@ def columns_of(catalog: Catalog, domain: str) -> list[tuple[str, str]]:
 def drop_domain(engine: "Engine", statement: ast.DropOther, name: str) -> None:
     found = engine.catalog.find_type(name)
     if not isinstance(found, Domain):
+        if found is not None:
+            error = ProgrammingError(f'"{name}" is not a domain', span=statement.span)
+            error.sqlstate = "42809"
+            raise error
         if statement.if_exists:
+            say_missing_type(engine, name)
             return
         raise ProgrammingError(f'domain "{name}" does not exist', span=statement.span)
     used = columns_of(engine.catalog, found.name)

@@ -15,7 +15,7 @@ from kpg.compiler.system.words import shown_name
 from kpg.ddl.definitions import drop_sequence
 from kpg.ddl.in_use import check_unused
 from kpg.engine.engine import Engine
-from kpg.listeners.notices import say_cascade
+from kpg.listeners.notices import say_cascade, say_missing, say_skipped
 from kpg.runtime.errors import Error, ProgrammingError
 from kpg.runtime.plan import Ego
 
@@ -27,6 +27,8 @@ def drop_relations(engine: Engine, statement: Drop) -> None:
     for name in statement.names:
         entry = engine.catalog.find(name)
         if entry is None and statement.if_exists:
+            kind = "materialized view" if statement.materialized else statement.kind.lower()
+            say_missing(engine, kind, name)
             continue
         entry = entry or engine.catalog.get(name, statement.span)
         kind = "TABLE" if isinstance(entry, TableEntry) else "VIEW"
@@ -134,6 +136,7 @@ def drop_schema(engine: Engine, statement: ast.DropOther, name: str) -> None:
     catalog = engine.catalog
     if name not in catalog.schemas:
         if statement.if_exists:
+            say_skipped(engine, f'schema "{name}" does not exist')
             return
         raise ProgrammingError(f'schema "{name}" does not exist', span=statement.span)
     first = next(_inside(engine, name), None)

@@ -10,6 +10,7 @@ from kpg.compiler.constraints import Exclusion, Index, Unique
 from kpg.compiler.sql import definitions as ast
 from kpg.ddl.defining import free_name
 from kpg.engine.engine import Engine
+from kpg.listeners.notices import say_missing, say_present
 from kpg.runtime.errors import NotSupportedError, ProgrammingError
 from kpg.runtime.plan import Arrange, Linear, Mfp, Plan, Source
 from kpg.runtime.scalar import Column, Fetch
@@ -26,7 +27,7 @@ def create_index(engine: Engine, statement: ast.CreateIndex) -> None:
     kept = isinstance(found, ViewEntry) and (found.materialized or _is_being_kept(engine, found))
     entry: Entry = catalog.get(statement.table) if kept else catalog.table(statement.table, statement.span)
     columns = _columns_of(entry, statement)
-    name = _name_of(catalog, entry, statement, columns)
+    name = _name_of(engine, entry, statement, columns)
     if not name:
         return
     if isinstance(entry, ViewEntry):
@@ -76,14 +77,16 @@ def _columns_of(entry: Entry, statement: ast.CreateIndex) -> tuple[str, ...]:
     return tuple(known[column.lower()] for column in statement.columns)
 
 
-def _name_of(catalog: Catalog, entry: Entry, statement: ast.CreateIndex, columns: tuple[str, ...]) -> str:
+def _name_of(engine: Engine, entry: Entry, statement: ast.CreateIndex, columns: tuple[str, ...]) -> str:
     """The name of a new index; empty if it is there already, and may be."""
+    catalog = engine.catalog
     schema, _, plain = entry.name.rpartition(".")
     taken = names(catalog)
     name = statement.name or free_name("_".join((plain, *(columns or ("expr",)), "idx")), taken)
     name = f"{schema}.{name}" if schema and "." not in name else name
     if name.lower() in taken or name in catalog:
         if statement.if_not_exists:
+            say_present(engine, name)
             return ""
         raise ProgrammingError(f'relation "{name}" already exists', span=statement.span)
     return name
@@ -193,6 +196,16 @@ def _drop_exclusion(engine: Engine, index: Index) -> None:
         drop_exclusion(engine, engine.catalog.others[key])
 
 
+def refuse_other_kind(engine: Engine, name: str, statement: ast.DropOther) -> None:
+    """ProgrammingError if a name that DROP does not find is that of a relation of another kind."""
+    if name in engine.catalog or engine.catalog.find_sequence(name) or engine.catalog.find_index(name):
+        article = "an" if statement.kind == "INDEX" else "a"
+        message = f'"{name}" is not {article} {statement.kind.lower()}'
+        error = ProgrammingError(message, span=statement.span)
+        error.sqlstate = "42809"
+        raise error
+
+
 def drop_index(engine: Engine, statement: ast.DropOther, name: str) -> None:
     """DROP INDEX."""
     catalog = engine.catalog
@@ -218,5 +231,10 @@ def drop_index(engine: Engine, statement: ast.DropOther, name: str) -> None:
                 )
             drop_key(engine, entry, key)
             return
-    if not statement.if_exists:
-        raise ProgrammingError(f'index "{name}" does not exist', span=statement.span)
+    refuse_other_kind(engine, name, statement)
+    if statement.if_exists:
+        say_missing(engine, "index", name)
+        return
+    error = ProgrammingError(f'index "{name}" does not exist', span=statement.span)
+    error.sqlstate = "42704"
+    raise error

@@ -15,14 +15,21 @@ from kpg.compiler.sql.bind.query import new_binding
 from kpg.compiler.sql.bodies import body_of, gives_rows, names_called, texts_of
 from kpg.compiler.sql.ddl.functions import CURRENT
 from kpg.compiler.sql.volatile import has_calls, is_chance
+from kpg.compiler.system.naming import type_facts
+from kpg.compiler.system.users import arguments, type_name
 from kpg.engine.engine import Engine
-from kpg.listeners.notices import say_cascade
+from kpg.listeners.notices import say_cascade, say_skipped
 from kpg.runtime.errors import NotSupportedError, ProgrammingError, Span
 from kpg.runtime.types import Kind, Type, record
 
 AS_THEY_ARE = frozenset((*POLYMORPHIC, "void", "record", "trigger", "procedure"))
 
 
+KEYWORD_TYPES: Final = (
+    *("bit", "bool", "bpchar", "float4", "float8", "int2", "int4", "int8", "interval", "numeric"),
+    *("time", "timestamp", "timestamptz", "timetz", "varbit", "varchar"),
+)
+"""Types of whose keywords Postgres' grammar makes names in pg_catalog."""
 TYPES_APART: Final = re.compile(r", (?![^(]*\))")
 """Commas between types, but none within parentheses."""
 
@@ -183,12 +190,37 @@ def _found(engine: Engine, name: str, types: Sequence[Type] | None, span: Span) 
 
 
 def _drop(engine: Engine, statement: ast.DropFunction, name: str, types: Sequence[Type] | None) -> None:
-    routine = _found(engine, name, types, statement.span)
-    if routine is None:
-        if statement.if_exists:
+    try:
+        routine = _found(engine, name, types, statement.span)
+    except ProgrammingError as error:
+        if statement.if_exists and error.sqlstate == "42704":
+            say_skipped(engine, error.message)
             return
-        raise ProgrammingError(f'function "{name}" does not exist', span=statement.span)
+        raise
+    if routine is None and statement.if_exists:
+        say_skipped(engine, f"{statement.kind} {signature(engine.catalog, name, types or ())} does not exist")
+        return
+    if routine is None:
+        raise ProgrammingError(f'{statement.kind} "{name}" does not exist', span=statement.span)
+    if statement.kind not in (routine.kind, "routine"):
+        message = f"{name}({arguments(engine.catalog, routine)}) is not a {statement.kind}"
+        wrong = ProgrammingError(message, span=statement.span, hint=f"use DROP {routine.kind.upper()}")
+        wrong.sqlstate = "42809"
+        raise wrong
     drop_routine(engine, routine, statement.span, cascade=statement.cascade)
+
+
+def signature(catalog: Catalog, name: str, types: Sequence[Type]) -> str:
+    """A function's name with its arguments, as notices of Postgres name one that does not exist."""
+    return f"{name.lower()}({','.join(_parsed_name(catalog, type_) for type_ in types)})"
+
+
+def _parsed_name(catalog: Catalog, type_: Type) -> str:
+    """The name that Postgres' grammar makes of a type's keyword; that of any other type."""
+    if type_.kind is Kind.ARRAY:
+        return f"{_parsed_name(catalog, type_.parts[0])}[]"
+    short = type_facts(type_)[1]
+    return f"pg_catalog.{short}" if short in KEYWORD_TYPES else type_name(catalog, type_)
 
 
 def drop_routine(engine: Engine, routine: Routine, span: Span, *, cascade: bool) -> None:

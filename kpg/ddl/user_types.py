@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from kpg.compiler.catalog import Catalog
 from kpg.compiler.constraints import Domain
+from kpg.listeners.notices import say_missing_type
 from kpg.runtime.errors import ProgrammingError
 from kpg.runtime.types import ColumnDef, Schema, Type
 
@@ -63,8 +64,14 @@ def create_type(engine: "Engine", statement: "ast.CreateType") -> None:
 
 def drop_type(engine: "Engine", statement: "ast.DropOther", name: str) -> None:
     found = engine.catalog.find_type(name)
-    if found is None or isinstance(found, Domain):
+    if isinstance(found, Domain):
+        from kpg.ddl.domains import drop_domain
+
+        drop_domain(engine, statement, name)
+        return
+    if found is None:
         if statement.if_exists:
+            say_missing_type(engine, name)
             return
         raise ProgrammingError(f'type "{name}" does not exist', span=statement.span)
     for entry in engine.catalog:

@@ -17,6 +17,7 @@ from kpg.compiler.sql.query import asks_system, lower_query, lower_view, named_r
 from kpg.compiler.sql.through import below_of, refuse_unchecked
 from kpg.compiler.sql.volatile import has_calls
 from kpg.engine.engine import Engine
+from kpg.listeners.notices import say_present
 from kpg.queries.planning import Planned, plan_bound, plan_view, relations_of
 from kpg.runtime.errors import NotSupportedError
 from kpg.runtime.values.styles import PLAIN
@@ -27,7 +28,8 @@ def create_view(engine: Engine, statement: ast.CreateView) -> Maintained | None:
     """Run the statement; the view, if it is kept from now on."""
     name = engine.catalog.created(statement.name, temporary=statement.temporary, span=statement.span)
     old = engine.catalog.find(name)
-    if statement.if_not_exists and isinstance(old, ViewEntry):
+    if statement.if_not_exists and old is not None:
+        say_present(engine, name)
         return engine.views.get(old.name)
     of_system = asks_system(statement.query, engine.catalog)
     _refuse(statement, of_system=of_system)

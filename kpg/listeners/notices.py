@@ -36,7 +36,7 @@ def rank(severity: str) -> int:
 def say(engine: "Engine", notice: Notice) -> None:
     """Have whoever runs the statement be told."""
     caller = sys._getframe(1)
-    if caller.f_code is warn.__code__ and caller.f_back is not None:
+    while caller.f_code.co_filename == __file__ and caller.f_back is not None:
         caller = caller.f_back
     source = (caller.f_code.co_filename, caller.f_lineno, caller.f_code.co_name)
     engine.notices.append(replace(notice, source=source))
@@ -46,6 +46,39 @@ def say(engine: "Engine", notice: Notice) -> None:
 def warn(engine: "Engine", message: str, state: str = "01000") -> None:
     """Say a WARNING."""
     say(engine, Notice("WARNING", message, state))
+
+
+def say_skipped(engine: "Engine", fact: str, state: str = "00000") -> None:
+    """Say (NOTICE) why a statement with IF EXISTS or IF NOT EXISTS changes nothing."""
+    say(engine, Notice("NOTICE", f"{fact}, skipping", state))
+
+
+def say_present(engine: "Engine", name: str) -> None:
+    """Say that a relation of that name is there already."""
+    say_skipped(engine, f'relation "{name.rpartition(".")[2]}" already exists', "42P07")
+
+
+def say_skipped_relation(engine: "Engine", name: str) -> None:
+    """Say that the relation that a statement is about does not exist."""
+    say_skipped(engine, f'relation "{name.rpartition(".")[2]}" does not exist')
+
+
+def say_missing(engine: "Engine", kind: str, name: str) -> None:
+    """Say that there is no object of a kind and a name, or not even its schema."""
+    schema, _, plain = name.rpartition(".")
+    if schema and schema.lower() not in engine.catalog.schemas:
+        say_skipped(engine, f'schema "{schema}" does not exist')
+    else:
+        say_skipped(engine, f'{kind} "{plain}" does not exist')
+
+
+def say_missing_type(engine: "Engine", name: str) -> None:
+    """Say that there is no type of that name, or not even its schema."""
+    schema = name.rpartition(".")[0]
+    if schema and schema.lower() not in engine.catalog.schemas:
+        say_skipped(engine, f'schema "{schema}" does not exist')
+    else:
+        say_skipped(engine, f'type "{name}" does not exist')
 
 
 def say_cascade(engine: "Engine", gone: Sequence[str]) -> None:

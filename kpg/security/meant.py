@@ -13,6 +13,7 @@ from kpg.compiler.sql.parse import parse_query
 from kpg.compiler.system.users import type_name
 from kpg.compiler.system.words import quoted
 from kpg.engine.engine import Engine
+from kpg.listeners.notices import say_skipped_relation
 from kpg.queries.planning import plan
 from kpg.runtime.errors import Error, ProgrammingError, Span
 from kpg.runtime.types import Type
@@ -96,7 +97,7 @@ def _named(
             index = catalog.find_index(name)
             found = None if index is None else key_of(index.table)
         case _:
-            found = _relation(catalog, kind, name, span, if_exists)
+            found = _relation(engine, kind, name, span, if_exists)
     if found is not None:
         yield found
 
@@ -146,7 +147,8 @@ def _is_known(engine: Engine, name: str) -> bool:
     return True
 
 
-def _relation(catalog: Catalog, kind: str, name: str, span: Span, if_exists: bool) -> Key | None:
+def _relation(engine: Engine, kind: str, name: str, span: Span, if_exists: bool) -> Key | None:
+    catalog = engine.catalog
     need_named(catalog, name, span)
     entry = catalog.find(name) if kind != "SEQUENCE" else None
     if entry is not None:
@@ -155,6 +157,7 @@ def _relation(catalog: Catalog, kind: str, name: str, span: Span, if_exists: boo
     if sequence is not None and kind in ("TABLE", "SEQUENCE"):
         return ("SEQUENCE", sequence.name.lower())
     if if_exists:
+        say_skipped_relation(engine, name)
         return None
     if kind == "SEQUENCE":
         catalog.sequence(name, span)

@@ -12,7 +12,7 @@ from kpg.compiler.sql import roles as ast
 from kpg.compiler.sql.session import SetRole
 from kpg.engine.client import Asking
 from kpg.engine.engine import Engine
-from kpg.listeners.notices import Notice, say
+from kpg.listeners.notices import say_skipped
 from kpg.runtime.errors import DataError, InterfaceError, PrivilegeError, ProgrammingError, Span
 from kpg.runtime.types import TIMESTAMPTZ
 from kpg.runtime.values import codec_of
@@ -228,7 +228,7 @@ def _drop(engine: Engine, name: str, statement: ast.DropRole) -> None:
     if role is None:
         if not statement.if_exists:
             raise ProgrammingError(f'role "{name}" does not exist', span=span)
-        say(engine, Notice("NOTICE", f'role "{name}" does not exist, skipping'))
+        say_skipped(engine, f'role "{name}" does not exist')
         return
     if engine.catalog.is_limited:
         own = rights.find(asker.user)

@@ -16,7 +16,7 @@ from kpg.compiler.sql.bind.secured import changer, condition, governing, reads_t
 from kpg.compiler.sql.parse import parse_query
 from kpg.compiler.sql.related import named_rows
 from kpg.engine.engine import Engine
-from kpg.listeners.notices import Notice, say
+from kpg.listeners.notices import say_skipped, say_skipped_relation
 from kpg.queries.planning import plan
 from kpg.runtime.errors import NotSupportedError, PrivilegeError, ProgrammingError, Span
 from kpg.runtime.plan import Mfp
@@ -35,6 +35,7 @@ def define_policy(engine: Engine, statement: ddl.DefinePolicy) -> None:
     entry = catalog.find(statement.table)
     if not isinstance(entry, TableEntry):
         if entry is None and statement.verb == "drop" and statement.if_exists:
+            say_skipped_relation(engine, statement.table)
             return
         entry = catalog.table(statement.table, statement.span)
     key = ("policy", entry.name.lower(), statement.name.lower())
@@ -53,8 +54,7 @@ def define_policy(engine: Engine, statement: ddl.DefinePolicy) -> None:
         )
     elif old is None:
         if statement.if_exists:
-            message = f'policy "{statement.name}" for relation "{shown}" does not exist, skipping'
-            say(engine, Notice("NOTICE", message))
+            say_skipped(engine, f'policy "{statement.name}" for relation "{shown}" does not exist')
             return
         message = f'policy "{statement.name}" for table "{shown}" does not exist'
         raise ProgrammingError(message, span=statement.span)

@@ -4,7 +4,7 @@ from kpg.compiler.permitted import key_of
 from kpg.compiler.sql import session as ast
 from kpg.engine.engine import Engine
 from kpg.engine.transaction import State
-from kpg.listeners.notices import warn
+from kpg.listeners.notices import say_skipped, warn
 from kpg.runtime.errors import InterfaceError, ProgrammingError, Span
 
 
@@ -15,6 +15,8 @@ def accept(engine: Engine, statement: ast.Accepted | ast.LockTable) -> None:
 
         lock_tables(engine, statement)
         return
+    for fact, state in statement.skipped:
+        say_skipped(engine, fact, state)
     what = statement.what
     transactions = engine.transactions
     inside = transactions.state is not State.NONE and not transactions.implicit

@@ -22,7 +22,7 @@ from kpg.ddl.user_types import with_known_types
 from kpg.dml.changing import change
 from kpg.engine.engine import Engine
 from kpg.engine.transaction import State
-from kpg.listeners.notices import warn
+from kpg.listeners.notices import say_present, warn
 from kpg.queries.planning import Planned, bind, plan_bound, plan_view
 from kpg.queries.reading import expand
 from kpg.result import Affected, Result
@@ -293,6 +293,7 @@ def _computed(engine: Engine, bound: Bound, catalog: Catalog) -> Result:
 def _create_table(engine: Engine, statement: ast.CreateTable) -> None:
     name = engine.catalog.created(statement.name, temporary=statement.temporary, span=statement.span)
     if statement.if_not_exists and name in engine.catalog:
+        say_present(engine, name)
         return
     _make_room(engine, statement, name)
     if statement.parents or statement.partition or statement.partitioned:
@@ -327,7 +328,8 @@ def _make_room(engine: Engine, statement: ast.CreateTable | ast.CreateTableAs, n
 def _create_table_as(engine: Engine, statement: ast.CreateTableAs) -> Outcome:
     name = engine.catalog.created(statement.name, temporary=statement.temporary, span=statement.span)
     if statement.if_not_exists and name in engine.catalog:
-        return Affected(0)
+        say_present(engine, name)
+        return None
     engine.check_defining("CREATE TABLE")
     statement = _settled(engine, replace(statement, query=evaluated(engine, statement.query)))
 

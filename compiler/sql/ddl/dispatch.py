@@ -3,6 +3,7 @@
 from dataclasses import replace
 from typing import Final
 
+from kpg.compiler.resolved import DATABASE
 from kpg.compiler.sql import definitions as ast
 from kpg.compiler.sql import statements
 from kpg.compiler.sql.ddl.reader import Reader
@@ -41,6 +42,20 @@ REFUSED: Final = {
     "TRANSFORM": "a transform",
     "ACCESS METHOD": "an access method",
 }
+ABSENT: Final = {
+    "EVENT TRIGGER": "event trigger",
+    "FOREIGN TABLE": "foreign table",
+    "FOREIGN DATA WRAPPER": "foreign-data wrapper",
+    "SERVER": "server",
+    "DATABASE": "database",
+    "TABLESPACE": "tablespace",
+    "LANGUAGE": "language",
+    "PUBLICATION": "publication",
+    "SUBSCRIPTION": "subscription",
+}
+"""Kinds of what cannot be made, so that DROP IF EXISTS has nothing to do, with their names in notices."""
+BUILT_IN: Final = frozenset((DATABASE, "pg_default", "pg_global", "plpgsql", "sql", "c", "internal"))
+"""Names of what exists without having been made."""
 NOTHING: Final = ("USER MAPPING", "STATISTICS")
 """What may be made, altered and dropped, and changes nothing."""
 ROLES: Final = ("ROLE", "USER", "GROUP")
@@ -174,20 +189,43 @@ def _refuse(reader: Reader, verb: str) -> statements.Statement | None:
                 return roles.drop(reader)
     if reader.take("EXTENSION"):
         return _extension(reader, verb)
+    absent = _absent(reader) if verb == "DROP" else None
+    if absent is not None:
+        return absent
     for words, construct in REFUSED.items():
         if reader.at(*words.split()):
             reader.refuse(f"{verb} of {construct}" if verb != "CREATE" else construct)
     return None
 
 
+def _absent(reader: Reader) -> Accepted | None:
+    """DROP IF EXISTS of what no user can make, so that it never exists; None, and nothing taken, else."""
+    start = reader.place
+    kind = next((one for one in ABSENT if reader.take(*one.split())), "")
+    if kind and reader.take("IF", "EXISTS"):
+        names = reader.relations()
+        if not reader.take("CASCADE"):
+            reader.take("RESTRICT")
+        if reader.done and not BUILT_IN.intersection(names):
+            facts = (f'{ABSENT[kind]} "{name.rpartition(".")[2]}" does not exist' for name in names)
+            return Accepted(f"DROP {kind}", (), reader.span, skipped=tuple((fact, "00000") for fact in facts))
+    reader.skip(start - reader.place)
+    return None
+
+
 def _extension(reader: Reader, verb: str) -> Accepted:
     """CREATE, ALTER or DROP of an extension whose functions are there anyhow."""
     lenient = reader.take("IF", "NOT", "EXISTS") if verb == "CREATE" else reader.take("IF", "EXISTS")
+    skipped = []
     while True:
         place, name = reader.here(), reader.folded()
         if name not in EXTENSIONS and not (lenient and verb == "DROP"):
             hint = INSTEAD.get(name, f"those that are there: {', '.join(sorted(EXTENSIONS))}")
             raise NotSupportedError(f'extension "{name}" is not available', span=place, hint=hint)
+        if name not in EXTENSIONS:
+            skipped.append((f'extension "{name}" does not exist', "00000"))
+        elif lenient and verb == "CREATE" and name == "plpgsql":
+            skipped.append((f'extension "{name}" already exists', "42710"))
         if verb != "DROP" or not reader.take(","):
             break
     if verb == "DROP":
@@ -206,7 +244,7 @@ def _extension(reader: Reader, verb: str) -> Accepted:
             if option != "CASCADE" and not (option == "VERSION" and reader.take_text()):
                 reader.name()
     reader.end()
-    return Accepted(f"{verb} EXTENSION", (), reader.span)
+    return Accepted(f"{verb} EXTENSION", (), reader.span, skipped=tuple(skipped))
 
 
 def _create_type(reader: Reader) -> ast.CreateType:
@@ -337,18 +375,15 @@ def drop(reader: Reader) -> statements.Statement | None:
 
 def _drop_code(reader: Reader) -> statements.Statement | None:
     """DROP of what has a body, or a condition."""
-    if reader.take("FUNCTION") or reader.take("ROUTINE"):
+    word = next((one for one in ("FUNCTION", "PROCEDURE", "ROUTINE") if reader.take(one)), "")
+    if word:
         from kpg.compiler.sql.ddl.functions import drop_function
 
-        return drop_function(reader)
+        return drop_function(reader, word.lower())
     if reader.take("AGGREGATE"):
         from kpg.compiler.sql.ddl.aggregates import drop_aggregate
 
         return drop_aggregate(reader)
-    if reader.take("PROCEDURE"):
-        from kpg.compiler.sql.ddl.functions import drop_function
-
-        return drop_function(reader, "procedure")
     if reader.at("TRIGGER") or reader.at("RULE"):
         from kpg.compiler.sql.ddl.triggers import drop_trigger
 
@@ -374,7 +409,8 @@ def _drop_named(reader: Reader) -> statements.Statement | None:
         reader.take("RESTRICT")
     reader.end()
     if kind in ("TABLE", "VIEW", "MATERIALIZED VIEW"):
-        return statements.Drop(kind.rpartition(" ")[2], names, exists, cascade, reader.span)
+        materialized, plain = kind.startswith("MATERIALIZED"), kind.rpartition(" ")[2]
+        return statements.Drop(plain, names, exists, cascade, reader.span, materialized)
     return ast.DropOther(kind, names, exists, cascade, reader.span)
 
 

@@ -294,8 +294,8 @@ def signatures(reader: Reader) -> tuple[tuple[str, tuple[Type, ...] | None], ...
             return tuple(found)
 
 
-def drop_function(reader: Reader, kind: str = "function") -> ast.DropFunction:
-    """What follows DROP FUNCTION, or DROP PROCEDURE."""
+def drop_function(reader: Reader, kind: str) -> ast.DropFunction:
+    """What follows DROP FUNCTION, PROCEDURE or ROUTINE, which ``kind`` says in lower case."""
     exists = reader.take("IF", "EXISTS")
     names = signatures(reader)
     cascade = reader.take("CASCADE")
