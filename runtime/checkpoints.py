@@ -1,20 +1,24 @@
 """Cancellation points of parsing, binding and planning, which take long for long texts and change nothing.
 
+They go as deep as a text is nested (:class:`DeepCalls`).
+
 The compiler calls :func:`checkpoint` wherever it goes on to another part of a text or of a plan. Whoever
 runs a statement says by :func:`checked` what is asked there. Steps of the dataflow have safe points of their
 own, at which changes can be undone: :class:`kpg.runtime.interrupts.DeferredInterrupt`.
 """
 
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from threading import get_ident
+from threading import Lock, get_ident
 from typing import Final
 
-EVERY: Final = 64
+EVERY: Final = 16
 """Calls of which one asks: each of the others costs 50 ns."""
 _left: Final = [EVERY]
 _checks: Final = dict[int, Callable[[], object]]()
 """By thread: what is asked at these."""
+_lock: Final = Lock()
 
 
 def checkpoint() -> None:
@@ -43,3 +47,31 @@ def checked(check: Callable[[], object]) -> Iterator[None]:
             del _checks[thread]
         else:
             _checks[thread] = before
+
+
+class DeepCalls:
+    """A context in which calls may go as deep as ``most``.
+
+    Python has one limit for all threads: the first context of any thread raises it, the last sets it back.
+    """
+
+    _inside = 0
+    _before = 0
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+
+    def __enter__(self) -> None:
+        with _lock:
+            limit = sys.getrecursionlimit()
+            if not DeepCalls._inside:
+                DeepCalls._before = limit
+            if limit < self._most:
+                sys.setrecursionlimit(self._most)
+            DeepCalls._inside += 1
+
+    def __exit__(self, kind: object, error: object, trace: object) -> None:
+        with _lock:
+            DeepCalls._inside -= 1
+            if not DeepCalls._inside:
+                sys.setrecursionlimit(DeepCalls._before)

@@ -240,13 +240,14 @@ class Waiting(BaseException):
     """A statement cannot go on now: it is undone, and done again later.
 
     No Exception: none but who runs the statement may catch it. ``wish`` is the lock that it waits for;
-    without one it waits ``seconds``.
+    without one it waits ``seconds``. ``naps``: because it has called pg_sleep.
     """
 
-    def __init__(self, wish: Any, seconds: float = 0.0) -> None:
+    def __init__(self, wish: Any, seconds: float = 0.0, *, naps: bool = False) -> None:
         super().__init__(wish)
         self.wish = wish
         self.seconds = seconds
+        self.naps = naps
 
 
 def no_text(wrong: bytes = b"\0") -> DataError:

@@ -6,6 +6,7 @@ the results of calls from many threads are those of the same calls one after ano
 
 * A monitor is re-entrant: a callback may use the objects whose call it runs in.
 * Threads enter in the order in which they came.
+* Whoever is inside may let others in by `step_aside`, where nothing is half done: long planning does.
 * A thread that waits for a monitor in a cycle of monitors raises `OperationalError` (deadlock). What a
   callback or a block of the user's waits for is unknown here: threads that wait for its end warn at last.
 
@@ -15,6 +16,7 @@ Source: C. A. R. Hoare, "Monitors: an operating system structuring concept", CAC
 import os
 import sys
 import threading
+import time
 import warnings
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -123,6 +125,37 @@ class Monitor:
     def leave(self) -> None:
         """Leave the monitor after `enter`."""
         self._leave()
+
+    def step_aside(self, meanwhile: Callable[[], object]) -> None:
+        """Let others in, in the middle of a call, and come back in turn; ``meanwhile`` is called outside.
+
+        The thread is inside when this returns, and when it raises: Ctrl-C that is pressed in between, too.
+        """
+        me, raised = _get_ident(), None
+        self._leave()
+        try:
+            meanwhile()
+        except BaseException as error:
+            raised = error
+        while self.owner != me:
+            entered: list[bool] = []
+            try:
+                ticket = self._line_up(me)
+                try:
+                    self._wait(ticket, me)
+                    entered.extend(map(self.entry.acquire, (True,)))  # nothing comes between these two
+                finally:
+                    if entered:
+                        self.owner = me
+                    self._step_out(ticket, me)
+            except InterfaceError:
+                raise  # nobody will ever leave
+            except OperationalError:
+                time.sleep(POLL / 100)  # a deadlock, which the other thread sees, too, and can be ended there
+            except BaseException as error:
+                raised = error
+        if raised is not None:
+            raise raised
 
     def check_inside(self) -> None:
         """Raise InterfaceError unless the thread is inside."""

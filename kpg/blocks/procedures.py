@@ -225,6 +225,7 @@ class Procedures:
 
     def run_in(self, routine: Routine, frame: Frame, returned: Returned) -> None:
         """Run a body with these variables."""
+        self.engine.touched += 1
         self._depth += 1
         if self._depth > DEEPEST:
             self._depth = 0

@@ -41,6 +41,9 @@ class Sessions(Protocol):
     def admit_owner(self) -> None:
         """Have the engine's transaction and settings be the database's own, unless a statement is running."""
 
+    def before_defining(self) -> None:
+        """Have a definition in a transaction wait for statements that are in the middle of being planned."""
+
     def end(self, number: int, wholly: bool) -> bool:
         """End what the session of a number does or, ``wholly``, the session; whether there is one."""
 

@@ -91,6 +91,8 @@ class Engine(Kept):
         self._tables: dict[str, Table] = {}
         self._uses: dict[str, frozenset[str]] = {}
         self._queries, self.dataflows_made = 0, 0
+        self.touched = 0
+        """How often rows have been read by a dataflow, or a body has been run."""
         self.dataflows: dict[str, Client] = {}
         self.clock = Clock(self)
         self.journal = Journal(self.catalog, self._uses)
@@ -378,6 +380,7 @@ class Engine(Kept):
         self, planned: Planned, isolated: bool, then: int | None = None, *, own: bool = True
     ) -> tuple[Words, Words]:
         self._queries += 1
+        self.touched += 1
         with self._interrupt:
             name = f"query {self._queries}"
             installed = self.executor.install(name, planned.plan, isolated=isolated, then=then, own=own)

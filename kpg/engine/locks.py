@@ -171,6 +171,21 @@ class Locks:
         self.suspends, self.begun = True, engine.transactions.begun
         self.naps, self.napped = naps, 0
 
+    @property
+    def untouched(self) -> bool:
+        """Whether the present statement can be undone, and has neither taken a lock nor let one go."""
+        return self.suspends and not self._journal
+
+    @property
+    def progress(self) -> tuple[int, int, int]:
+        """What is known of the present statement, for :meth:`go_on` with it after another one."""
+        return self.begun, self.naps, self.napped
+
+    def go_on(self, progress: tuple[int, int, int]) -> None:
+        """Go on with a statement whose work can be done again."""
+        self.suspends = True
+        self.begun, self.naps, self.napped = progress
+
     def over(self) -> None:
         """It is over."""
         self.suspends = False
@@ -189,7 +204,7 @@ class Locks:
     def sleep(self, seconds: float) -> None:
         """Have the present statement wait, unless it has done so."""
         if self.napped == self.naps:
-            raise Waiting(None, seconds)
+            raise Waiting(None, seconds, naps=True)
         self.napped += 1
 
     def _note(self, number: int, key: Key, one: Hold, *, taken: bool) -> None:

@@ -75,6 +75,8 @@ class Remembered:
         """Statements, without their constants, that ask the system's relations: they have no plan for all."""
         self.used = 0
         """How often a plan was used again."""
+        self.forgotten = 0
+        """How often names, types or settings have come to mean something else."""
 
     def comes_again(self, key: tuple[object, ...]) -> bool:
         """Whether a statement has come before; from now on it has."""
@@ -100,6 +102,7 @@ class Remembered:
 
     def forget(self) -> None:
         """Names, types or settings mean something else from now on."""
+        self.forgotten += 1
         self.shapes.clear()
         self.plans.clear()
         self.keyed.clear()

@@ -319,6 +319,11 @@ class RowLocks(Locks):
         return sorted({key[0] for key in keys if isinstance(key[0], str)})
 
     @property
+    def strong(self) -> frozenset[Key]:
+        """The tables that LOCK TABLE keeps others from."""
+        return frozenset(self._strong)
+
+    @property
     def closed(self) -> bool:
         """Whether there are tables that LOCK TABLE keeps readers from."""
         return any(

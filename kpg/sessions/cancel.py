@@ -1,9 +1,9 @@
 """Cancelling a statement from another thread, and its limits of time and memory."""
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from kpg.engine.memory import StatementMemory
 from kpg.runtime.checkpoints import checked
@@ -35,6 +35,14 @@ class Watched(Protocol):
         """How much memory one may take, as SET takes it; nothing, or 0, is no limit of its own."""
 
 
+class Limits(NamedTuple):
+    """What may end a statement."""
+
+    tokens: Sequence[Token]
+    end: float
+    memory: StatementMemory
+
+
 def deadline_of(session: Watched) -> float:
     """When a statement that begins now has taken too long, by the monotonic clock; 0 for never."""
     limit = seconds_of(text) if (text := session.time_limit) else 0.0
@@ -51,6 +59,8 @@ class Cancellation:
         self._tokens: Sequence[Token] = ()
         self._end = 0.0
         self.memory = StatementMemory()
+        self.pause: Callable[[], object] | None = None
+        """Called at checkpoints: lets others in."""
         interrupt.watch = self
 
     def begin(self) -> None:
@@ -78,9 +88,24 @@ class Cancellation:
             return
         try:
             self()
+            if self.pause is not None:
+                self.pause()
         except BaseException:
             self._raised = True
             raise
+
+    def take_out(self) -> "Limits":
+        """Give up watching the present statement until :meth:`put_back`."""
+        limits = Limits(self._tokens, self._end, self.memory)
+        self._tokens, self._end, self.memory = (), 0.0, StatementMemory()
+        self.memory.most = limits.memory.most
+        return limits
+
+    def put_back(self, limits: "Limits") -> None:
+        """Watch a statement again."""
+        limits.memory.most = self.memory.most
+        self._tokens, self._end, self.memory = limits.tokens, limits.end, limits.memory
+        self._raised = False
 
     def room(self, wanted: int) -> None:
         """As Watch."""

@@ -4,6 +4,7 @@ Any thread hands in work; whoever is in the engine's monitor does all that waits
 whose commits may wait for each other, outside of a transaction, share a step (see ``gathering.py``).
 """
 
+import time
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future
@@ -21,6 +22,7 @@ from kpg.sessions.cancel import Cancellation
 from kpg.sessions.gathering import Group
 from kpg.sessions.jobs import Job
 from kpg.sessions.parking import Points, Segment, park, unpark
+from kpg.sessions.slices import SLICE, Slices
 from kpg.sessions.snapshots import Snapshots
 from kpg.sessions.suspended import Paused, Suspended
 
@@ -85,6 +87,7 @@ class Hub:
         self.cancellation = Cancellation(engine.interrupt)
         self.group, self.snapshots = Group(self), Snapshots(engine)
         self.suspended = Suspended(self)
+        self.slices = Slices(self)
         engine.locks.freed = self.suspended.freed
         self.done: tuple[Callable[[], object], ...] = ()
         """Called when work has been done, by whoever did it."""
@@ -170,7 +173,7 @@ class Hub:
 
     def serve(self) -> None:
         """Do all that waits, for the thread that has the engine."""
-        self._monitor.run(self.work)
+        self._monitor.run(self.work, leaves=self._monitor.owner != get_ident())
 
     def serve_light(self) -> int:
         """Do what waits, if all of it is light and nobody is at work; how much it was.
@@ -191,9 +194,9 @@ class Hub:
         self.work()
         return count
 
-    def work(self) -> None:
-        """Do all that waits, inside the monitor."""
-        self._thread = get_ident()
+    def work(self, *, leaves: bool = False) -> None:
+        """Do all that waits, inside the monitor, which statements may leave for a while if ``leaves``."""
+        self._thread, self.slices.leaves = get_ident(), leaves
         try:
             if self.closed:
                 self._refuse()
@@ -207,8 +210,34 @@ class Hub:
         """Whether work is being done."""
         return self._thread != 0
 
+    def step_out(self) -> None:
+        """Let the thread that has the engine leave it between two lines of a statement: see ``slices.py``."""
+        self._leave()
+        self._put_in(self._owner)
+        self._thread = 0
+
+    def step_in(self, session: "Session") -> None:
+        """The thread goes on with the session's statement."""
+        self._thread = get_ident()
+        self.enter(session)
+
+    @property
+    def waits(self) -> bool:
+        """Whether work has been handed in, and is not begun."""
+        return bool(self._waiting or self._looks)
+
+    def hand_back(self, jobs: "list[Job]") -> None:
+        """Have jobs be done next."""
+        self._waiting.extendleft(reversed(jobs))
+
+    def before_defining(self) -> None:
+        """As :class:`kpg.engine.client.Sessions` says."""
+        if self._thread and self.current is not None and not self.group.gathering:
+            self.slices.before_defining()
+
     def close(self) -> None:
         """The database is closed: end all work that waits with an error, now and later."""
+        self.slices.end_all()
         self.closed = True
         self.work()
 
@@ -230,10 +259,12 @@ class Hub:
             done()
 
     def _work(self) -> None:
-        ready = self.suspended.ready
+        ready, begun = self.suspended.ready, time.monotonic()
         if self._held or self.suspended.later:
             self._admit()
         while self._waiting or self._looks or ready:
+            if self.slices.aside and time.monotonic() > begun + SLICE:
+                break  # who is aside comes back, and sees to the rest
             if self._looks:
                 self._look()
                 continue
@@ -250,11 +281,13 @@ class Hub:
         """Let those go on who have waited for the end of a transaction that had the database to itself."""
         if not self.has_engine():
             self.suspended.admit()
-            self._let_in()
+        self._let_in()
 
     def _next(self, job: Job) -> None:
         if job.rolls_back and job.session.closed:
             self.suspended.end(job.session)
+        if self.slices.aside and self.slices.keeps_back(job):
+            return
         if self._must_wait(job.session):
             self._held.append(job)
             self.suspended.hold(job)
@@ -271,7 +304,7 @@ class Hub:
 
     def _let_in(self) -> None:
         """Let go on those who need not wait any more."""
-        some = [job for job in self._held if job.session not in self.suspended]
+        some = [job for job in self._held if not self._must_wait(job.session)]
         for job in some:
             self._held.remove(job)
             self.suspended.let_in(job)
@@ -389,22 +422,24 @@ class Hub:
 
     def do(self, job: Job, paused: Paused | None = None) -> None:
         """Do one piece of work, with a step of its own; ``paused`` if it has been begun, and had to wait."""
-        point, locks = None, self.engine.locks
+        locks, running = self.engine.locks, None
         try:
             self._enter_for(job)
             if job.rolls_back or job.returns:
                 result = job.work()
             else:
-                point = self.suspended.point()
+                running = self.slices.begin(job.session, self.suspended.point())
                 with self.cancellation.watching(job.session, None if paused is None else paused.limit):
                     locks.begin(self.engine, 0 if paused is None else paused.naps)
                     result = job.work()
         except BaseException as error:
-            wrong = self._wrong(job, error, point, paused)
+            self.slices.running = None
+            wrong = self._wrong(job, error, None if running is None else running.point, paused)
             if wrong is not None:
                 self._over(job, paused)
                 job.fail(relieved(wrong))
         else:
+            self.slices.running = None
             self._over(job, paused)
             job.succeed(result)
 
@@ -440,6 +475,7 @@ class Hub:
             job.session.notices.extend(notices)
             notices.clear()
         transactions.ended()
+        self.slices.over(job.session)
         self.snapshots.tidy()
 
     def _enter_for(self, job: Job) -> None:
@@ -466,7 +502,9 @@ class Hub:
         before: set[Session] = set()
         while self._waiting and len(jobs) < MOST_GATHERED - 1:
             job = self._waiting.popleft()
-            if job.session not in before and not self._must_wait(job.session) and self._gathers(job):
+            if self.slices.aside and self.slices.keeps_back(job):
+                before.add(job.session)
+            elif job.session not in before and not self._must_wait(job.session) and self._gathers(job):
                 jobs.append(job)
             else:
                 passed.append(job)

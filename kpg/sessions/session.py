@@ -94,7 +94,7 @@ class Session:
     @property
     def doing(self) -> str:
         """Where it stands, in Postgres' words."""
-        if self in self.hub.suspended:
+        if self in self.hub.suspended or self in self.hub.slices.aside:
             return "active"
         if self.hub.current is self and self.hub.engine.catalog.asker.number == self.number:
             return "active"

@@ -42,7 +42,9 @@ class Paused:
     """When it ends for waiting too long for one lock."""
     naps: int = 0
     until: float = 0.0
-    """When its present nap is over."""
+    """When its present pause is over."""
+    napping: bool = False
+    """Whether that is one of pg_sleep."""
     wish: Wish | None = None
 
 
@@ -114,7 +116,7 @@ class Suspended:
         try:
             if waiting.wish is None:
                 paused.until = paused.until if paused.until > now else now + waiting.seconds
-                paused.wish = None
+                paused.wish, paused.napping = None, waiting.naps
             else:
                 self._wish(paused, waiting.wish, now)
                 if hub.has_engine():
@@ -130,6 +132,9 @@ class Suspended:
         self._paused[job.session] = paused
         if job.session.token.canceled:
             self.alarm(job.session)
+        if waiting.wish is None and not waiting.seconds:
+            self.ready.append(job.session)
+            return
         naps = () if waiting.wish is not None else (paused.until,)
         self._alarm_at(min(paused.limit, paused.locked, *naps), job.session)
 
@@ -211,7 +216,7 @@ class Suspended:
             self._paused[session] = paused
         elif paused is not None:
             if paused.wish is None and now >= paused.until and not session.token.canceled:
-                paused.naps += 1
+                paused.naps += paused.napping
             do(paused.job, paused)
         for job in [job for job in held if job.session is session]:
             error = self._over(self._held.get(job), now)

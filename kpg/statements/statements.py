@@ -1,7 +1,6 @@
 """What each parsed statement does to the database, and what it gives back."""
 
 import re
-import sys
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from functools import partial
@@ -26,6 +25,7 @@ from kpg.listeners.notices import say_present, warn
 from kpg.queries.planning import Planned, bind, plan_bound, plan_view
 from kpg.queries.reading import expand
 from kpg.result import Affected, Result
+from kpg.runtime.checkpoints import DeepCalls
 from kpg.runtime.errors import NotSupportedError
 from kpg.runtime.types import Schema
 from kpg.security.owning import NOTHING, owning
@@ -47,25 +47,22 @@ LOCKING: Final = re.compile(r"\bfor\s+(?:no\s+key\s+|key\s+)?(?:update|share)\b"
 """A text without it locks no rows."""
 SYSTEM: Final = ("pg_", "information_schema", "current_", "version")
 """What is in the texts of queries over the system's relations."""
-DEEPEST: Final = 30_000
-"""How deep calls may go for one statement: what walks a query goes as deep as that is nested."""
+DEEP: Final = DeepCalls(30_000)
+"""How deep calls may go for one statement."""
 
 
 def execute(engine: Engine, statement: ast.Statement) -> Outcome:
     """Run one statement."""
-    limit = sys.getrecursionlimit()
-    sys.setrecursionlimit(max(limit, DEEPEST))
     try:
-        if engine.catalog.routines or engine.catalog.others:
-            from kpg.blocks.commands import within_transaction
+        with DEEP:
+            if engine.catalog.routines or engine.catalog.others:
+                from kpg.blocks.commands import within_transaction
 
-            return within_transaction(engine, statement, _execute)
-        return _execute(engine, statement)
+                return within_transaction(engine, statement, _execute)
+            return _execute(engine, statement)
     except RecursionError:
         message = "a statement nested this deep is not supported"
         raise NotSupportedError(message, span=getattr(statement, "span", None)) from None
-    finally:
-        sys.setrecursionlimit(limit)
 
 
 def begin(engine: Engine) -> None:
@@ -103,6 +100,8 @@ def _run(engine: Engine, statement: ast.Statement) -> Outcome:
             with engine.transactions.statement(changes=True):
                 return _change(engine, statement)
         case ast.CreateTable() | ast.CreateTableAs() | ast.CreateView() | ast.Drop() | Definition():
+            if engine.sessions is not None and engine.transactions.state is not State.NONE:
+                engine.sessions.before_defining()
             engine.remembered.forget()
             changing = engine.transactions.statement(changes=True)
             writing = engine.journal.writing()

@@ -3,7 +3,6 @@
 What is read is the user's: a word that is not expected is a syntax error at its place.
 """
 
-import sys
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Any, Final, NoReturn
@@ -18,6 +17,7 @@ from kpg.compiler.sql.strict import check
 from kpg.compiler.sql.syntax import rendered_error, without_database
 from kpg.compiler.sql.tokens import tokenize
 from kpg.compiler.sql.type_names import last_field, second_digits, sql_type
+from kpg.runtime.checkpoints import DeepCalls
 from kpg.runtime.errors import Error, NotSupportedError, ProgrammingError, Span
 from kpg.runtime.types import Type
 
@@ -317,7 +317,7 @@ class Reader:
         return node
 
 
-DEEPEST: Final = 20_000
+DEEP: Final = DeepCalls(20_000)
 """How deep calls may go while a statement is parsed."""
 
 
@@ -328,10 +328,9 @@ def tree_of(tokens: list[Token], text: str) -> exp.Expr:
     if last.token_type in INCOMPLETE:
         place = Span(text, last.start, last.end + 1)
         raise ProgrammingError("syntax error at the end of the statement", span=place)
-    limit = sys.getrecursionlimit()
-    sys.setrecursionlimit(max(limit, DEEPEST))
     try:
-        tree = next(iter(Dialect().parser().parse(tokens, text)), None)
+        with DEEP:
+            tree = next(iter(Dialect().parser().parse(tokens, text)), None)
     except ParseError as error:
         raise rendered_error(error, tokens, text) from None
     except Error:
@@ -341,8 +340,6 @@ def tree_of(tokens: list[Token], text: str) -> exp.Expr:
     except Exception as error:
         # The parser fails in its own ways on texts that are nearly SQL.
         raise ProgrammingError("syntax error", span=span) from error
-    finally:
-        sys.setrecursionlimit(limit)
     if tree is None:
         raise ProgrammingError("syntax error", span=span)
     check(tree, tokens, text)

@@ -7,8 +7,9 @@ from types import FrameType
 import pytest
 
 import kpg
-from kpg.runtime.checkpoints import EVERY, checked, checkpoint
+from kpg.runtime.checkpoints import EVERY, DeepCalls, checked, checkpoint
 from kpg.runtime.errors import CanceledError
+from tests.waiting import PATIENCE
 
 LONGEST = 20_000
 """Most calls of functions, of 0.5 us and more each, between two checkpoints while a statement is planned."""
@@ -73,3 +74,23 @@ def test_planning_passes_checkpoints_often(text: str) -> None:
     finally:
         sys.setprofile(None)
     assert longest <= LONGEST
+
+
+def test_the_depth_of_calls_is_raised_while_anybody_needs_it() -> None:
+    before, deep = sys.getrecursionlimit(), DeepCalls(20_000)
+    entered, leave = threading.Event(), threading.Event()
+
+    def beside() -> None:
+        with deep:
+            entered.set()
+            leave.wait(PATIENCE)
+
+    other = threading.Thread(target=beside)
+    with DeepCalls(15_000):
+        assert sys.getrecursionlimit() == 15_000
+        other.start()
+        entered.wait(PATIENCE)
+    assert sys.getrecursionlimit() == 20_000
+    leave.set()
+    other.join(PATIENCE)
+    assert sys.getrecursionlimit() == before

@@ -195,6 +195,54 @@ def test_ctrl_c_while_waiting_leaves_the_queue() -> None:
     assert one.run(lambda: 5) == 5
 
 
+def test_stepping_aside_lets_others_in_and_comes_back() -> None:
+    one, order = Monitor(), list[str]()
+    other = threading.Thread(target=one.run, args=(order.append, "other"))
+
+    def meanwhile() -> None:
+        assert one.owner == 0
+        other.start()
+        until(lambda: order)
+
+    def work() -> None:
+        one.step_aside(meanwhile)
+        order.append("back")
+        assert one.owner == threading.get_ident()
+
+    one.run(work)
+    assert order == ["other", "back"] and one.owner == 0 and not one.entry.locked()
+
+
+def test_ctrl_c_while_aside_comes_when_the_thread_is_back() -> None:
+    one, entered, pressed, seen = Monitor(), threading.Event(), threading.Event(), list[int]()
+
+    def keep() -> None:
+        entered.set()
+        pressed.wait(PATIENCE)
+        time.sleep(0.05)
+
+    def press() -> None:
+        until(lambda: len(one.queue) > 0)
+        os.kill(os.getpid(), signal.SIGINT)
+        pressed.set()
+
+    def meanwhile() -> None:
+        threading.Thread(target=one.run, args=(keep,)).start()
+        entered.wait(PATIENCE)
+        threading.Thread(target=press).start()
+
+    def work() -> None:
+        try:
+            one.step_aside(meanwhile)
+        finally:
+            seen.append(one.owner)
+
+    with pytest.raises(KeyboardInterrupt):
+        one.run(work)
+    assert seen == [threading.get_ident()]
+    assert one.owner == 0 and not one.queue and not one.entry.locked()
+
+
 def test_a_child_process_forgets_who_waited_in_its_parent() -> None:
     one = Monitor()
     one.enter()
