@@ -13,7 +13,6 @@ from kpg.compiler.sql import roles
 from kpg.compiler.sql.anchoring import asks_sequence, sequence_call
 from kpg.compiler.sql.ddl.sequences import created, settled
 from kpg.engine.engine import Engine
-from kpg.engine.transaction import State
 from kpg.listeners.notices import say_cascade, say_missing, say_present, say_skipped, say_skipped_relation
 from kpg.result import Affected, Result
 from kpg.runtime.errors import ProgrammingError
@@ -204,21 +203,13 @@ def _create_elements(engine: Engine, statement: ast.CreateSchema, name: str) -> 
 
     path = engine.catalog.search_path
     engine.catalog.search_path = (name, *path)
-    alone = engine.transactions.state is State.NONE
     try:
-        if alone:
-            engine.transactions.begin()
-        for text in statement.elements:
-            for one in parse(text):
-                execute(engine, one)
-    except BaseException:
-        if alone and engine.transactions.state is not State.NONE:
-            engine.transactions.rollback()
-        raise
+        with engine.transactions.substatements():
+            for text in statement.elements:
+                for one in parse(text):
+                    execute(engine, one)
     finally:
         engine.catalog.search_path = path
-    if alone:
-        engine.transactions.commit()
 
 
 def _drop(engine: Engine, statement: ast.DropOther, name: str) -> None:

@@ -306,6 +306,22 @@ class Transactions:
         return self._undoing
 
     @contextmanager
+    def substatements(self) -> Iterator[None]:
+        """Run the statements of the block as parts of the one under way, which commits them."""
+        alone = self.state is State.NONE
+        if alone:
+            self.begin()
+        try:
+            yield
+        except BaseException:
+            if alone and self.state is not State.NONE:
+                self.rollback()
+            raise
+        if alone:
+            self.state = State.NONE
+            self.end_local()
+
+    @contextmanager
     def batch(self) -> Iterator[None]:
         """``with db.batch():`` takes the transactions of the block through the dataflow in one step."""
         self.check()

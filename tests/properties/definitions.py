@@ -52,7 +52,7 @@ START = """
     create table follows (who int, whom int); insert into follows values (1, 2), (2, 1);
     comment on table t is 'first'; grant select on t to r1; alter table lone owner to r2;
 """
-STATEMENTS = (
+STATEMENTS = (  # one statement each: of several, each is a commit
     # Relations
     "create table new (a int primary key, b text default 'x' not null, c numeric(5, 1), check (a > 0))",
     "create table new (like t including all)",
@@ -255,7 +255,9 @@ STATEMENTS = (
     "comment on table t is null",
     "truncate t restart identity cascade",
     "set position 'topic' = 5",
-    "insert into t (k, g, v) values (3, 3, 3); update t set v = v + 1; delete from t where k = 1",
+    "insert into t (k, g, v) values (3, 3, 3)",
+    "update t set v = v + 1",
+    "delete from t where k = 1",
 )
 OF_KIND = (definitions.Comment, roles.AlterOwner, roles.Grant, definitions.DropOther, statements.Drop)
 """Statements that are of several kinds."""

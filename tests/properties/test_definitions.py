@@ -3,6 +3,7 @@
 import os
 import signal
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -11,7 +12,14 @@ from kpg.ddl import temporary
 from tests.model.disk import Sim
 from tests.model.durable import opened
 from tests.properties.definition_lives import DefinitionLife
-from tests.properties.definitions import START, STATEMENTS, catalog_of, differences, kinds, kinds_of
+from tests.properties.definitions import (
+    START,
+    STATEMENTS,
+    catalog_of,
+    differences,
+    kinds,
+    kinds_of,
+)
 
 WAYS = {
     "alone": "{0}",
@@ -46,7 +54,10 @@ def test_a_statement_is_kept(base: Sim, way: str) -> None:
             continue
         sim = base.after_kill()
         with opened(sim) as db:
+            before = len(sim.done)
             db.sql(WAYS[way].format(text))
+            syncs = [what for what in sim.done[before:] if what.startswith("sync log")]
+            assert len(syncs) <= 1, (text, "is more than one commit")
             temporary.end(db._engine)
             expected = catalog_of(db)
             killed = sim.after_kill()
@@ -54,6 +65,40 @@ def test_a_statement_is_kept(base: Sim, way: str) -> None:
             folder.holder = None
             with opened(folder) as db:
                 assert not (wrong := differences(catalog_of(db), expected)), (text, what, wrong)
+
+
+NEW = "from pg_namespace where nspname = 'new'"
+
+
+def test_a_schema_and_its_elements_are_one_commit() -> None:
+    """Killed at any operation of a file, there is the schema with its owner and all elements, or nothing."""
+    found, sim = list[Sim](), Sim()
+    with opened(sim) as db:
+        db.sql("create role r1")
+        sim.look = lambda _: found.append(sim.after_kill())
+        db.sql("create schema new authorization r1 create table a (x int) create view v as select x from a")
+        sim.look = None
+        found.append(sim.after_kill())
+    states = list[tuple[list[Any], list[Any]]]()
+    for copy in found:
+        with opened(copy) as db:
+            owner = db.query(f"select nspowner::regrole::text {NEW}").fetchall()
+            elements = f"select relname from pg_class where relnamespace in (select oid {NEW}) order by 1"
+            states.append((owner, db.query(elements).fetchall()))
+    none, whole = ([], []), ([("r1",)], [("a",), ("v",)])
+    assert states[0] == none and states[-1] == whole
+    assert all(state in (none, whole) for state in states)
+
+
+def test_a_schema_that_is_refused_leaves_nothing() -> None:
+    sim = Sim()
+    with opened(sim) as db:
+        with pytest.raises(kpg.ProgrammingError, match='role "nobody" does not exist'):
+            db.sql("create schema new authorization nobody create table a (x int)")
+        assert db.query(f"select oid {NEW}").fetchall() == []
+        killed = sim.after_kill()
+    with opened(killed) as db:
+        assert db.query(f"select oid {NEW}").fetchall() == []
 
 
 def said(database: kpg.Database) -> str:
