@@ -49,6 +49,17 @@ def declare(engine: "Engine", table: str, distribution: str) -> None:
     before: tuple[tuple[int, str], ...] = engine.extras.get(DISTRIBUTION, ())  # type: ignore[assignment]
     number = engine.executor.table_number(table)
     engine.extras[DISTRIBUTION] = (*before, (number, distribution))
+    engine.journal.note(undo=lambda: _forget(engine, number))
+
+
+def _forget(engine: "Engine", number: int) -> None:
+    """Take back what :func:`declare` has said of a table, by its number."""
+    declared: tuple[tuple[int, str], ...] = engine.extras[DISTRIBUTION]  # type: ignore[assignment]
+    others = tuple(one for one in declared if one[0] != number)
+    if others:
+        engine.extras[DISTRIBUTION] = others
+    else:
+        del engine.extras[DISTRIBUTION]
 
 
 @dataclass(frozen=True, slots=True)

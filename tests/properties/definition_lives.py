@@ -14,14 +14,13 @@ import numpy as np
 
 import kpg
 from kpg.database import Database
-from kpg.ddl import temporary
 from kpg.durable.checking import check_contents
 from kpg.durable.inspecting import damage_of
 from kpg.runtime.storage.manifest import read_manifest
 from tests.model.disk import Sim
 from tests.model.durable import opened
 from tests.model.steady import steady
-from tests.properties.definitions import START, STATEMENTS, catalog_of, differences, rows_of
+from tests.properties.definitions import START, STATEMENTS, differences, restorable_catalog, rows_of
 
 Known = tuple[dict[Any, Any], ...]
 """The catalog's entries, the rows of system relations, and the rows of relations."""
@@ -29,12 +28,7 @@ Known = tuple[dict[Any, Any], ...]
 
 def known(database: Database) -> Known:
     """All that has to be found again."""
-    temporary.end(database._engine)
-    entries, shown = catalog_of(database)
-    # Numbers that a refused statement took are given again.
-    entries = {key: value for key, value in entries.items() if key[0] not in ("made", "number")}
-    shown = {name: rows for name, rows in shown.items() if "sequences" not in name}
-    return entries, shown, rows_of(database)
+    return *restorable_catalog(database), rows_of(database)
 
 
 @dataclass

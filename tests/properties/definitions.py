@@ -16,6 +16,7 @@ from kpg.compiler.sql.parse import parse
 from kpg.compiler.sql.session import SetPosition
 from kpg.compiler.system.objects import INFORMATION, POSTGRES
 from kpg.database import Database
+from kpg.ddl import temporary
 from kpg.durable.state import state_of
 from tests.model.durable import difference, quoted
 
@@ -303,6 +304,18 @@ def catalog_of(database: Database) -> tuple[dict[Any, Any], dict[Any, Any]]:
         if system.steady and not name.startswith("pg_stat")  # these count
     }
     return state, shown
+
+
+def restorable_catalog(database: Database) -> tuple[dict[Any, Any], dict[Any, Any]]:
+    """Return :func:`catalog_of` without what a refused or undone statement may leave.
+
+    That is numbers of sequences, relations and functions, and the clock's row, which no definition is without
+    once one has asked for it.
+    """
+    temporary.end(database._engine)
+    entries, shown = catalog_of(database)
+    entries = {key: value for key, value in entries.items() if key[0] not in ("made", "number", "clock")}
+    return entries, {name: rows for name, rows in shown.items() if "sequences" not in name}
 
 
 def rows_of(database: Database) -> dict[Any, Any]:

@@ -1,5 +1,6 @@
 """Each statement that defines something gives the same catalog after a kill as before it."""
 
+import errno
 import os
 import signal
 from pathlib import Path
@@ -19,6 +20,7 @@ from tests.properties.definitions import (
     differences,
     kinds,
     kinds_of,
+    restorable_catalog,
 )
 
 WAYS = {
@@ -65,6 +67,43 @@ def test_a_statement_is_kept(base: Sim, way: str) -> None:
             folder.holder = None
             with opened(folder) as db:
                 assert not (wrong := differences(catalog_of(db), expected)), (text, what, wrong)
+
+
+UNDONE = (
+    "begin; savepoint a; {0}; rollback to a; commit",
+    "begin; {0}; select 1 / 0",
+    "{0}",
+)
+"""The last one is refused, since the log cannot be written."""
+
+
+@pytest.mark.parametrize("way", UNDONE)
+def test_a_statement_is_undone(base: Sim, way: str) -> None:
+    """Nothing is left of it, now and after a kill."""
+    sim = base.after_kill()
+    with opened(sim) as db:
+        expected = restorable_catalog(db)
+        for text in STATEMENTS:
+            if way != "{0}" and text.startswith(ALONE):
+                continue
+            if way == "{0}":
+                sim.fails = lambda _, what: errno.ENOSPC if what.startswith("write log") else 0
+            syncs = len(sim.done)
+            try:
+                db.sql(way.format(text))
+            except kpg.Error as error:
+                assert isinstance(error, kpg.OperationalError) or "division by zero" in str(error), text
+            else:
+                # What is temporary, or what changes nothing, is not in the log.
+                assert way != "{0}" or not any("log" in what for what in sim.done[syncs:]), text
+            sim.fails = lambda _, what: 0
+            if not db._engine.transactions.idle:
+                db.sql("rollback")
+            assert not (wrong := differences(restorable_catalog(db), expected)), (text, wrong)
+        db.sql("create table later (a int); drop table later")
+        killed = sim.after_kill()
+    with opened(killed) as db:
+        assert not (wrong := differences(restorable_catalog(db), expected)), wrong
 
 
 NEW = "from pg_namespace where nspname = 'new'"
