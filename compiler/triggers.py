@@ -1,4 +1,4 @@
-"""Triggers, rules and inheritance as data: what else there is to a relation."""
+"""Triggers and inheritance as data: what else there is to a relation."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -61,19 +61,6 @@ class Bound:
     values: tuple[tuple[str, ...], ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Deed:
-    """CREATE RULE: statements that are run for each row of an event, also or instead."""
-
-    name: str
-    table: str
-    event: str
-    condition: str
-    instead: bool
-    statements: tuple[str, ...]
-    enabled: bool = True
-
-
 def heirs(others: Mapping[tuple[str, ...], Any], name: str) -> tuple[str, ...]:
     """The tables whose rows are among those of a table, each once, without itself."""
     found: list[str] = []
@@ -88,7 +75,7 @@ def heirs(others: Mapping[tuple[str, ...], Any], name: str) -> tuple[str, ...]:
 
 
 def is_plain(others: Mapping[tuple[str, ...], Any], name: str) -> bool:
-    """Whether a change of a table is of that one only: it has no trigger, rule, partition or heir."""
+    """Whether a change of a table is of that one only: it has no trigger, partition or heir."""
     lower = name.lower()
     return not any(
         key[1] == lower or (key[0] == "inherits" and key[2] == lower)

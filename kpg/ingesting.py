@@ -21,12 +21,12 @@ if TYPE_CHECKING:
 
 
 def check_plain(engine: "Engine", name: str) -> None:
-    """NotSupportedError for a table whose triggers, rules or partitions rows would go past."""
+    """NotSupportedError for a table whose triggers or partitions rows would go past."""
     from kpg.runtime.errors import NotSupportedError
 
     lower = engine.catalog.get(name).name.lower()
     for key in engine.catalog.others:
-        if key[1] == lower and key[0] in ("trigger", "rule", "partitioned"):
+        if key[1] == lower and key[0] in ("trigger", "partitioned"):
             what = "is partitioned" if key[0] == "partitioned" else f"has {key[0]} {key[2]}"
             raise NotSupportedError(
                 f'rows of Python for table "{name}", which {what}, are not supported',

@@ -139,9 +139,8 @@ class Inherit:
 
 @dataclass(frozen=True, slots=True)
 class Switch:
-    """ENABLE or DISABLE triggers or rules, which ``kind`` says: one by its name, or all of them."""
+    """ENABLE or DISABLE triggers: one by its name, or all of them."""
 
-    kind: str
     name: str
     enabled: bool
 

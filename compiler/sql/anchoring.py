@@ -1,6 +1,6 @@
 """Definitions whose texts go on meaning what they mean now, whatever the search path is when they are used.
 
-A DEFAULT, a CHECK or a rule is kept as the text that was written. Where a sequence of the same name is ahead
+A DEFAULT or a CHECK is kept as the text that was written. Where a sequence of the same name is ahead
 of it on the path of who inserts, ``nextval('s')`` would be another one: so a definition is kept with whole
 names, ``nextval('public.s')``. Postgres keeps trees with the numbers of what they name, to the same effect.
 The text of a function in quotes is no such text: its names are looked up when it is called, there as here.
@@ -31,7 +31,6 @@ TEXTS: Final[Mapping[str, tuple[str, ...]]] = {
     "Exclusion": ("elements", "where"),
     "Domain": ("default", "checks"),
     "Trigger": ("condition",),
-    "Deed": ("condition", "statements"),
     "Partitioned": ("keys",),
     "Constraints": ("rules", "checks"),
     "CreateTable": ("constraints", "partitioned", "exclusions"),

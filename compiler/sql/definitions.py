@@ -32,7 +32,7 @@ from kpg.runtime.records import dataclass
 from kpg.runtime.types import Type
 
 if TYPE_CHECKING:
-    from kpg.compiler.triggers import Deed, Trigger
+    from kpg.compiler.triggers import Trigger
 
 Options = tuple[tuple[str, object], ...]
 """Options of a sequence, as they were written."""
@@ -266,9 +266,9 @@ class DropAggregate(Definition):
 
 @dataclass(frozen=True, slots=True)
 class CreateTrigger(Definition):
-    """CREATE TRIGGER, or CREATE RULE."""
+    """CREATE TRIGGER."""
 
-    made: "Trigger | Deed"
+    made: "Trigger"
     or_replace: bool
     span: Span
 
@@ -320,9 +320,8 @@ class RenameTrigger(Definition):
 
 @dataclass(frozen=True, slots=True)
 class DropTrigger(Definition):
-    """DROP TRIGGER or RULE, which ``kind`` says in lower case."""
+    """DROP TRIGGER."""
 
-    kind: str
     name: str
     table: str
     if_exists: bool

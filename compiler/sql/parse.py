@@ -20,8 +20,6 @@ from kpg.compiler.sql.tokens import tokenize
 from kpg.runtime.errors import NotSupportedError, ProgrammingError, Span, no_text
 
 STAGES: Final = ("ast", "logical", "magic", "steps", "optimized", "physical", "arrangements")
-RULE: Final = 5
-"""No parenthesis of CREATE RULE comes before so many tokens."""
 PARTS: Final = (TokenType.DOT, TokenType.L_BRACKET)
 LIST: Final = 400
 """How many tokens of an INSERT are looked at for parts of columns in its list."""
@@ -105,7 +103,7 @@ def _split(text: str) -> Iterator[list[Token]]:
     chunk: list[Token] = []
     depth = 0
     for token in tokenize(text):
-        depth += _opens(chunk, token, depth) + _within_rule(chunk, token)
+        depth += _opens(chunk, token, depth)
         if depth or token.token_type is not TokenType.SEMICOLON:
             chunk.append(token)
         elif chunk:
@@ -123,14 +121,6 @@ def _opens(before: list[Token], token: Token, depth: int) -> int:
     if depth and token.token_type not in (TokenType.STRING, TokenType.IDENTIFIER):
         return (word == "CASE") - (word == "END")
     return 0
-
-
-def _within_rule(before: list[Token], token: Token) -> int:
-    """By how much a token goes deeper into the statements of a rule, which are in parentheses."""
-    brackets = (token.token_type is TokenType.L_PAREN) - (token.token_type is TokenType.R_PAREN)
-    if not brackets or len(before) < RULE or before[0].text.upper() != "CREATE":
-        return 0
-    return brackets if "RULE" in (before[1].text.upper(), before[3].text.upper()) else 0
 
 
 def _statement(tokens: list[Token], text: str) -> ast.Statement:

@@ -259,7 +259,8 @@ def _check(text: str, tokens: Sequence[Token]) -> None:
             if (closed.sign, word) not in (("(", ")"), ("[", "]")):
                 raise syntax_error(text, token)
         elif word == ";":
-            opened = _behind(text, opened)
+            _close(text, opened)
+            opened = [_Open(None, "")]
         elif word in ANEW:
             opened[-1].clause = 0
         elif not free and _begins_clause(word, written, before):
@@ -274,10 +275,6 @@ def _check(text: str, tokens: Sequence[Token]) -> None:
         raise ProgrammingError("syntax error at the end of the statement", span=span)
 
 
-RULE: Final = re.compile(r"\bcreate\s+(or\s+replace\s+)?rule\b[^;]*$", re.IGNORECASE)
-"""What stands before the statements of a rule."""
-
-
 @dataclass(slots=True)
 class _Open:
     """A bracket that is open, and how far the clauses in it have come."""
@@ -285,16 +282,6 @@ class _Open:
     token: Token | None
     sign: str
     clause: int = 0
-
-
-def _behind(text: str, opened: "list[_Open]") -> "list[_Open]":
-    """What is open behind a semicolon: the one bracket around the statements of a rule, else nothing."""
-    token = opened[-1].token
-    if len(opened) > 1 and token is not None and RULE.search(text[: token.start]):
-        opened[-1].clause = 0
-        return opened
-    _close(text, opened)
-    return [_Open(None, "")]
 
 
 def _close(text: str, opened: Sequence[_Open]) -> None:

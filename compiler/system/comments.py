@@ -5,7 +5,6 @@ from typing import Final
 
 from kpg.compiler.catalog import Catalog
 from kpg.compiler.system.indexes import indexes
-from kpg.compiler.system.kin import rule_number
 from kpg.compiler.system.naming import number_of, role_number, schema_number, split, system_number
 from kpg.compiler.system.relations import Row, System, columns
 from kpg.compiler.system.users import routines
@@ -19,7 +18,7 @@ STANDARD: Final = (
 
 
 DATABASE_NUMBER: Final = 1
-OF_RELATIONS: Final = ("RELATION", "COLUMN", "CONSTRAINT", "TRIGGER", "RULE", "POLICY")
+OF_RELATIONS: Final = ("RELATION", "COLUMN", "CONSTRAINT", "TRIGGER", "POLICY")
 """Kinds of what has the name of a relation."""
 
 
@@ -59,8 +58,6 @@ def _found(catalog: Catalog, key: tuple[str, ...]) -> list[tuple[int, str, int]]
             return [(number_of("constraint", f"{key[1]} {key[2]}"), "pg_constraint", 0)]
         case "TRIGGER":
             return [(number_of("trigger", f"{key[1]}.{key[2]}"), "pg_trigger", 0)]
-        case "RULE":
-            return [(rule_number(key[1], key[2]), "pg_rewrite", 0)]
         case "SCHEMA":
             return [(schema_number(name), "pg_namespace", 0)]
         case "TYPE" | "DOMAIN":

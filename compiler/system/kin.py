@@ -1,17 +1,16 @@
-"""What Postgres' catalogs have of inheritance, partitions and rules."""
+"""What Postgres' catalogs have of inheritance, partitions, and the rules that views are."""
 
 from collections.abc import Iterator
 from typing import Final
 
 from kpg.compiler.catalog import Catalog, ViewEntry
 from kpg.compiler.system.indexes import IndexFacts, indexes
-from kpg.compiler.system.naming import number_of, split
+from kpg.compiler.system.naming import number_of
 from kpg.compiler.system.relations import Row, System, columns, entries
-from kpg.compiler.system.words import quoted, shown_name, whole
-from kpg.compiler.triggers import Bound, Deed, Heir, Partitioned
+from kpg.compiler.system.words import quoted
+from kpg.compiler.triggers import Bound, Heir, Partitioned
 
 BTREE_KINDS: Final = {"RANGE": "r", "LIST": "l", "HASH": "h"}
-EVENTS: Final = {"SELECT": "1", "UPDATE": "2", "INSERT": "3", "DELETE": "4"}
 
 
 def heirs_of(catalog: Catalog) -> list[Heir]:
@@ -171,45 +170,11 @@ def _rules(catalog: Catalog) -> Iterator[Row]:
                 "O",
                 1,
             )
-    for one in catalog.others.values():
-        if isinstance(one, Deed):
-            number = rule_number(one.table, one.name)
-            enabled = "O" if one.enabled else "D"
-            place = number_of("relation", one.table)
-            yield number, one.name, place, EVENTS[one.event.upper()], enabled, int(one.instead)
 
 
 def rule_number(table: str, name: str) -> int:
-    """The number of a rule; a view has one, too."""
+    """The number of the rule that Postgres keeps a view as."""
     return number_of("rule", f"{table}.{name}")
-
-
-def rule_texts(catalog: Catalog, *, pretty: bool) -> Iterator[tuple[int, str]]:
-    """The CREATE RULE of each rule by its number."""
-    for one in catalog.others.values():
-        if isinstance(one, Deed):
-            entry = catalog.get(one.table)
-            shown = shown_name(catalog, one.table, "relation") if pretty else whole(catalog, one.table)
-            text = f"CREATE RULE {quoted(one.name)} AS\n    ON {one.event.upper()} TO {shown}"
-            if one.condition:
-                condition = catalog.consulted.spelling.expression(catalog, entry, one.condition, pretty)
-                text += f"\n   WHERE {condition}"
-            text += " DO INSTEAD " if one.instead else " DO "
-            listed = [catalog.consulted.spelling.query(catalog, each) for each in one.statements]
-            if not listed:
-                text += "NOTHING"
-            elif len(listed) == 1:
-                text += f" {listed[0]}"
-            else:
-                text += "( " + ";\n ".join(listed) + ";\n)"
-            yield rule_number(one.table, one.name), f"{text};"
-
-
-def _shown_rules(catalog: Catalog) -> Iterator[Row]:
-    texts = dict(rule_texts(catalog, pretty=False))
-    for one in catalog.others.values():
-        if isinstance(one, Deed):
-            yield *split(catalog, one.table), one.name, texts[rule_number(one.table, one.name)]
 
 
 POSTGRES: Final = {
@@ -221,5 +186,4 @@ POSTGRES: Final = {
         columns("oid:o rulename ev_class:o ev_type ev_enabled is_instead:b"),
         _rules,
     ),
-    "pg_rules": System(columns("schemaname tablename rulename definition"), _shown_rules),
 }

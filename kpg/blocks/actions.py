@@ -1,4 +1,4 @@
-"""The triggers and rules of one relation, and what they do for a statement."""
+"""The triggers of one relation, and what they do for a statement."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -13,9 +13,7 @@ from numpy.typing import NDArray
 from kpg.blocks.frame import Frame, Record, Value, Variable, row_words
 from kpg.blocks.returning import Returned
 from kpg.compiler.catalog import Catalog, Entry
-from kpg.compiler.permitted import key_of
-from kpg.compiler.sql.blocks.tree import Dynamic
-from kpg.compiler.triggers import Deed, Trigger
+from kpg.compiler.triggers import Trigger
 from kpg.dml.changing import Changes
 from kpg.engine.engine import Engine
 from kpg.runtime.errors import ProgrammingError
@@ -29,7 +27,7 @@ Part = tuple[str, Words | None, Words | None]
 
 
 class Actions:
-    """The triggers and rules of one relation, for one statement."""
+    """The triggers of one relation, for one statement."""
 
     def __init__(
         self, engine: Engine, entry: Entry, columns: Sequence[str] | None, *, whole: bool = True
@@ -40,17 +38,13 @@ class Actions:
         self.entry = entry
         self._columns = None if columns is None else {column.lower() for column in columns}
         self.triggers = [one for one in triggers_of(engine.catalog, entry.name) if whole or one.for_rows]
-        mine = sorted(key for key in engine.catalog.others if key[:2] == ("rule", entry.name.lower()))
-        rules: list[Deed] = [engine.catalog.others[key] for key in mine]
-        self.rules = [one for one in rules if one.enabled]
 
     def __bool__(self) -> bool:
-        return bool(self.triggers or self.rules)
+        return bool(self.triggers)
 
     def instead(self, event: str) -> bool:
         """Whether something is done in the place of an event of a view."""
-        acts = any(one.timing == "INSTEAD" and event in one.events for one in self.triggers)
-        return acts or any(one.instead and one.event == event for one in self.rules)
+        return any(one.timing == "INSTEAD" and event in one.events for one in self.triggers)
 
     def before_statement(self, event: str) -> None:
         """Triggers before a statement."""
@@ -116,10 +110,7 @@ class Actions:
     def made(self, changes: Changes) -> list[Part]:
         """Make changes; what there is to be done after them."""
         parts = self._parts(changes)
-        left = changes
-        for event, old, new in parts:
-            left = self._rules(left, event, old, new)
-        replace(left, actions=None).apply()
+        replace(changes, actions=None).apply()
         return parts
 
     def after(self, parts: Sequence[Part]) -> None:
@@ -152,7 +143,6 @@ class Actions:
     def apply_instead(self, changes: Changes) -> None:
         """What is done in the place of changing a view."""
         for event, old, new in self._parts(changes):
-            self._rules(changes, event, old, new)
             for trigger in self._of("INSTEAD", event, for_rows=True):
                 for before, after in _pairs(old, new):
                     self._fire(trigger, event, before, after)
@@ -168,37 +158,6 @@ class Actions:
         if changes.inserted is not None:
             found.append(("INSERT", None, changes.inserted))
         return found
-
-    def _rules(self, changes: Changes, event: str, old: Words | None, new: Words | None) -> Changes:
-        """Run what rules say; the changes that are left."""
-        for rule in self.rules:
-            if rule.event != event:
-                continue
-            pairs = _pairs(old, new)
-            chosen = [
-                place
-                for place, (before, after) in enumerate(pairs)
-                if not rule.condition or self._is_true(rule.condition, event, before, after)
-            ]
-            with self._owning():
-                for place in chosen:
-                    for text in rule.statements:
-                        self.evaluator.run(self._frame(event, *pairs[place]), Dynamic(text))
-            if rule.instead:
-                changes = _without(changes, event, chosen)
-        return changes
-
-    @contextmanager
-    def _owning(self) -> Iterator[None]:
-        """What rules do is done with the rights of the relation's owner."""
-        catalog = self.engine.catalog
-        before = catalog.asker
-        owner = catalog.rights.owner(key_of(self.entry.name))
-        catalog.asker = before if owner == before.user else before.with_rights_of(owner)
-        try:
-            yield
-        finally:
-            catalog.asker = before
 
     @contextmanager
     def _transition(
@@ -232,9 +191,6 @@ class Actions:
 
     def _sets(self, columns: Sequence[str]) -> bool:
         return self._columns is None or any(column.lower() in self._columns for column in columns)
-
-    def _is_true(self, condition: str, event: str, old: Row, new: Row) -> bool:
-        return self.evaluator.truth(self._frame(event, old, new), condition)
 
     def _fire(self, trigger: Trigger, event: str, old: Row, new: Row, kept: Any = None) -> list[int] | None:
         """Run a trigger's function: the row that it gives; ``kept`` if its condition does not hold."""
@@ -306,22 +262,6 @@ def _pairs(old: Words | None, new: Words | None) -> list[tuple[Row, Row]]:
         (None if old is None else old[:, place].tolist(), None if new is None else new[:, place].tolist())
         for place in range(count)
     ]
-
-
-def _without(changes: Changes, event: str, places: Sequence[int]) -> Changes:
-    """Changes without some rows of an event."""
-
-    def rest(words: Words) -> Words:
-        return np.ascontiguousarray(np.delete(words, list(places), axis=-1))
-
-    if event == "DELETE" and changes.deleted is not None:
-        return replace(changes, deleted=rest(changes.deleted))
-    if event == "UPDATE" and changes.updated is not None:
-        rowids, words = changes.updated
-        return replace(changes, updated=(rest(rowids), rest(words)))
-    if event == "INSERT" and changes.inserted is not None:
-        return replace(changes, inserted=rest(changes.inserted))
-    return changes
 
 
 def triggers_of(catalog: Catalog, name: str) -> list[Trigger]:

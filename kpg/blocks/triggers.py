@@ -1,4 +1,4 @@
-"""Triggers and rules: what is done before, after and instead of changes."""
+"""Triggers: what is done before, after and instead of changes."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -29,7 +29,7 @@ Row = Sequence[int] | None
 def define_trigger(
     engine: Engine, statement: ast.CreateTrigger | ast.DropTrigger | ast.RenameTrigger
 ) -> None:
-    """CREATE or DROP a trigger or a rule, or give a trigger another name."""
+    """CREATE or DROP a trigger, or give a trigger another name."""
     catalog = engine.catalog
     if isinstance(statement, ast.RenameTrigger):
         _rename(engine, statement)
@@ -37,18 +37,16 @@ def define_trigger(
     if isinstance(statement, ast.CreateTrigger):
         made = statement.made
         entry = catalog.get(made.table, statement.span)
-        kind = "trigger" if isinstance(made, Trigger) else "rule"
-        if isinstance(made, Trigger):
-            _check(engine, made, entry)
-            made = replace(made, function=trigger_function(made.function, catalog))
-        key = (kind, entry.name.lower(), made.name.lower())
+        _check(engine, made, entry)
+        made = replace(made, function=trigger_function(made.function, catalog))
+        key = ("trigger", entry.name.lower(), made.name.lower())
         if key in catalog.others and not statement.or_replace:
-            message = f'{kind} "{made.name}" for relation "{entry.name}" already exists'
+            message = f'trigger "{made.name}" for relation "{entry.name}" already exists'
             raise ProgrammingError(message, span=statement.span)
         catalog.others[key] = replace(made, table=entry.name)
         return
     found = catalog.find(statement.table)
-    key = (statement.kind, "" if found is None else found.name.lower(), statement.name.lower())
+    key = ("trigger", "" if found is None else found.name.lower(), statement.name.lower())
     if key not in catalog.others:
         if found is None and statement.if_exists:
             say_skipped_relation(engine, statement.table)
@@ -57,12 +55,10 @@ def define_trigger(
             catalog.get(statement.table, statement.span)
         shown = statement.table.rpartition(".")[2]
         if statement.if_exists:
-            fact = f'{statement.kind} "{statement.name}" for relation "{shown}" does not exist'
-            say_skipped(engine, fact)
+            say_skipped(engine, f'trigger "{statement.name}" for relation "{shown}" does not exist')
             return
-        above = "table" if statement.kind == "trigger" else "relation"
         error = ProgrammingError(
-            f'{statement.kind} "{statement.name}" for {above} "{shown}" does not exist', span=statement.span
+            f'trigger "{statement.name}" for table "{shown}" does not exist', span=statement.span
         )
         error.sqlstate = "42704"
         raise error
@@ -112,7 +108,7 @@ EVENTS = {statements.Insert: "INSERT", statements.Update: "UPDATE", statements.D
 
 
 def through_actions(engine: Engine, statement: statements.Change) -> Changes | None:
-    """What a change of a view with triggers or rules in its place does; None for anything else."""
+    """What a change of a view with triggers in its place does; None for anything else."""
     entry = engine.catalog.find(statement.table)
     event = EVENTS.get(type(statement), "")
     if not isinstance(entry, ViewEntry) or not event:
@@ -146,6 +142,6 @@ class Instead:
         self._actions = actions
 
     def apply(self, changes: Changes) -> None:
-        """Do what triggers and rules say."""
+        """Do what triggers say."""
         self._actions.apply_instead(changes)
         self._actions.engine.release_attached()

@@ -1,4 +1,4 @@
-"""ALTER TABLE: partitions, what it inherits, and which of its triggers and rules act."""
+"""ALTER TABLE: partitions, what it inherits, and which of its triggers act."""
 
 from dataclasses import replace
 from typing import assert_never
@@ -57,10 +57,10 @@ def alter_kin(
 def _switch(engine: Engine, entry: TableEntry, action: ast.Switch, span: Span) -> None:
     others = engine.catalog.others
     name = action.name.lower()
-    keys = [key for key in others if key[:2] == (action.kind, entry.name.lower())]
+    keys = [key for key in others if key[:2] == ("trigger", entry.name.lower())]
     keys = [key for key in keys if not name or key[2] == name]
     if name and not keys:
-        message = f'{action.kind} "{action.name}" for table "{entry.name}" does not exist'
+        message = f'trigger "{action.name}" for table "{entry.name}" does not exist'
         raise ProgrammingError(message, span=span)
     for key in keys:
         others[key] = replace(others[key], enabled=action.enabled)

@@ -16,7 +16,7 @@ from kpg.compiler.sql import definitions as ast
 from kpg.compiler.sql import statements
 from kpg.compiler.sql.anchoring import calls, casts
 from kpg.compiler.sql.rules import check_rules
-from kpg.compiler.triggers import Deed, Partitioned, Trigger
+from kpg.compiler.triggers import Partitioned, Trigger
 from kpg.engine.engine import Engine
 from kpg.listeners.notices import say_cascade
 from kpg.runtime.errors import Error, NotSupportedError, ProgrammingError, Span
@@ -148,12 +148,10 @@ def _of_domain(engine: Engine, name: str, domain: Domain, names: Calls, span: Sp
 
 
 def _texts(one: object) -> tuple[str, ...]:
-    """The texts of a policy, rule or the like that may call functions."""
+    """The texts of a policy or the like that may call functions."""
     match one:
         case Trigger():
             return (one.condition,)
-        case Deed():
-            return (one.condition, *one.statements)
         case Policy():
             return (one.using, one.check)
         case Exclusion():

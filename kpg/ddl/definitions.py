@@ -354,7 +354,7 @@ def _comment(engine: Engine, statement: ast.Comment) -> None:
                 message = f'constraint "{statement.part}" of "{table.name}" does not exist'
                 raise ProgrammingError(message, span=statement.span)
             key = ("CONSTRAINT", table.name.lower(), statement.part.lower())
-        case "TRIGGER" | "RULE" | "POLICY":
+        case "TRIGGER" | "POLICY":
             relation = catalog.get(statement.name, statement.span)
             key = (statement.kind, relation.name.lower(), statement.part.lower())
             if (statement.kind.lower(), *key[1:]) not in catalog.others:

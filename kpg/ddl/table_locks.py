@@ -14,7 +14,7 @@ from kpg.compiler.permitted import key_of
 from kpg.compiler.sql import definitions as ddl
 from kpg.compiler.sql import roles
 from kpg.compiler.sql import statements as ast
-from kpg.compiler.triggers import Trigger, heirs
+from kpg.compiler.triggers import heirs
 from kpg.engine.engine import Engine
 from kpg.engine.lock_modes import ACCESS_SHARE, CLOSED, SHARED, TABLE_MODES
 from kpg.engine.locks import Wish
@@ -27,7 +27,7 @@ OWN: Final = TABLE_MODES[3]
 """SHARE UPDATE EXCLUSIVE: rows may change meanwhile, definitions may not."""
 CHECKED: Final = TABLE_MODES[5]
 """SHARE ROW EXCLUSIVE: rows may be read, and only one defines something."""
-NOTED: Final = ("TABLE", "COLUMN", "CONSTRAINT", "TRIGGER", "RULE")
+NOTED: Final = ("TABLE", "COLUMN", "CONSTRAINT", "TRIGGER")
 """What has comments that are a table's."""
 
 
@@ -84,7 +84,7 @@ def _named(engine: Engine, statement: Defining) -> Iterator[Lock]:
             indexes = (engine.catalog.find_index(name) for name in statement.names)
             yield from ((index.table, CLOSED) for index in indexes if index is not None)
         case ddl.CreateTrigger(made=made):
-            yield made.table, CHECKED if isinstance(made, Trigger) else CLOSED
+            yield made.table, CHECKED
         case ddl.DropTrigger() | ddl.RenameTrigger() | ddl.DefinePolicy():
             yield statement.table, CLOSED
         case ddl.Comment() if statement.kind in NOTED:
@@ -133,8 +133,8 @@ def _altered(engine: Engine, name: str, action: ddl.Action) -> Iterator[Lock]:
         case ddl.SettleConstraint(validates=True) | ddl.Nothing():
             yield name, OWN
             return
-        case ddl.Switch(kind=kind):
-            yield name, CHECKED if kind == "trigger" else CLOSED
+        case ddl.Switch():
+            yield name, CHECKED
             return
         case ddl.Attach(child=child):
             yield from ((name, OWN), (child, CLOSED))

@@ -52,7 +52,7 @@ class Changes:
     inserted: Words | None = None
     returned: Returned | None = None
     actions: Any = None
-    """What triggers and rules do beside them."""
+    """What triggers do beside them."""
 
     @property
     def count(self) -> int:

@@ -189,7 +189,7 @@ class Schemas:
             self.refresh_rules()
 
     def _forget_others(self, name: str) -> None:
-        """The triggers and rules of a relation go with it."""
+        """The triggers of a relation go with it."""
         others, lower = self.catalog.others, name.lower()
         kept = [one.kept for key, one in others.items() if key[:2] == ("exclusion", lower)]
         for key in [one for one in others if one[1] == lower or (one[0] == "inherits" and one[2] == lower)]:

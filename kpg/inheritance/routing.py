@@ -49,7 +49,7 @@ def routed(engine: Engine, statement: ast.Insert) -> Several | None:
 
 
 def inserted_beside(engine: Engine, name: str, words: Words) -> Several:
-    """What inserting rows that are whole changes, with triggers, rules and partitions."""
+    """What inserting rows that are whole changes, with triggers and partitions."""
     from kpg.blocks.actions import Actions
 
     around = Actions(engine, engine.catalog.table(name), None)

@@ -14,7 +14,7 @@ from kpg.compiler.sql import definitions as ddl
 from kpg.compiler.sql import roles
 from kpg.compiler.sql import statements as ast
 from kpg.compiler.sql.changes_allowed import check_change
-from kpg.compiler.triggers import Trigger, heirs
+from kpg.compiler.triggers import heirs
 from kpg.engine.engine import Engine
 from kpg.runtime.errors import PrivilegeError, Span
 from kpg.security.granting import settle
@@ -84,8 +84,7 @@ def check_definition(catalog: Catalog, statement: Defining) -> None:
                 need(catalog, key_of(catalog.table(name, span).name), "D", span)
         case ddl.CreateTrigger(made=made):
             _need_relation(catalog, made.table, span)
-            if isinstance(made, Trigger):
-                _need_called(catalog, made.function, span)
+            _need_called(catalog, made.function, span)
         case ddl.DefinePolicy(verb="drop"):
             entry = catalog.find(statement.table)
             if entry is None or statement.name.lower() in _policies(catalog, entry.name):

@@ -52,7 +52,6 @@ comment on sequence sq is 'seq';
 comment on index emp_lower is 'ix';
 comment on constraint long_name on emp is 'con';
 comment on domain pos is 'positive';
-create rule nothing_happens as on delete to empty do instead nothing;
 create table refs (a int, b int, foreign key (a) references dept (id)
     on update cascade on delete set null deferrable initially deferred);
 create table ex (r int4range, exclude using gist (r with &&));

@@ -68,9 +68,6 @@ def triggers(random: Generator) -> Action:
             f"drop trigger if exists tr{g} on t",
             f"alter table t disable trigger tr{g}",
             f"alter table t enable trigger tr{g}",
-            f"create or replace rule ru{g % 2} as on delete to u do also "
-            "insert into audit values ('gone', 1)",
-            f"drop rule if exists ru{g % 2} on u",
             f"update shown set v = v + 1 where k < {k}",
             f"insert into shown values ({k}, {g})",
             "create or replace trigger into_shown instead of insert on shown for each row "

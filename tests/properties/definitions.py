@@ -48,7 +48,6 @@ START = """
     create procedure pr(x int) language plpgsql as $$ begin insert into audit values ('p'); end $$;
     create aggregate prod (int) (sfunc = int4mul, stype = int, initcond = '1');
     create trigger tr after insert on t for each row execute function noted();
-    create rule ru as on insert to lone do also insert into audit values ('rule');
     alter table child enable row level security; create policy po on child using (n > 1);
     create table follows (who int, whom int); insert into follows values (1, 2), (2, 1);
     comment on table t is 'first'; grant select on t to r1; alter table lone owner to r2;
@@ -158,7 +157,6 @@ STATEMENTS = (  # one statement each: of several, each is a commit
     "alter table other inherit base",
     "alter table heir no inherit base",
     "alter table t disable trigger tr",
-    "alter table lone disable rule ru",
     "alter table t enable row level security, force row level security",
     "alter table child disable row level security",
     "alter table t cluster on i",
@@ -185,10 +183,8 @@ STATEMENTS = (  # one statement each: of several, each is a commit
     "drop aggregate prod (int)",
     "create trigger new before update of v on t for each row when (new.v > 3) execute function noted()",
     "create trigger new after delete on t for each statement execute function noted()",
-    "create rule new as on delete to lone do instead nothing",
     "alter trigger tr on t rename to new",
     "drop trigger tr on t",
-    "drop rule ru on lone",
     "create policy new on t as restrictive for update to r1, r2 using (g = 1) with check (v > 0)",
     "alter policy po on child to r1 using (n > 2)",
     "alter policy po on child rename to new",
@@ -248,7 +244,7 @@ STATEMENTS = (  # one statement each: of several, each is a commit
             ),
             *("schema sh", "type mood", "domain small", "function f(int)", "procedure pr(int)"),
             *("routine f(int)", "aggregate prod(int)", "constraint few on t", "trigger tr on t", "role r1"),
-            *("rule ru on lone", "policy po on child", "constraint low on domain small", "database kpg"),
+            *("policy po on child", "constraint low on domain small", "database kpg"),
             *("extension plpgsql", "collation c", "tablespace a", "language sql", "event trigger e"),
             *("statistics st",),
         )
@@ -269,7 +265,7 @@ def kinds() -> set[tuple[str, str]]:
     plain = [statements.CreateTable, statements.CreateTableAs, statements.CreateView, SetPosition]
     classes = [*plain, *Definition.__subclasses__(), *typing.get_args(alterations.Action)]
     found = {(one.__name__, "") for one in classes if one not in OF_KIND}
-    commented = ("COLUMN", "CONSTRAINT", "TRIGGER", "RULE", "POLICY", "DOMAIN CONSTRAINT")
+    commented = ("COLUMN", "CONSTRAINT", "TRIGGER", "POLICY", "DOMAIN CONSTRAINT")
     found |= {("Comment", kind) for kind in (*dispatch.COMMENTED, *commented)}
     found |= {("AlterOwner", kind) for kind in dispatch.OWNED}
     found |= {("Grant", kind) for kind in GRANTED.values()}

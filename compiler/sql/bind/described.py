@@ -94,7 +94,7 @@ def _texts(catalog: Catalog, name: str, pretty: bool) -> Iterable[tuple[int, str
         case "pg_get_constraintdef":
             return keys.texts(catalog, pretty=pretty)
         case "pg_get_ruledef":
-            return kin.rule_texts(catalog, pretty=pretty)
+            return ()  # of rules there are those that views are
         case "pg_get_partkeydef":
             return kin.partition_keys(catalog)
         case _:

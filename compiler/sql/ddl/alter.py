@@ -93,10 +93,11 @@ def _other(reader: Reader) -> ast.Action:
         if reader.take(*words.split(), "ROW", "LEVEL", "SECURITY"):
             return secured
     for words in ("ENABLE", "ENABLE ALWAYS", "ENABLE REPLICA", "DISABLE"):
-        for kind in ("TRIGGER", "RULE"):
-            if reader.take(*words.split(), kind):
-                name = "" if reader.take("ALL") or reader.take("USER") else reader.name()
-                return ast.Switch(kind.lower(), name, words in ("ENABLE", "ENABLE ALWAYS"))
+        if reader.take(*words.split(), "TRIGGER"):
+            name = "" if reader.take("ALL") or reader.take("USER") else reader.name()
+            return ast.Switch(name, words in ("ENABLE", "ENABLE ALWAYS"))
+        if reader.at(*words.split(), "RULE"):
+            reader.refuse(f"{words} RULE")
     if reader.take("ATTACH", "PARTITION"):
         from kpg.compiler.sql.ddl.partitions import bound_of
 

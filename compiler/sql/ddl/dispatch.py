@@ -27,6 +27,7 @@ MODIFIERS: Final = (
 """What may stand between CREATE and what it makes."""
 REFUSED: Final = {
     "EVENT TRIGGER": "an event trigger",
+    "RULE": "a rewrite rule",
     "FOREIGN": "a foreign table",
     "OPERATOR": "an operator of the user's",
     "DATABASE": "a database",
@@ -142,7 +143,7 @@ def create(reader: Reader) -> statements.Statement | None:
 
 
 def _create_code(reader: Reader, *, or_replace: bool) -> statements.Statement | None:
-    """What has a body: a function, a procedure, a trigger, a rule."""
+    """What has a body: a function, a procedure, a trigger."""
     if reader.at("FUNCTION") or reader.at("PROCEDURE"):
         from kpg.compiler.sql.ddl.functions import create_function
 
@@ -159,10 +160,6 @@ def _create_code(reader: Reader, *, or_replace: bool) -> statements.Statement | 
         from kpg.compiler.sql.ddl.triggers import create_trigger
 
         return create_trigger(reader, or_replace=or_replace, constraint=constraint)
-    if reader.take("RULE"):
-        from kpg.compiler.sql.ddl.triggers import create_rule
-
-        return create_rule(reader, or_replace=or_replace)
     if reader.take("POLICY"):
         from kpg.compiler.sql.ddl.policies import create_policy
 
@@ -384,10 +381,10 @@ def _drop_code(reader: Reader) -> statements.Statement | None:
         from kpg.compiler.sql.ddl.aggregates import drop_aggregate
 
         return drop_aggregate(reader)
-    if reader.at("TRIGGER") or reader.at("RULE"):
+    if reader.take("TRIGGER"):
         from kpg.compiler.sql.ddl.triggers import drop_trigger
 
-        return drop_trigger(reader, reader.choice("TRIGGER", "RULE").lower())
+        return drop_trigger(reader)
     if reader.take("POLICY"):
         from kpg.compiler.sql.ddl.policies import drop_policy
 
@@ -446,9 +443,7 @@ def comment(reader: Reader) -> ast.Comment:
             reader.unexpected("a relation and a column")
         name, part, kind = ".".join(parts[:-1]), parts[-1], "COLUMN"
         name = name.removeprefix("public.")
-    elif (
-        word := next((one for one in ("CONSTRAINT", "TRIGGER", "RULE", "POLICY") if reader.take(one)), "")
-    ) != "":
+    elif (word := next((one for one in ("CONSTRAINT", "TRIGGER", "POLICY") if reader.take(one)), "")) != "":
         part, kind = reader.name(), word
         reader.need("ON")
         kind = "DOMAIN CONSTRAINT" if kind == "CONSTRAINT" and reader.take("DOMAIN") else kind

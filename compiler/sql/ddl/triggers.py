@@ -1,13 +1,11 @@
-"""CREATE and DROP of TRIGGER and RULE."""
+"""CREATE and DROP of TRIGGER."""
 
 import re
 from dataclasses import replace
 
-from sqlglot.tokenizer_core import TokenType
-
 from kpg.compiler.sql import definitions as ast
 from kpg.compiler.sql.ddl.reader import Reader
-from kpg.compiler.triggers import Deed, Trigger
+from kpg.compiler.triggers import Trigger
 
 EVENTS = ("INSERT", "UPDATE", "DELETE", "TRUNCATE")
 
@@ -132,53 +130,7 @@ def _arguments(reader: Reader) -> tuple[str, ...]:
     return tuple(found)
 
 
-def create_rule(reader: Reader, *, or_replace: bool) -> ast.CreateTrigger:
-    """What follows CREATE RULE."""
-    name = reader.name()
-    reader.need("AS", "ON")
-    event = reader.choice("SELECT", "INSERT", "UPDATE", "DELETE")
-    reader.need("TO")
-    table = reader.relation()
-    if event == "SELECT":
-        reader.refuse("a rule ON SELECT", "write CREATE VIEW")
-    condition = ""
-    if reader.take("WHERE"):
-        condition = reader.condition()
-    reader.need("DO")
-    instead = reader.take("INSTEAD")
-    if not instead:
-        reader.take("ALSO")
-    statements: list[str] = []
-    if not reader.take("NOTHING"):
-        statements = _statements(reader)
-    reader.end()
-    return ast.CreateTrigger(
-        Deed(name, table, event, condition, instead, tuple(statements)), or_replace, reader.span
-    )
-
-
-def _statements(reader: Reader) -> list[str]:
-    """The statements of a rule, in parentheses if they are several."""
-    tokens = list(reader.rest())
-    several = tokens[0].text == "(" and tokens[-1].text == ")" and tokens[1].text.upper() != "SELECT"
-    if several:
-        tokens = tokens[1:-1]
-    found: list[str] = []
-    part: list[int] = []
-    for token in tokens:
-        if token.token_type is TokenType.SEMICOLON:
-            if part:
-                found.append(reader.text[part[0] : part[-1]])
-            part = []
-        else:
-            part += [token.start, token.end + 1]
-    if part:
-        found.append(reader.text[part[0] : part[-1]])
-    reader.skip(len(reader.rest()))
-    return found
-
-
-def drop_trigger(reader: Reader, kind: str) -> ast.DropTrigger:
-    """What follows DROP TRIGGER, or DROP RULE."""
+def drop_trigger(reader: Reader) -> ast.DropTrigger:
+    """What follows DROP TRIGGER."""
     exists, name, table = reader.dropped()
-    return ast.DropTrigger(kind, name, table, exists, reader.span)
+    return ast.DropTrigger(name, table, exists, reader.span)

@@ -33,9 +33,6 @@ create function wf() returns trigger language plpgsql as $$ begin insert into pu
 create trigger c_log after insert or update or delete on c for each row execute function tf();
 create trigger p_log before insert on p for each row when (new.x > 1) execute function tf();
 create trigger wv_in instead of insert on wv for each row execute function wf();
-create table ru (id int, x int);
-create rule ru_in as on insert to ru do also insert into log values ('rule', new.id);
-create rule ru_up as on update to ru where new.x > 5 do instead update l set x = new.x where id = new.id;
 create function reads() returns bigint language sql stable as 'select count(*) from public.l';
 create function atomic() returns bigint language sql stable begin atomic; select count(*) from l; end;
 create aggregate plus (int) (sfunc = int4pl, stype = int, initcond = '0');

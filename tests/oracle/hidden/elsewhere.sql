@@ -10,7 +10,6 @@ create function tf() returns trigger language plpgsql as $$ begin insert into fa
 create trigger tr before insert on t for each row when (g(new.a) > 0) execute function tf();
 create domain public.dm as int check (far.f(value) > 0);
 create table u (x public.dm, y int);
-create rule r as on insert to u do also insert into log values (f(new.y));
 create unique index ui on u (f(y));
 create view v as select f(y) as z from u;
 create view w as select z from v where z in (select x from log);

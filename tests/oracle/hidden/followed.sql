@@ -11,7 +11,6 @@ create domain num as int default nextval('s');
 create table dn (a num, b text);
 create table names (x text default (case when has_table_privilege('far.t'::regclass, 'select') then 'yes' end));
 create table log (what text);
-create rule r as on delete to t do also insert into log values ('gone ' || nextval('far.q'));
 create view v as select id, m, 'happy'::mood as k from t where m <> 'happy'::mood;
 create view far.w as select v.id, x.n from v join far.t x on x.id = v.id;
 create view far.w2 as select w.* from far.w where w.n > 0;

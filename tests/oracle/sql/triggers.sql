@@ -49,11 +49,6 @@ create trigger into_cheap instead of insert or update or delete on cheap for eac
 insert into cheap values ('fay', 40);
 update cheap set twice = twice + 2 where name = 'fay';
 delete from cheap where name = 'dan';
-create table kept (name text);
-create rule remember as on delete to emp do also insert into kept values (old.name);
-create rule never as on insert to kept where new.name = 'eve' do instead nothing;
 delete from emp where name in ('eve', 'cat');
-select * from kept;
-drop rule remember on emp;
 delete from emp;
 truncate log;

@@ -27,8 +27,6 @@ def db() -> Database:
         ("create table t (a int); create unique index i on t (b(a))", 'exclusion "i" of t'),
         ("create table t (a int, exclude (b(a) with =))", 'exclusion "t_expr_excl" of t'),
         ("create table t (a int); create policy p on t using (ok(a))", 'policy "p" of t'),
-        ("create table t (a int); create table l (x int); create rule r as on insert to t "
-         "do also insert into l values (b(new.a))", 'rule "r" of t'),
         ("create table t (a int) partition by range (b(a))", 'partitioned "t" of t'),
         ("create domain d as int check (ok(value)); create table t (a d)", "constraint t_a_check of table t"),
         ("create domain d as int default b(1)", "the DEFAULT of domain d"),

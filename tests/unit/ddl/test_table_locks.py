@@ -59,7 +59,6 @@ WAITS = (
     ("alter table t alter x set default 3", "0123"),
     ("alter table t alter x type bigint", "0123"),
     ("alter table t set schema s", "0123"),
-    ("create rule r as on insert to t do also nothing", "0123"),
     ("alter table t enable row level security", "0123"),
     ("create policy y on t using (true)", "0123"),
     ("alter table t add check (x >= 0)", "0123"),

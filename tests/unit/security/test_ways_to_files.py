@@ -56,7 +56,6 @@ SQL: Final = (
     *("do $$ begin perform * from '{}'; end $$", "do $$ begin execute 'select * from \"{}\"'; end $$"),
     "create function f() returns bigint language sql as $$ select count(*) from '{}' $$; select f()",
     "create policy p on t using (exists (select from '{}'))",
-    "create rule r as on insert to t do also select * from '{}'",
     *("create function f() returns int language c as '{}', 'f'", "load '{}'", 'create extension "{}"'),
     *(
         "create tablespace s location '{}'",

@@ -47,7 +47,6 @@ create aggregate total(int) (sfunc = int4pl, stype = int, initcond = '0');
 comment on function inc(int, int) is 'adds';
 create trigger watched before insert or update of weight on pet for each row when (new.weight > 5) execute function changed();
 create trigger after_all after delete on pet for each statement execute function changed();
-create rule quiet as on insert to base where new.a < 0 do instead nothing;
 alter table owner enable row level security;
 create policy own on owner for select to clerk using (name = current_user);
 create policy others on owner as restrictive using (id > 0) with check (id > 1);
