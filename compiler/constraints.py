@@ -89,25 +89,15 @@ class Index:
 
 
 @dataclass(frozen=True, slots=True)
-class Exclusion:
-    """Expressions that no two rows, of those of ``where``, may have such that all operators hold.
-
-    ``kept`` is the table of their values; ``index`` says that CREATE UNIQUE INDEX has made it.
-    """
+class UniqueIndex:
+    """A unique index over expressions, or of the rows of ``where``; ``kept`` is the table of its keys."""
 
     name: str
     elements: tuple[str, ...]
-    operators: tuple[str, ...]
     where: str = ""
     nulls_distinct: bool = True
-    index: bool = False
     table: str = ""
     kept: str = ""
-
-    @property
-    def is_unique(self) -> bool:
-        """Whether equal values are what is excluded."""
-        return all(sign == "=" for sign in self.operators)
 
 
 Constraint = Check | Unique | ForeignKey

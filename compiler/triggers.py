@@ -80,5 +80,5 @@ def is_plain(others: Mapping[tuple[str, ...], Any], name: str) -> bool:
     return not any(
         key[1] == lower or (key[0] == "inherits" and key[2] == lower)
         for key in others
-        if key[0] not in ("aggregate", "exclusion")
+        if key[0] not in ("aggregate", "unique index")
     )

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from kpg.compiler.constraints import Constraint, Exclusion, Rule, Sequence
+from kpg.compiler.constraints import Constraint, Rule, Sequence
 from kpg.runtime.records import dataclass
 from kpg.runtime.types import ColumnDef, Type
 
@@ -93,7 +93,7 @@ class SetNotNull:
 class AddConstraint:
     """ADD CONSTRAINT; with ``index`` it takes over an index of that name."""
 
-    constraint: Constraint | Exclusion
+    constraint: Constraint
     checked: bool
 
 

@@ -43,8 +43,7 @@ def lower_conflict(statement: ast.Insert, catalog: Catalog) -> Mfp | OverPairs |
     entry = catalog.table(statement.table, statement.span)
     schema = entry.schema
     binding = new_binding(statement.span.source, catalog)
-    if ("exclusion", entry.name.lower(), conflict.constraint.lower()) not in catalog.others:
-        arbiters(statement, entry)
+    arbiters(statement, entry)
     if not conflict.assignments:
         return None
     ids = [[binding.fresh() for _ in schema.columns] for _ in range(2)]

@@ -8,7 +8,7 @@ from typing import Final
 from sqlglot import exp
 
 from kpg.compiler.catalog import Catalog, TableEntry
-from kpg.compiler.constraints import Check, Exclusion
+from kpg.compiler.constraints import Check, UniqueIndex
 from kpg.compiler.sql.bind.calls import assigned, condition, settled
 from kpg.compiler.sql.bind.query import new_binding
 from kpg.compiler.sql.bind.scope import Binding, Field, Scope
@@ -56,8 +56,8 @@ def bind_check(entry: TableEntry, check: Check, catalog: Catalog) -> Scalar:
     return condition(binding, scalar, node, "CHECK")
 
 
-def key_of_row(entry: TableEntry, one: Exclusion, catalog: Catalog) -> Mfp:
-    """The rows of which a rule speaks, and the values of its expressions."""
+def key_of_row(entry: TableEntry, one: UniqueIndex, catalog: Catalog) -> Mfp:
+    """The rows that a unique index is of, and the values of its expressions."""
     predicates = (bind_check(entry, Check("", one.where), catalog),) if one.where else ()
     values = []
     for text in one.elements:

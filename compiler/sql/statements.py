@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from sqlglot import exp
 
-from kpg.compiler.constraints import Constraints, Exclusion, Sequence
+from kpg.compiler.constraints import Constraints, Sequence
 from kpg.compiler.sql.definitions import AnyDefinition
 from kpg.compiler.sql.session import AnySession
 from kpg.compiler.views import Through
@@ -74,7 +74,6 @@ class CreateTable:
     """The tables that it INHERITS."""
     partitioned: "Partitioned | None" = None
     partition: "Bound | None" = None
-    exclusions: tuple[Exclusion, ...] = ()
     distribution: str = ""
     """The column by which many workers have its rows; ``*`` if each has all of them."""
 

@@ -1,4 +1,4 @@
-"""The indexes that there are, as Postgres' catalogs know them: keys, CREATE INDEX, and EXCLUDE."""
+"""The indexes that there are, as Postgres' catalogs know them: keys and CREATE INDEX."""
 
 import re
 from collections.abc import Iterator
@@ -7,7 +7,7 @@ from itertools import count
 from typing import Final
 
 from kpg.compiler.catalog import KEYS, Catalog, Entry, TableEntry
-from kpg.compiler.constraints import Exclusion, Index, Unique
+from kpg.compiler.constraints import Index, Unique, UniqueIndex
 from kpg.compiler.system.naming import number_of, split
 from kpg.compiler.system.words import quoted, shown_name, whole
 from kpg.compiler.triggers import Heir
@@ -29,8 +29,6 @@ class Part:
     text: str
     type: Type
     order: str = ""
-    sign: str = ""
-    """Of EXCLUDE: the operator."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,10 +39,9 @@ class IndexFacts:
     entry: Entry
     parts: tuple[Part, ...]
     unique: bool = False
-    key: Unique | Exclusion | None = None
+    key: Unique | None = None
     where: str = ""
     distinct: bool = True
-    method: str = "btree"
     included: tuple[str, ...] = ()
 
     @property
@@ -55,7 +52,7 @@ class IndexFacts:
     @property
     def primary(self) -> bool:
         """Whether it is a primary key's."""
-        return isinstance(self.key, Unique) and self.key.is_primary
+        return self.key is not None and self.key.is_primary
 
 
 def beside(entry: Entry, name: str) -> str:
@@ -73,21 +70,11 @@ def indexes(catalog: Catalog) -> Iterator[IndexFacts]:
                 told = None if key.index else key
                 name, distinct, more = beside(entry, key.name), key.nulls_distinct, key.included
                 yield IndexFacts(name, entry, parts, True, told, distinct=distinct, included=more)
-    signs = {key[1:]: one for key, one in catalog.others.items() if key[0] == "exclusion"}
-    for (table, _), one in signs.items():
-        if not one.index:
-            entry_ = catalog.get(table)
-            elements = [_part(catalog, entry_, text) for text in one.elements]
-            named = tuple(
-                Part(part.place, part.text, part.type, sign=sign)
-                for part, sign in zip(elements, one.operators, strict=True)
-            )
-            method = "btree" if one.is_unique else "gist"
-            yield IndexFacts(beside(entry_, one.name), entry_, named, key=one, where=one.where, method=method)
+    uniques = {key[1:]: one for key, one in catalog.others.items() if key[0] == "unique index"}
     made = []
     for index in catalog.indexes.values():
         plain = index.name.rpartition(".")[2].lower()
-        made.append(_made(catalog, index, signs.get((index.table.lower(), plain))))
+        made.append(_made(catalog, index, uniques.get((index.table.lower(), plain))))
     yield from made
     heirs = [one for one in catalog.others.values() if isinstance(one, Heir) and one.told is not None]
     if heirs:
@@ -120,7 +107,7 @@ def _of_partitions(catalog: Catalog, heirs: list[Heir], made: list[IndexFacts]) 
             yield below
 
 
-def _made(catalog: Catalog, index: Index, rule: Exclusion | None) -> IndexFacts:
+def _made(catalog: Catalog, index: Index, rule: UniqueIndex | None) -> IndexFacts:
     """The one of CREATE INDEX; ``rule`` is what keeps its rows apart if it is UNIQUE."""
     entry = catalog.get(index.table)
     inner, rest = _enclosed(index.what)
@@ -230,7 +217,7 @@ def definition(catalog: Catalog, index: IndexFacts, pretty: bool = False) -> str
     only = "ONLY " if ("partitioned", table.lower(), "") in catalog.others else ""
     name = quoted(split(catalog, index.name)[1])
     text = f"CREATE {'UNIQUE ' if index.unique else ''}INDEX {name} ON {only}{shown}"
-    text += f" USING {index.method} ({', '.join(parts)})"
+    text += f" USING btree ({', '.join(parts)})"
     text += f" INCLUDE ({', '.join(index.included)})" if index.included else ""
     text += "" if index.distinct else " NULLS NOT DISTINCT"
     if not index.where:

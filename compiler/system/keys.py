@@ -5,8 +5,8 @@ from collections.abc import Iterator
 from typing import Final, assert_never
 
 from kpg.compiler.catalog import Catalog, Entry, TableEntry
-from kpg.compiler.constraints import Check, Exclusion, ForeignKey, Unique
-from kpg.compiler.system.indexes import IndexFacts, beside, definition, expressions_text, indexes, part_text
+from kpg.compiler.constraints import Check, ForeignKey, Unique
+from kpg.compiler.system.indexes import beside, definition, expressions_text, indexes
 from kpg.compiler.system.kin import inherited_checks, is_partition
 from kpg.compiler.system.naming import number_of, schema_number, split
 from kpg.compiler.system.relations import Row, System, columns, constraints
@@ -41,7 +41,7 @@ def _index_rows(catalog: Catalog) -> Iterator[Row]:
             ),
             *(int(index.unique), int(index.primary), 1, 1, " ".join([*places, *included]), zeros),
             *(" ".join(str(_options(part.order)) for part in index.parts), zeros, expressions or None),
-            *(where or None, int(not index.distinct), int(isinstance(index.key, Exclusion))),
+            *(where or None, int(not index.distinct)),
         )
 
 
@@ -54,17 +54,6 @@ def _pg_indexes(catalog: Catalog) -> Iterator[Row]:
 def _constraint_rows(catalog: Catalog) -> Iterator[Row]:
     for schema, entry, one in constraints(catalog):
         yield _constraint_row(catalog, schema, entry, one)
-    for index in indexes(catalog):
-        if isinstance(index.key, Exclusion):
-            name, table = index.key.name, index.entry
-            places = "{" + ",".join(str(part.place) for part in index.parts) + "}"
-            yield (
-                number_of("constraint", f"{table.name} {name}"),
-                name,
-                schema_number(split(catalog, table.name)[0]),
-                *("x", 0, 0, 1, number_of("relation", table.name), index.number, 0, " ", " ", " "),
-                *(places, None, 0, 1, 0, None, 0),
-            )
     for number, check, place, domain in domain_checks(catalog):
         flags = (0, 0, 1, 0, 0, 0, " ", " ", " ", None, None)
         yield number, check.name, place, "c", *flags, domain, 1, 0, check.text, 0
@@ -137,7 +126,7 @@ def _places(entry: TableEntry, names: tuple[str, ...]) -> str:
 
 
 def definition_of(
-    catalog: Catalog, entry: Entry | None, one: Check | Unique | ForeignKey | Exclusion, pretty: bool
+    catalog: Catalog, entry: Entry | None, one: Check | Unique | ForeignKey, pretty: bool
 ) -> str:
     """A constraint as ``pg_get_constraintdef`` writes it."""
     match one:
@@ -160,9 +149,6 @@ def definition_of(
             text += f" ({', '.join(map(quoted, one.set_columns))})" if one.set_columns else ""
             text += " DEFERRABLE" if one.deferrable else ""
             return text + (" INITIALLY DEFERRED" if one.deferred else "")
-        case Exclusion():
-            index = next(index for index in indexes(catalog) if index.key is one)
-            return _exclusion(catalog, index, pretty)
         case _:
             assert_never(one)
 
@@ -172,29 +158,11 @@ def check_clause(catalog: Catalog, entry: Entry | None, one: Check) -> str:
     return definition_of(catalog, entry, one, pretty=False).removeprefix("CHECK ")
 
 
-def _exclusion(catalog: Catalog, index: IndexFacts, pretty: bool) -> str:
-    listed = [f"{part_text(catalog, index, part, pretty)} WITH {part.sign}" for part in index.parts]
-    text = f"EXCLUDE USING {index.method} ({', '.join(listed)})"
-    if not index.where:
-        return text
-    return (
-        f"{text} WHERE ({catalog.consulted.spelling.expression(catalog, index.entry, index.where, pretty)})"
-    )
-
-
 def texts(catalog: Catalog, *, pretty: bool) -> list[tuple[int, str]]:
     """The texts of constraints by their numbers."""
     found = [
         (number_of("constraint", f"{entry.name} {one.name}"), definition_of(catalog, entry, one, pretty))
         for _, entry, one in constraints(catalog)
-    ]
-    found += [
-        (
-            number_of("constraint", f"{index.entry.name} {index.key.name}"),
-            definition_of(catalog, index.entry, index.key, pretty),
-        )
-        for index in indexes(catalog)
-        if isinstance(index.key, Exclusion)
     ]
     checks = ((one[0], definition_of(catalog, None, one[1], pretty)) for one in domain_checks(catalog))
     return [*found, *checks]
@@ -205,7 +173,7 @@ POSTGRES: Final = {
         columns(
             "indexrelid:o indrelid:o indnatts:i indnkeyatts:i indisunique:b indisprimary:b indisvalid:b "
             "indisready:b indkey:a indclass:a indoption:a indcollation:a indexprs indpred "
-            "indnullsnotdistinct:b indisexclusion:b"
+            "indnullsnotdistinct:b"
         ),
         _index_rows,
     ),

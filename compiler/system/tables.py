@@ -16,7 +16,7 @@ from kpg.compiler.triggers import Heir, Trigger
 from kpg.runtime.types import Type
 from kpg.runtime.values.places import BLOCK
 
-HEAP, BTREE, GIST = 2, 403, 783
+HEAP, BTREE = 2, 403
 """Numbers of access methods."""
 
 
@@ -80,7 +80,7 @@ def _index_class(catalog: Catalog, index: IndexFacts) -> Row:
     kept = "t" if index.entry.name.startswith("pg_temp") else "p"
     width, below = len(index.parts) + len(included_parts(index)), int(kind == "I")
     head = (index.number, plain, schema_number(schema), kind, width, owner, kept, 0, 0, 0)
-    return *head, GIST if index.method == "gist" else BTREE, 0, None, 0, 0, 0, below, part, None, "n", 0, 0
+    return *head, BTREE, 0, None, 0, 0, 0, below, part, None, "n", 0, 0
 
 
 Plain = tuple[int, str, Type, int]

@@ -18,7 +18,7 @@ from kpg.runtime.plan import Mfp
 from kpg.runtime.types import ERROR
 
 if TYPE_CHECKING:
-    from kpg.ddl.exclusions import Excluding
+    from kpg.ddl.unique_expressions import ExpressionKey
 
 Words = NDArray[np.int64]
 
@@ -34,7 +34,7 @@ class Guard:
         self._entry = entry
         self._catalog = catalog
         self._references = references
-        self.excluding: Sequence[Excluding] = ()
+        self.expression_keys: Sequence[ExpressionKey] = ()
 
     @cached_property
     def _generated(self) -> Mfp | None:
@@ -52,7 +52,7 @@ class Guard:
         """Append rows; their rowids."""
         words = self.fitting(words)
         rowids = self._executor.insert(self._entry.name, words)
-        for one in self.excluding:
+        for one in self.expression_keys:
             one.inserted(words)
         if self._references is not None:
             self._references.inserted(self._entry.name, rowids, words)
@@ -61,7 +61,7 @@ class Guard:
     @property
     def rules(self) -> Rules | None:
         """What workers can hold new rows to; None if there is more to it."""
-        if self._generated is not None or self.excluding:
+        if self._generated is not None or self.expression_keys:
             return None
         return Rules(self._checks, self.fitting)
 
@@ -72,12 +72,12 @@ class Guard:
 
     def delete(self, rowids: Words) -> None:
         """Delete live rows."""
-        if self._references is None and not self.excluding:
+        if self._references is None and not self.expression_keys:
             self._executor.delete(self._entry.name, rowids)
             return
         old = self._executor.fetch(self._entry.name, rowids)
         self._executor.delete(self._entry.name, rowids)
-        for one in self.excluding:
+        for one in self.expression_keys:
             one.deleted(old)
         if self._references is not None:
             self._references.deleted(self._entry.name, old)
@@ -89,7 +89,7 @@ class Guard:
         old = self._executor.fetch(name, rowids)
         self._executor.delete(name, rowids)
         new = self._executor.insert(name, words)
-        for one in self.excluding:
+        for one in self.expression_keys:
             one.deleted(old)
             one.inserted(words)
         if self._references is not None:
@@ -148,18 +148,18 @@ def _beyond(name: str, row: str) -> IntegrityError:
 
 def guards(executor: Executor, catalog: Catalog, references: References) -> dict[str, Guard | None]:
     """The guards of all tables, None for those that need none."""
-    excluded = {key[1] for key in catalog.others if key[0] == "exclusion"}
+    indexed = {key[1] for key in catalog.others if key[0] == "unique index"}
     found: dict[str, Guard | None] = {}
     for entry in catalog:
         if not isinstance(entry, TableEntry):
             continue
         referring = references if references.concerns(entry.name) else None
-        special = entry.name.lower() in excluded
+        special = entry.name.lower() in indexed
         needed = referring is not None or special or entry.constraints.guarded
         guard = Guard(executor, entry, catalog, referring) if needed else None
         if guard is not None and special:
-            from kpg.ddl.exclusions import excluding
+            from kpg.ddl.unique_expressions import expression_keys
 
-            guard.excluding = excluding(executor, entry, catalog)
+            guard.expression_keys = expression_keys(executor, entry, catalog)
         found[entry.name] = guard
     return found

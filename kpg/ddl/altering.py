@@ -68,10 +68,10 @@ def alter(engine: Engine, statement: ast.Alter) -> None:
                 if of_child is not None:
                     _Altering(engine, child, statement.span).run(of_child)
     engine.refresh_rules()
-    if any(key[:2] == ("exclusion", name.lower()) for key in engine.catalog.others):
-        from kpg.ddl.exclusions import rebuild_exclusions
+    if any(key[:2] == ("unique index", name.lower()) for key in engine.catalog.others):
+        from kpg.ddl.unique_expressions import rebuild_unique_indexes
 
-        rebuild_exclusions(engine, name)
+        rebuild_unique_indexes(engine, name)
 
 
 def _alter_index(engine: Engine, statement: ast.Alter) -> None:

@@ -212,7 +212,7 @@ class ColumnChange(RuleChange):
             return tuple(new if name == before else name for name in names)
 
         for rule, one in list(catalog.others.items()):
-            if rule[:2] == ("exclusion", entry.name.lower()):
+            if rule[:2] == ("unique index", entry.name.lower()):
                 elements = tuple(renamed(text, before, new) for text in one.elements)
                 moved = replace(one, elements=elements, where=renamed(one.where, before, new))
                 catalog.others[rule] = moved

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kpg.compiler.catalog import TableEntry, did_you_mean
-from kpg.compiler.constraints import NO_RULE, Check, Constraints, Exclusion, ForeignKey, Rule, Unique
+from kpg.compiler.constraints import NO_RULE, Check, Constraints, ForeignKey, Rule, Unique
 from kpg.compiler.sql import definitions as ast
 from kpg.compiler.sql.rules import bind_default
 from kpg.compiler.triggers import Heir
@@ -105,11 +105,6 @@ class RuleChange(TableChange):
 
     def _add_constraint(self, action: ast.AddConstraint) -> None:
         engine = self.engine
-        if isinstance(action.constraint, Exclusion):
-            from kpg.ddl.exclusions import add_exclusion
-
-            add_exclusion(engine, self.entry, action.constraint)
-            return
         if isinstance(action.constraint, Unique) and self._has_from_whole(action.constraint):
             return
         new = with_constraint(self.entry, action.constraint, engine.catalog, self.span)
@@ -161,12 +156,6 @@ class RuleChange(TableChange):
     def _drop_constraint(self, action: ast.DropConstraint) -> None:
         entry, old, engine = self.entry, self.entry.constraints, self.engine
         found = next((one for one in old if one.name.lower() == action.name.lower()), None)
-        rule = self.engine.catalog.others.get(("exclusion", entry.name.lower(), action.name.lower()))
-        if rule is not None and not rule.index:
-            from kpg.ddl.exclusions import drop_exclusion
-
-            drop_exclusion(engine, rule)
-            return
         match found:
             case None:
                 if action.if_exists:

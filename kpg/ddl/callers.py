@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 
 from kpg.compiler.catalog import PUBLIC, TableEntry, ViewEntry
-from kpg.compiler.constraints import Domain, Exclusion
+from kpg.compiler.constraints import Domain, UniqueIndex
 from kpg.compiler.resolved import beside
 from kpg.compiler.routines import Aggregate, Routine
 from kpg.compiler.security import Policy
@@ -154,7 +154,7 @@ def _texts(one: object) -> tuple[str, ...]:
             return (one.condition,)
         case Policy():
             return (one.using, one.check)
-        case Exclusion():
+        case UniqueIndex():
             return (*one.elements, one.where)
         case Partitioned():
             return one.keys
@@ -169,16 +169,11 @@ def _texts(one: object) -> tuple[str, ...]:
 def _without(engine: Engine, key: tuple[str, ...], one: object, span: Span) -> Callable[[], object]:
     """What takes away a definition that is kept by its kind, relation and name."""
     match one:
-        case Exclusion(index=True):
+        case UniqueIndex():
             from kpg.ddl.indexes import drop_index
 
             name = beside(one.table, one.name)
             return partial(drop_index, engine, ast.DropOther("INDEX", (name,), True, True, span), name)
-        case Exclusion():
-            from kpg.ddl.altering import alter
-
-            action = ast.DropConstraint(one.name, True, True)
-            return partial(alter, engine, ast.Alter("TABLE", one.table, False, (action,), span))
         case Partitioned():
             from kpg.ddl.dropping import drop_relations
 

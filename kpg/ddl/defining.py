@@ -223,7 +223,3 @@ def create_defined(engine: "Engine", statement: ast.CreateTable, name: str) -> N
         from kpg.compiler.sql.rules import check_rules
 
         check_rules(entry, engine.catalog)
-    for one in statement.exclusions:
-        from kpg.ddl.exclusions import add_exclusion
-
-        add_exclusion(engine, engine.catalog.table(name), one)

@@ -282,10 +282,10 @@ def _truncate(engine: Engine, statement: ast.Truncate) -> int:
         rows += int(rowids.shape[0])
         table.truncate(rowids)
         guard = table.guard
-        if guard is not None and guard.excluding:
-            from kpg.ddl.exclusions import empty_exclusions
+        if guard is not None and guard.expression_keys:
+            from kpg.ddl.unique_expressions import empty_unique_indexes
 
-            empty_exclusions(engine, table.name)
+            empty_unique_indexes(engine, table.name)
         if statement.restart:
             for rule in catalog.table(name).constraints.rules:
                 if rule.sequence:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from kpg.compiler.algebra.facts import unique_keys
 from kpg.compiler.catalog import PUBLIC, Catalog, Entry, TableEntry, ViewEntry, did_you_mean
-from kpg.compiler.constraints import Exclusion, Index, Unique
+from kpg.compiler.constraints import Index, Unique, UniqueIndex
 from kpg.compiler.sql import definitions as ast
 from kpg.ddl.defining import free_name
 from kpg.engine.engine import Engine
@@ -35,14 +35,11 @@ def create_index(engine: Engine, statement: ast.CreateIndex) -> None:
         catalog.indexes[name.lower()] = Index(name, entry.name, (), statement.what, statement.unique)
         return
     if statement.unique and statement.elements:
-        from kpg.ddl.exclusions import add_exclusion
+        from kpg.ddl.unique_expressions import add_unique_index
 
-        signs = ("=",) * len(statement.elements)
-        plain_name = name.rpartition(".")[2]
-        one = Exclusion(
-            plain_name, statement.elements, signs, statement.where, statement.nulls_distinct, index=True
-        )
-        add_exclusion(engine, entry, one)
+        plain = name.rpartition(".")[2]
+        one = UniqueIndex(plain, statement.elements, statement.where, statement.nulls_distinct)
+        add_unique_index(engine, entry, one)
         catalog.indexes[name.lower()] = Index(name, entry.name, (), statement.what)
         return
     if statement.unique:
@@ -188,12 +185,12 @@ def arrangement(table: str, schema: Schema, columns: tuple[str, ...]) -> Plan:
     return Plan(nodes, 2)
 
 
-def _drop_exclusion(engine: Engine, index: Index) -> None:
-    key = ("exclusion", index.table.lower(), index.name.rpartition(".")[2].lower())
+def _drop_unique_index(engine: Engine, index: Index) -> None:
+    key = ("unique index", index.table.lower(), index.name.rpartition(".")[2].lower())
     if key in engine.catalog.others:
-        from kpg.ddl.exclusions import drop_exclusion
+        from kpg.ddl.unique_expressions import drop_unique_index
 
-        drop_exclusion(engine, engine.catalog.others[key])
+        drop_unique_index(engine, engine.catalog.others[key])
 
 
 def refuse_other_kind(engine: Engine, name: str, statement: ast.DropOther) -> None:
@@ -211,7 +208,7 @@ def drop_index(engine: Engine, statement: ast.DropOther, name: str) -> None:
     catalog = engine.catalog
     index = catalog.find_index(name)
     if index is not None:
-        _drop_exclusion(engine, index)
+        _drop_unique_index(engine, index)
         del catalog.indexes[index.name.lower()]
         engine.journal.note(done=partial(engine.forget_index, index.name))
         return

@@ -43,10 +43,10 @@ def tidy(engine: "Engine") -> None:
             guard, table.guard = table.guard, None
             table.delete(engine.executor.rowids(name))
             table.guard = guard
-            if guard is not None and guard.excluding:
-                from kpg.ddl.exclusions import empty_exclusions
+            if guard is not None and guard.expression_keys:
+                from kpg.ddl.unique_expressions import empty_unique_indexes
 
-                empty_exclusions(engine, name)
+                empty_unique_indexes(engine, name)
 
 
 def end(engine: "Engine") -> None:

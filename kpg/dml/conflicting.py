@@ -17,7 +17,7 @@ from kpg.runtime.plan import Mfp
 
 if TYPE_CHECKING:
     from kpg.compiler.sql.conflict import OverPairs
-    from kpg.ddl.exclusions import Excluding
+    from kpg.ddl.unique_expressions import ExpressionKey
 
 Words = NDArray[np.int64]
 
@@ -35,7 +35,7 @@ def settled(
         return merged(table, words, keys[0] if keys else (), _evaluation(engine, table, update), old)
     words = missing(table, words, keys) if keys or not rules else words
     if rules:
-        from kpg.ddl.exclusions import without_conflicts
+        from kpg.ddl.unique_expressions import without_conflicts
 
         words = without_conflicts(rules, words)
     return words, None
@@ -62,16 +62,16 @@ def conflict_of(engine: Engine, statement: ast.Insert) -> "Mfp | OverPairs | Non
 
 def _arbiters(
     engine: Engine, entry: TableEntry, statement: ast.Insert
-) -> "tuple[Sequence[tuple[int, ...]], list[Excluding]]":
+) -> "tuple[Sequence[tuple[int, ...]], list[ExpressionKey]]":
     """Where ON CONFLICT looks for rows that are there."""
     conflict = statement.conflict
     assert conflict is not None
     beside = conflict.elements or any(
-        key[:2] == ("exclusion", entry.name.lower()) for key in engine.catalog.others
+        key[:2] == ("unique index", entry.name.lower()) for key in engine.catalog.others
     )
     if not beside:
         return arbiters(statement, entry), []
-    from kpg.ddl.exclusions import arbiters_beside
+    from kpg.ddl.unique_expressions import arbiters_beside
 
     return arbiters_beside(engine, entry, statement)
 

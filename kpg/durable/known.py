@@ -40,6 +40,31 @@ MORE: Final[dict[str, type]] = {
     "shard": Shard,
     "sharded": Sharded,
 }
+
+
+class Removed:
+    """A definition of a kind that kpg has no more, as an earlier version has written it."""
+
+    def __init__(self, **fields: Any) -> None:
+        self.fields = fields
+
+
+class Exclusion:
+    """EXCLUDE, or a unique index over expressions, as earlier versions have written both."""
+
+    def __new__(cls, **fields: Any) -> Any:
+        """The unique index, if it is one."""
+        if not fields.pop("index"):
+            return Removed(**fields)
+        del fields["operators"]
+        return constraints.UniqueIndex(**fields)
+
+
+EARLIER: Final[dict[str, type]] = {
+    "trigger.Deed": Removed,
+    "rule.Exclusion": Exclusion,
+}
+"""Classes that are read and never written, by the names that earlier versions gave them."""
 NOT_KEPT: Final = frozenset({"Catalog", "NoStatistics", "Rights"})
 
 
@@ -51,6 +76,7 @@ def codec(function: Callable[[str], Any]) -> Codec:
             made.add(known, f"{prefix}.{name}")
     for name, known in MORE.items():
         made.add(known, name)
+    made.by_name.update(EARLIER)
     return made
 
 

@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from kpg.compiler.catalog import PUBLIC, TableEntry
 from kpg.compiler.clock import CLOCK, CLOCK_SCHEMA
+from kpg.compiler.constraints import UniqueIndex
 from kpg.compiler.resolved import resolve
+from kpg.durable.known import Removed
 from kpg.durable.state import Key, State
 from kpg.runtime.errors import Error, OperationalError
 from kpg.runtime.functions.named import Named
@@ -63,7 +65,7 @@ class Restoring:
                 case "routine":
                     catalog.routines[key[1]] = value
                 case "other":
-                    catalog.others[key[1:]] = resolve(value, "table", "parent", "child", "kept")
+                    self._other(key, value)
                 case "comment":
                     catalog.comments[key[1:]] = value
                 case "role":
@@ -86,6 +88,17 @@ class Restoring:
         if number is not None:
             self._table(number, CLOCK, CLOCK_SCHEMA)
             engine.clock.kept = True
+
+    def _other(self, key: Key, value: Any) -> None:
+        """A definition of a relation beside the relation itself."""
+        kind, *names = key[1:]
+        if isinstance(value, Removed):
+            raise OperationalError(
+                f'the folder has {kind} "{names[-1]}" of "{names[0]}": kpg has no such definitions any more',
+                hint="drop it with the version of kpg that wrote the folder",
+            )
+        kind = "unique index" if isinstance(value, UniqueIndex) else kind  # earlier versions say exclusion
+        self._engine.catalog.others[kind, *names] = resolve(value, "table", "parent", "child", "kept")
 
     def _table(self, number: int, name: str, schema: Schema) -> None:
         self._engine.executor.create_table(name, schema, number)
@@ -112,10 +125,8 @@ class Restoring:
         for key, value in state.items():
             if key[0] == "table" and key not in self._done:
                 engine.adopt_table(value[1])
-        excluded = any(key[:2] == ("other", "exclusion") for key in state)
-        if excluded or any(
-            key[0] == "table" and value[1].constraints.guarded for key, value in state.items()
-        ):
+        indexed = any(isinstance(value, UniqueIndex) for value in state.values())
+        if indexed or any(key[0] == "table" and value[1].constraints.guarded for key, value in state.items()):
             engine.refresh_rules()
         self._functions_again()
         self._relations(self._relations_left(), all_of_them=True)

@@ -191,7 +191,7 @@ class Schemas:
     def _forget_others(self, name: str) -> None:
         """The triggers of a relation go with it."""
         others, lower = self.catalog.others, name.lower()
-        kept = [one.kept for key, one in others.items() if key[:2] == ("exclusion", lower)]
+        kept = [one.kept for key, one in others.items() if key[:2] == ("unique index", lower)]
         for key in [one for one in others if one[1] == lower or (one[0] == "inherits" and one[2] == lower)]:
             del others[key]
             if key[1] != lower:  # what that was when it had this heir, nobody knows

@@ -135,7 +135,7 @@ def _anchored(engine: Engine, statement: Defining) -> Defining:
     """A definition whose texts mean the same on every search path."""
     if isinstance(statement, ast.CreateTable):
         constraints = statement.constraints
-        if not (constraints.rules or constraints.checks or statement.exclusions or statement.partitioned):
+        if not (constraints.rules or constraints.checks or statement.partitioned):
             return statement  # it has none
     from kpg.compiler.sql.anchoring import anchored
 
@@ -300,7 +300,7 @@ def _create_table(engine: Engine, statement: ast.CreateTable) -> None:
 
         if create_inherited(engine, statement, name):
             return
-    if statement.constraints is ast.NOTHING and not statement.likes and not statement.exclusions:
+    if statement.constraints is ast.NOTHING and not statement.likes:
         engine.create_table(name, statement.schema)
     else:
         from kpg.ddl.defining import create_defined

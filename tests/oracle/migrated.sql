@@ -54,7 +54,6 @@ comment on constraint long_name on emp is 'con';
 comment on domain pos is 'positive';
 create table refs (a int, b int, foreign key (a) references dept (id)
     on update cascade on delete set null deferrable initially deferred);
-create table ex (r int4range, exclude using gist (r with &&));
 insert into dept (title, budget) values ('it', 100), ('hr', 5.5);
 insert into emp (name, dept, tags) values (E'a\tb', 1, '{a,b}'), ('c', 2, null);
 insert into part values (1, 'x'), (50, 'y');

@@ -62,7 +62,6 @@ STATEMENTS = (  # one statement each: of several, each is a commit
     "create unlogged table new (a int) with (fillfactor = 50)",
     "create table new (a int, b int) distributed by (b)",
     "create table new (a int) replicated",
-    "create table new (during int4range, exclude using gist (during with &&))",
     "create table if not exists sh.new (a int)",
     "create temp table new (a int) on commit drop",
     "create temp table new (a int)",

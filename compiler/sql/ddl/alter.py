@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from kpg.compiler.constraints import Check, Exclusion, ForeignKey
+from kpg.compiler.constraints import Check, ForeignKey
 from kpg.compiler.sql import definitions as ast
 from kpg.compiler.sql.ddl import storage
 from kpg.compiler.sql.ddl.constraints import table_constraint
@@ -166,7 +166,7 @@ def _add(reader: Reader) -> ast.Action:
     return ast.AddColumn(
         parts.columns[0],
         parts.rules[0],
-        tuple(one for one in parts.constraints if not isinstance(one, Exclusion)),
+        tuple(parts.constraints),
         sequence,
         exists,
     )

@@ -3,7 +3,7 @@
 from dataclasses import replace
 from typing import Final
 
-from kpg.compiler.constraints import Check, Constraint, Exclusion, ForeignKey, Unique
+from kpg.compiler.constraints import Check, Constraint, ForeignKey, Unique
 from kpg.compiler.sql.ddl import storage
 from kpg.compiler.sql.ddl.reader import Reader
 
@@ -25,7 +25,7 @@ def column_constraint(reader: Reader, column: str, named: str) -> Constraint:
     return found
 
 
-def table_constraint(reader: Reader, name: str = "") -> Constraint | Exclusion:
+def table_constraint(reader: Reader, name: str = "") -> Constraint:
     """A constraint of a table."""
     if reader.take("CONSTRAINT"):
         name = reader.name()
@@ -38,8 +38,8 @@ def table_constraint(reader: Reader, name: str = "") -> Constraint | Exclusion:
         columns = reader.names()
         reader.need("REFERENCES")
         return _references(reader, name, columns)
-    if reader.take("EXCLUDE"):
-        return _exclusion(reader, name)
+    if reader.at("EXCLUDE"):
+        reader.refuse("EXCLUDE")
     if reader.take("PRIMARY", "KEY"):
         found = Unique(name, _columns(reader), primary=True)
     elif reader.take("UNIQUE"):
@@ -48,43 +48,6 @@ def table_constraint(reader: Reader, name: str = "") -> Constraint | Exclusion:
     else:
         reader.unexpected("a constraint")
     return _with_options(reader, found)
-
-
-def _exclusion(reader: Reader, name: str) -> Exclusion:
-    """What follows EXCLUDE."""
-    if reader.take("USING"):
-        reader.name()
-    reader.need("(")
-    elements, operators = [], []
-    while True:
-        elements.append(reader.value().strip())
-        if not reader.at("WITH"):
-            reader.name()  # an operator class
-        reader.need("WITH")
-        operators.append(_operator(reader))
-        if not reader.take(","):
-            break
-    reader.need(")")
-    if reader.take("INCLUDE"):
-        reader.names()
-    where = reader.enclosed() if reader.take("WHERE") else ""
-    _, deferred = _deferral(reader, "")
-    if deferred:
-        reader.skip(-1)
-        reader.refuse("an exclusion that is INITIALLY DEFERRED", "it is checked at each statement")
-    return Exclusion(name, tuple(elements), tuple(operators), where)
-
-
-def _operator(reader: Reader) -> str:
-    """The signs up to what follows an element."""
-    start = reader.here().start
-    end = start
-    while not reader.done and not reader.at(",") and not reader.at(")"):
-        end = reader.here().end
-        reader.skip(1)
-    if end == start:
-        reader.unexpected("an operator")
-    return reader.text[start:end]
 
 
 def _columns(reader: Reader) -> tuple[str, ...]:

@@ -3,7 +3,7 @@
 from dataclasses import replace
 from typing import Final
 
-from kpg.compiler.constraints import Check, Constraint, Constraints, Exclusion, ForeignKey, Rule, Unique
+from kpg.compiler.constraints import Check, Constraint, Constraints, ForeignKey, Rule, Unique
 from kpg.compiler.constraints import Sequence as Numbers
 from kpg.compiler.sql import statements as ast
 from kpg.compiler.sql.ddl import storage
@@ -42,7 +42,7 @@ class Parts:
     def __init__(self) -> None:
         self.columns: list[ColumnDef] = []
         self.rules: list[Rule] = []
-        self.constraints: list[Constraint | Exclusion] = []
+        self.constraints: list[Constraint] = []
         self.sequences: list[tuple[str, Numbers]] = []
         self.likes: list[ast.Like] = []
 
@@ -372,7 +372,6 @@ def _built(
         tuple(parts.likes),
         temporary,
         on_commit,
-        exclusions=tuple(one for one in parts.constraints if isinstance(one, Exclusion)),
     )
 
 

@@ -12,7 +12,6 @@ create table s (id serial primary key, x int default nextval('seq'), i int gener
 create table k (a int check (ok(a)), b int default bump(1), g int generated always as (later(a)) stored, v small);
 create table log (t text, i int);
 create table l (id int, x int);
-create table e (id int, x int, constraint e_x exclude (x with =));
 create table u (id int unique, x int);
 create index u_x on u (x);
 create unique index u_e on u (bump(x));

@@ -6,7 +6,6 @@ create table far.s (id text, x text);
 create table far.k (a text, b text);
 create table far.log (t int, i text, more int);
 create table far.l (id text primary key, x text);
-create table far.e (id text, x text);
 create table far.u (id text, x text);
 create table far.pp (a text, b text);
 create table far.pp1 (a text, b text);

@@ -3,7 +3,6 @@ create table t (a int, b text, c int, r int4range);
 create unique index tb on t (lower(b)) where c > 0;
 create unique index tc on t (abs(c));
 create unique index gone on t ((a + c));
-alter table t add constraint apart exclude using gist (r with &&) where (c > 0);
 alter table t rename column b to bb;
 alter table t rename column c to cc;
 alter table t add column d date default '2020-01-01';

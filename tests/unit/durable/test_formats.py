@@ -12,7 +12,9 @@ from pathlib import Path
 import pytest
 
 import kpg
+from kpg.durable import known
 from kpg.durable.checking import check
+from kpg.runtime.records import dataclass
 
 FOLDERS = Path(__file__).parent / "folders"
 
@@ -51,3 +53,62 @@ def test_a_folder_of_an_earlier_format(written: str, tmp_path: Path) -> None:
             for view in ("sums", "reach"):
                 db.verify(view)
     assert list(check(folder)) == []
+
+
+@dataclass(frozen=True, slots=True)
+class Deed:
+    """A rewrite rule, as earlier versions kept it."""
+
+    table: str
+
+
+@dataclass(frozen=True, slots=True)
+class Exclusion:
+    """EXCLUDE or a unique index over expressions, as earlier versions kept both."""
+
+    name: str
+    elements: tuple[str, ...]
+    operators: tuple[str, ...]
+    where: str = ""
+    nulls_distinct: bool = True
+    index: bool = False
+    table: str = ""
+    kept: str = ""
+
+
+def _write(folder: Path, monkeypatch: pytest.MonkeyPatch, kind: str, name: str, made: object) -> None:
+    """Make a folder with a definition of an earlier version for table t."""
+    with monkeypatch.context() as patch:
+        patch.setattr(known, "EARLIER", {})
+        patch.setattr(known, "MORE", known.MORE | {"trigger.Deed": Deed, "rule.Exclusion": Exclusion})
+        with kpg.connect(folder) as db:
+            db.sql("create table t (a int); create unique index i on t (abs(a)); insert into t values (1)")
+            db._engine.catalog.others.pop((kind, "t", name), None)
+            db._engine.catalog.others.pop(("unique index", "t", name), None)
+            db._engine.catalog.others[kind, "t", name] = made
+            db.sql("insert into t values (2)")
+
+
+@pytest.mark.parametrize(
+    ("kind", "made"),
+    [("rule", Deed("t")), ("exclusion", Exclusion("r", ("a",), ("=",), table="t", kept="k"))],
+)
+def test_a_folder_with_a_removed_definition_names_it(
+    kind: str, made: object, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _write(tmp_path / "db", monkeypatch, kind, "r", made)
+    with pytest.raises(kpg.OperationalError, match=f'the folder has {kind} "r" of "t"'):
+        kpg.connect(tmp_path / "db")
+
+
+def test_a_unique_index_of_an_earlier_version(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with kpg.connect() as db:
+        db.sql("create table t (a int); create unique index i on t (abs(a))")
+        kept = db._engine.catalog.others["unique index", "t", "i"].kept
+    made = Exclusion("i", ("abs(a)",), ("=",), index=True, table="t", kept=kept)
+    _write(tmp_path / "db", monkeypatch, "exclusion", "i", made)
+    for _ in range(2):
+        with kpg.connect(tmp_path / "db") as db:
+            with pytest.raises(kpg.IntegrityError, match='"i"'):
+                db.sql("insert into t values (-1)")
+            db.sql("create table if not exists more (a int)")
