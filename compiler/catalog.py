@@ -18,6 +18,7 @@ from kpg.runtime.errors import NotSupportedError, ProgrammingError, Span
 from kpg.runtime.functions.named import Named
 from kpg.runtime.records import dataclass
 from kpg.runtime.types import ROWID, Kind, Schema, Type, record
+from kpg.runtime.unsupported import unsupported_type
 from kpg.runtime.values.styles import NAMES, PLAIN, Style, of_settings
 
 if TYPE_CHECKING:
@@ -227,6 +228,8 @@ class Catalog:
             known = self.find_type(type_.name)
             found = known.type if isinstance(known, Domain) else known or self._row_type(type_.name)
             if found is None:
+                if (refusal := unsupported_type(type_.name, span)) is not None:
+                    raise refusal
                 names = (*self.types, *SAID_OF_TYPES, *(kind.name.lower() for kind in Kind))
                 hint, place = did_you_mean(type_.name, names), span and span.at(type_.name)
                 error = ProgrammingError(f'type "{type_.name}" does not exist', span=place, hint=hint)

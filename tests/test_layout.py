@@ -45,6 +45,7 @@ VOCABULARY = {
     "storage": "files, and what is in them",
     "spark": "loads from outside, to Arrow",
     "types": "types of columns, and their words",
+    "unsupported": "what is refused by name",
 }
 """What the face may know of the runtime, and why."""
 FOLDERS = (

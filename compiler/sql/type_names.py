@@ -9,6 +9,7 @@ from kpg.compiler.sql.syntax import only, refuse, wrong
 from kpg.runtime import types as t
 from kpg.runtime.errors import Error as KpgError
 from kpg.runtime.types import Kind, Type
+from kpg.runtime.unsupported import TYPES
 from kpg.runtime.values.numeric import MOST_PRECISION
 
 PLAIN_TYPES: Final = {
@@ -75,7 +76,7 @@ TEXT_TYPES: Final = {exp.DType.VARCHAR: Kind.VARCHAR, exp.DType.CHAR: Kind.CHAR,
 FRACTIONAL: Final = frozenset({Kind.TIMESTAMP, Kind.TIMESTAMPTZ, Kind.TIME, Kind.TIMETZ, Kind.INTERVAL})
 """Types that take the number of digits of a second."""
 MICROSECOND_DIGITS: Final = 6
-UNKNOWN_TYPES: Final = frozenset({"jsonpath", "xml"})
+UNKNOWN_TYPES: Final = frozenset({"jsonpath"})
 """Types of Postgres that kpg has not, by the names that sqlglot takes for those of users."""
 WHOLE: Final = re.compile(r"-?\d+")
 MOST_SCALE: Final = 1000
@@ -102,7 +103,7 @@ def sql_type(node: exp.Expr, source: str) -> Type:
             return _sized_bits(node, source)
         elif (other := _known(node)) is not None:
             return other
-        elif node.this is exp.DType.USERDEFINED and (name := user_name(node.args.get("kind"))):
+        elif name := _other_name(node):
             return Type(Kind.ENUM, name=name)  # till the catalog tells what it is
         elif isinstance(node.this, exp.DType):
             found = _named(node, source)
@@ -147,6 +148,14 @@ def second_digits(node: exp.Expr) -> int | None:
     if PLAIN_TYPES.get(node.this, t.UNKNOWN).kind not in FRACTIONAL or number is None:
         return None
     return int(number.name) if int(number.name) < MICROSECOND_DIGITS else None
+
+
+def _other_name(node: exp.DataType) -> str:
+    """The name of a type that is a user's, or one that kpg refuses by name; empty for all else."""
+    if node.this is exp.DType.USERDEFINED:
+        return user_name(node.args.get("kind"))
+    name = str(node.this.value).lower() if isinstance(node.this, exp.DType) else ""
+    return name if name in TYPES and not node.expressions else ""
 
 
 def user_name(kind: object) -> str:

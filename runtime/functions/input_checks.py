@@ -10,6 +10,7 @@ from kpg.runtime.functions.registry import Memoized, Overload, scalar
 from kpg.runtime.functions.rules import fixed, is_unknown
 from kpg.runtime.functions.tables import Listing, RowOverload, RowSignature, rows
 from kpg.runtime.types import BOOLEAN, TEXT, Kind, Type, decimal
+from kpg.runtime.unsupported import unsupported_type
 from kpg.runtime.values import numeric
 from kpg.runtime.values.complaints import Complaint, complaint, read
 
@@ -47,6 +48,8 @@ def type_named(name: str) -> Type:
     found = NAME.fullmatch(name)
     plain = NAMES.get(" ".join(found[1].lower().split())) if found is not None else None
     if found is None or plain is None:
+        if (refusal := unsupported_type(found[1] if found is not None else name)) is not None:
+            raise refusal
         raise ValueError(f'type "{name}" does not exist')
     if found[2] and plain.kind is Kind.NUMERIC:
         precision, scale = int(found[2]), int(found[3] or 0)

@@ -20,6 +20,7 @@ from kpg.runtime.functions.sql_text import spelling
 from kpg.runtime.records import dataclass
 from kpg.runtime.scalar import Call, Scalar
 from kpg.runtime.types import Kind, Type
+from kpg.runtime.unsupported import unsupported_call
 
 Words = np.ndarray[Any, np.dtype[np.int64]]
 
@@ -235,13 +236,18 @@ def is_function(name: str) -> bool:
 
 
 def lookup(name: str) -> ScalarFunction:
-    """The function of a canonical name; ProgrammingError with the nearest names if there is none."""
+    """The function of a canonical name; ProgrammingError with the nearest names if there is none.
+
+    NotSupportedError if it is a function of Postgres that kpg refuses by name.
+    """
     if isinstance(name, Named):
         return name.definition
     function = _FUNCTIONS.get(name)
     if function is None and later.bring_scalar(name):
         function = _FUNCTIONS[name]
     if function is None:
+        if (refusal := unsupported_call(name)) is not None:
+            raise refusal
         near = difflib.get_close_matches(name, sorted(function_names()), n=3)
         hint = f"did you mean {' or '.join(near)}?" if near else None
         raise ProgrammingError(f"unknown function {name}", hint=hint)

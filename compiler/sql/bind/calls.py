@@ -22,7 +22,7 @@ from kpg.compiler.sql.bind.scope import Binding
 from kpg.compiler.sql.slots import NAMED, Beyond, slot_of, then
 from kpg.compiler.sql.syntax import span_of, whole
 from kpg.compiler.sql.type_names import sql_type
-from kpg.runtime.errors import DataError, ProgrammingError
+from kpg.runtime.errors import DataError, NotSupportedError, ProgrammingError
 from kpg.runtime.functions import Resolution, castable, common_type, resolve, shown_type
 from kpg.runtime.functions.keys import key
 from kpg.runtime.functions.spans import lengths
@@ -93,6 +93,9 @@ def call(binding: Binding, name: str, args: Sequence[Scalar], node: exp.Expr) ->
         placed = ProgrammingError(error.message, span=span, hint=error.hint)
         placed.short, placed.sqlstate = error.short, error.sqlstate
         raise placed from None
+    except NotSupportedError as error:
+        error.span = span_of(node, binding.source)
+        raise
     cast = [brought(binding, arg, type_, node) for arg, type_ in zip(args, meaning.arg_types, strict=True)]
     if meaning.result_type.kind is Kind.DECIMAL and all(isinstance(arg, Literal) for arg in cast):
         meaning, cast = _wide(name, meaning, cast)
@@ -187,7 +190,9 @@ def _wide(name: str, meaning: Resolution, args: list[Scalar]) -> tuple[Resolutio
 def user_type(binding: Binding, node: exp.Expr) -> Type:
     """The type that a name stands for, Postgres' or a user's; an error at its place if there is none."""
     catalog, type_ = binding.catalog, sql_type(node, binding.source)
-    with suppress(ProgrammingError):  # finding the place takes as long as the text: only for the error
+    with suppress(
+        ProgrammingError, NotSupportedError
+    ):  # finding the place takes as long as the text: only for the error
         return catalog.known_type(type_, None)
     return catalog.known_type(type_, span_of(node, binding.source))
 

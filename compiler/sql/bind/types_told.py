@@ -7,9 +7,11 @@ from sqlglot import exp
 from kpg.compiler.sql.bind.calls import call, coerce
 from kpg.compiler.sql.bind.choices import chosen, kept_choice, kept_texts
 from kpg.compiler.sql.bind.scope import Binding
+from kpg.compiler.sql.syntax import span_of
 from kpg.compiler.system import naming, tables, users
 from kpg.runtime.scalar import Literal, Scalar
 from kpg.runtime.types import BIGINT, OID, TEXT
+from kpg.runtime.unsupported import unsupported_type
 
 
 def formatted(binding: Binding, node: exp.Anonymous, args: list[Scalar]) -> Scalar:
@@ -39,6 +41,8 @@ def reg_type(binding: Binding, operand: Scalar, node: exp.Cast) -> Scalar:
     if isinstance(operand, Literal) and isinstance(operand.value, str):
         number = type_number(binding, operand)
         if number is None:
+            if (refusal := unsupported_type(operand.value, span_of(node, binding.source))) is not None:
+                raise refusal
             binding.wrong(f'type "{operand.value}" does not exist', node)
         return Literal(number, OID)
     return operand if operand.type.is_text else type_names(binding, operand, node)

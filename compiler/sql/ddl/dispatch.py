@@ -12,6 +12,7 @@ from kpg.compiler.sql.ddl.tables import create_table
 from kpg.compiler.sql.session import Accepted, Execute
 from kpg.runtime.errors import NotSupportedError
 from kpg.runtime.types import Kind, Type
+from kpg.runtime.unsupported import SYNTAX, unsupported_syntax
 
 MODIFIERS: Final = (
     "OR",
@@ -37,7 +38,6 @@ REFUSED: Final = {
     "LANGUAGE": "a language",
     "PUBLICATION": "a publication",
     "SUBSCRIPTION": "a subscription",
-    "TEXT SEARCH": "text search",
     "SERVER": "a foreign server",
     "CONVERSION": "a conversion",
     "TRANSFORM": "a transform",
@@ -189,6 +189,9 @@ def _refuse(reader: Reader, verb: str) -> statements.Statement | None:
     absent = _absent(reader) if verb == "DROP" else None
     if absent is not None:
         return absent
+    for words in SYNTAX:
+        if reader.at(*words.split()):
+            raise unsupported_syntax(words, reader.here(), verb=verb)
     for words, construct in REFUSED.items():
         if reader.at(*words.split()):
             reader.refuse(f"{verb} of {construct}" if verb != "CREATE" else construct)

@@ -1,0 +1,81 @@
+"""Features of Postgres that are refused by name, with a hint."""
+
+import pytest
+
+import kpg
+from kpg.listeners.states import state_of
+from kpg.runtime import unsupported
+
+TYPES = "xml"
+"""The names of all types that are refused."""
+FUNCTIONS = "xml_is_well_formed xmlcomment xpath xpath_exists"
+"""The names of all functions that are refused."""
+SYNTAX = {
+    "TEXT SEARCH": "CREATE TEXT SEARCH CONFIGURATION c (COPY = english)",
+}
+"""The objects, statements and clauses that are refused, each with a statement that has it."""
+
+
+def refusal(database: kpg.Database, statement: str) -> kpg.Error:
+    with pytest.raises(kpg.NotSupportedError) as caught:
+        database.sql(statement)
+    return caught.value
+
+
+def assert_refused(database: kpg.Database, statement: str, message: str, hint: str) -> None:
+    error = refusal(database, statement)
+    assert (error.message, error.hint, state_of(error)) == (message, hint, "0A000")
+    assert error.span is not None
+
+
+def test_the_table_holds_these_names() -> None:
+    assert sorted(unsupported.TYPES) == sorted(TYPES.split())
+    assert sorted(unsupported.FUNCTIONS) == sorted(FUNCTIONS.split())
+    assert sorted(unsupported.SYNTAX) == sorted(SYNTAX)
+
+
+@pytest.mark.parametrize("name", TYPES.split())
+def test_type_is_refused(name: str) -> None:
+    database = kpg.connect()
+    message, hint = f'type "{name}" is not supported', unsupported.TYPES[name]
+    for statement in (
+        f"CREATE TABLE t (a {name})",
+        f"CREATE TABLE t (a {name}[])",
+        f"CREATE DOMAIN d AS {name}",
+        f"CREATE FUNCTION f(a {name}) RETURNS int LANGUAGE sql AS 'SELECT 1'",
+        f"SELECT '1'::{name}",
+        f"SELECT CAST(1 AS pg_catalog.{name})",
+        f"SELECT {name} '1'",
+        f"SELECT '{name}'::regtype",
+    ):
+        assert_refused(database, statement, message, hint)
+    with pytest.raises(kpg.Error, match=f'type "{name}" is not supported'):
+        database.sql(f"SELECT pg_input_is_valid('1', '{name}')")
+
+
+@pytest.mark.parametrize("name", TYPES.split())
+def test_users_may_have_a_type_of_that_name(name: str) -> None:
+    database = kpg.connect()
+    database.sql(f"CREATE DOMAIN {name} AS text")
+    assert database.sql(f"SELECT '1'::{name}").fetchall() == [("1",)]
+
+
+@pytest.mark.parametrize("name", FUNCTIONS.split())
+def test_function_is_refused(name: str) -> None:
+    message, hint = f"function {name} is not supported", unsupported.FUNCTIONS[name]
+    for statement in (f"SELECT {name}('a')", f"SELECT pg_catalog.{name}('a')", f"SELECT * FROM {name}('a')"):
+        assert_refused(kpg.connect(), statement, message, hint)
+
+
+@pytest.mark.parametrize("name", FUNCTIONS.split())
+def test_users_may_have_a_function_of_that_name(name: str) -> None:
+    database = kpg.connect()
+    database.sql(f"CREATE FUNCTION {name}(a int) RETURNS int LANGUAGE sql AS 'SELECT $1 + 1'")
+    assert database.sql(f"SELECT {name}(1)").fetchall() == [(2,)]
+
+
+@pytest.mark.parametrize("name", SYNTAX)
+def test_syntax_is_refused(name: str) -> None:
+    error = refusal(kpg.connect(), SYNTAX[name])
+    assert name in error.message
+    assert (error.hint, state_of(error)) == (unsupported.SYNTAX[name], "0A000")
