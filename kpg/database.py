@@ -43,8 +43,8 @@ class Database(Ingesting, Profiling):
     """Tables in memory, and views over them that are kept up to date.
 
     Outside a transaction every call, and every statement of a script, is a transaction of its own. A
-    database, and whatever it gives, may be used from any thread: see docs/threads.md. It is a context manager
-    that closes itself.
+    database, and whatever it gives, may be used from any thread: see docs/explanation/threads.md. It is a
+    context manager that closes itself.
     """
 
     def __init__(

@@ -226,7 +226,7 @@ class Ingesting:
         ``both``, ``out 2`` (within two steps) and so on, or a relation (reader, writer). ``where`` is a
         condition on edges, ``readers`` one on ``node``, a query or values. ``mode`` is ``auto``, ``push``,
         ``pull`` or ``continuous``; ``continuous`` says, as ``readers`` does, which readers are pushed in any
-        mode. ``overlay`` is a way to build one. See docs/ego.md.
+        mode. ``overlay`` is a way to build one. See docs/explanation/ego.md.
         """
         from kpg.ddl.ego_functions import make
 

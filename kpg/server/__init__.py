@@ -1,1 +1,1 @@
-"""The server: Postgres' wire protocol for many clients of one database. See docs/server.md."""
+"""The server: Postgres' wire protocol for many clients of one database. See docs/reference/server.md."""

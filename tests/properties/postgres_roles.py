@@ -70,7 +70,7 @@ def answer_of_kpg(db: kpg.Database, statement: str) -> Answer:
 
 
 class Parted(Exception):
-    """From here on the two are not the same, for a reason that ``docs/sql.md`` tells."""
+    """From here on the two are not the same, for a reason that ``docs/reference/sql.md`` tells."""
 
 
 def _check_known(statement: str, expected: Answer, found: Answer) -> None:

@@ -1,1 +1,4 @@
-"""HTTP beside the wire protocol: statements, subscriptions, metrics, and the page. See docs/server.md."""
+"""HTTP beside the wire protocol: statements, subscriptions, metrics, and the page.
+
+See docs/reference/server.md.
+"""

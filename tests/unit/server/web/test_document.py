@@ -1,4 +1,4 @@
-"""What docs/server.md shows of HTTP is what is answered."""
+"""What docs/reference/server.md shows of HTTP is what is answered."""
 
 import json
 import subprocess
@@ -8,7 +8,7 @@ from pathlib import Path
 from tests.markdown import blocks
 from tests.unit.server.web.conftest import web_of
 
-DOCUMENT = Path(__file__).parents[4] / "docs" / "server.md"
+DOCUMENT = Path(__file__).parents[4] / "docs" / "reference" / "server.md"
 
 
 def test_requests_and_answers_of_the_document() -> None:
