@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 import kpg
+from kpg.cli.functions import as_markdown
 from tests.markdown import blocks
 
 ROOT = Path(__file__).parents[1]
@@ -107,3 +108,9 @@ def test_names_of_code_exist(name: str) -> None:
 def test_links_lead_somewhere(path: Path) -> None:
     for target in re.findall(r"\]\(([^)#\s]+)", path.read_text(encoding="utf-8")):
         assert target.startswith("http") or (path.parent / target).exists(), target
+
+
+def test_the_page_of_functions_is_generated() -> None:
+    page = ROOT / "docs" / "reference" / "functions.md"
+    regenerate = "kpg functions --markdown > docs/reference/functions.md"
+    assert page.read_text(encoding="utf-8") == as_markdown(), regenerate

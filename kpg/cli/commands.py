@@ -359,10 +359,16 @@ def functions(
         str | None,
         typer.Argument(metavar="[TEXT]", help="Only functions with this text.", show_default=False),
     ] = None,
+    markdown: Annotated[
+        bool, typer.Option("--markdown", help="Print the page docs/reference/functions.md.")
+    ] = False,
 ) -> None:
-    from kpg.cli.functions import list_functions
+    from kpg.cli.functions import as_markdown, list_functions
 
-    raise typer.Exit(list_functions(pattern))
+    if markdown:
+        typer.echo(as_markdown(), nl=False)
+    else:
+        raise typer.Exit(list_functions(pattern))
 
 
 app.add_typer(datalog, name="datalog")

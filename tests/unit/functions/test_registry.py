@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from kpg.cli.functions import INTERNAL
 from kpg.runtime.errors import ProgrammingError
 from kpg.runtime.functions import (
     Accumulable,
@@ -16,11 +15,9 @@ from kpg.runtime.functions import (
     aggregates,
     castable,
     common_type,
-    functions,
     resolve,
     resolve_aggregate,
 )
-from kpg.runtime.functions.sql_text import spelling
 from kpg.runtime.types import (
     BIGINT,
     BOOLEAN,
@@ -140,13 +137,6 @@ def test_aggregate_refusals_and_kinds() -> None:
     assert kinds["sum"] is Accumulable
     assert kinds["max"] is Hierarchical
     assert kinds["string_agg"] is Basic
-
-
-def test_the_documentation_names_all_that_can_be_called() -> None:
-    text = (Path(__file__).resolve().parents[3] / "docs" / "reference" / "sql.md").read_text()
-    callable_ = {one.name for one in functions() if spelling(one.name) == one.name} - INTERNAL
-    named = {one.name for one in aggregates()} | callable_
-    assert {name for name in named if f"`{name}`" not in text and f"(`{name}`)" not in text} == set()
 
 
 def test_the_registry_does_not_import_numba() -> None:
