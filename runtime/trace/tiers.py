@@ -18,7 +18,7 @@ from kpg.runtime.trace.updates import Updates
 FACTOR: Final = 1
 """A batch outweighs all that is newer, or is merged: sizes at least halve. 2 merges more for hardly fewer."""
 EFFORT: Final = 4
-"""A merge of a and b must be done within a rows: (a + b) / EFFORT <= a, as b <= 3a (see ARCHITECTURE.md)."""
+"""A merge of a and b must be done within a rows: (a + b) / EFFORT <= a, as b <= 3a: docs/design/traces.md."""
 LEAST_FUEL: Final = 256
 """So many rows take 2 us, less than the call that merges them: fewer at a time would save nothing."""
 
