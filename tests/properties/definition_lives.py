@@ -78,16 +78,18 @@ class DefinitionLife:
                 db = opened(sim)
                 self._same(db, [self.states[-1]], "killed")
             else:
-                self._act(db)
+                changes = self._act(db)
                 look, sim.look = sim.look, None
                 self.states.append(known(db))
                 sim.look = look
+                if not changes:
+                    self._same(db, [self.states[-2]], "undone")
         sim.look = None
         last = len(self.states) - 1
         self.found.append((sim.after_kill(), last, last, "the end"))
 
-    def _act(self, db: Database) -> None:
-        """One statement or transaction, which may be refused: then it has done nothing."""
+    def _act(self, db: Database) -> bool:
+        """Run a statement or a transaction; whether it is committed, and not refused or rolled back."""
         texts = [self._statement() for _ in range(int(self.random.integers(1, 4)))]
         kind = self.random.random()
         if kind < 0.4:
@@ -112,6 +114,8 @@ class DefinitionLife:
         except kpg.Error:
             if not db._engine.transactions.idle:
                 db.sql("rollback")
+            return False
+        return script[-1] != "rollback"
 
     def _statement(self) -> str:
         text = STATEMENTS[int(self.random.integers(len(STATEMENTS)))]
