@@ -8,7 +8,7 @@ BIN := $(VENV)/bin
 TESTS := $(VENV)/bin/pytest --numprocesses auto --maxprocesses 4  # more would want much memory
 STAMP := $(VENV)/.installed
 
-.PHONY: demo test check golden setup clean
+.PHONY: demo test check golden docs setup clean
 
 demo: $(STAMP)
 	@$(BIN)/kpg tpch --scale $(SCALE)
@@ -25,6 +25,9 @@ check: $(STAMP)
 
 golden: $(STAMP)
 	$(BIN)/pytest tests/unit/compiler --rewrite
+
+docs: $(STAMP)
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
 setup: $(STAMP)
 
