@@ -20,8 +20,8 @@ def collector_at_rest() -> Iterator[None]:
     Somebody else's choice stands: a collector that is off stays off, objects that are frozen stay frozen.
     """
     was_enabled = gc.isenabled()
-    gc.disable()
     try:
+        gc.disable()  # in the block: Ctrl-C may come right after it
         yield
     finally:
         if was_enabled:

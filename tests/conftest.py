@@ -1,5 +1,6 @@
 """Options of the whole test suite."""
 
+import gc
 import os
 import signal
 from collections import Counter
@@ -14,6 +15,8 @@ from kpg.runtime.kernels import Kernel
 from tests import installed
 
 NOT_RUN = pytest.StashKey[Counter[tuple[str, str]]]()
+ROOM = 512
+"""MB by which a process may grow before it looks for garbage itself."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -62,6 +65,24 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     """With ``CI=true`` a test whose program is missing fails: no test is lost in silence."""
     if reason := installed.missing(item):
         pytest.fail(f"marked {reason[0]}: {reason[1]}", pytrace=False)
+
+
+@pytest.fixture(autouse=True)
+def memory() -> Iterator[None]:
+    """Each test leaves the garbage collector on; one that leaves much garbage has it collected."""
+    before = resident()
+    yield
+    on = gc.isenabled()
+    gc.enable()
+    if resident() > before + ROOM:
+        gc.collect()
+    assert on, "the garbage collector was left off"
+
+
+def resident() -> int:
+    """MB of this process that are in memory."""
+    with open("/proc/self/statm", encoding="ascii") as file:
+        return int(file.read().split()[1]) * os.sysconf("SC_PAGESIZE") >> 20
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
