@@ -195,6 +195,7 @@ class Engine(Kept):
             self._closing.clear()
         if self.journal and not self.journal.writing_now:
             self.journal.finish()
+            self.notifications.add(self._news())  # of views that it has installed anew
         if self.keeper is not None:
             self.keeper.tend()
 

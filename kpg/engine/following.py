@@ -153,10 +153,16 @@ class Following(Schemas):
             return
         with self._interrupt:
             maintained = self.views.pop(name)
-            maintained.live = False
-            self.executor.uninstall(maintained.installed)
             planned = self._planned_again(entry, maintained.reader, self._plans.get(name))
-            self._keep(entry, planned, self._uses[name], self.executor.install(name, planned.plan))
+            stays = planned.reader(self.executor.dictionary).types == maintained.reader.types
+            left = maintained.feed.leave_installation() if stays else None
+            maintained.live = stays
+            self.executor.uninstall(maintained.installed)
+            installed = self.executor.install(name, planned.plan)
+            before = maintained if stays else None
+            kept = self._keep(entry, planned, self._uses[name], installed, before)
+            if stays:
+                kept.feed.move(installed, kept.reader, left)
 
     # Other names
 

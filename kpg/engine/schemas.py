@@ -343,16 +343,26 @@ class Schemas:
         self.journal.note(undo, done)
 
     def _keep(
-        self, entry: ViewEntry, planned: Planned, uses: frozenset[str], installed: Installation
+        self,
+        entry: ViewEntry,
+        planned: Planned,
+        uses: frozenset[str],
+        installed: Installation,
+        before: Maintained | None = None,
     ) -> Maintained:
+        """Note a view that is installed; ``before`` is what was known of it by another installation."""
         self.catalog.add(entry, replace=True)
         self._uses[entry.name] = uses
         self._plans[entry.name] = planned.plan
         reader = planned.reader(self.executor.dictionary)
-        feed = Feed(self.monitor, self.executor, installed, reader, self.past)
         if self.past is not None:
             self.past.remember(installed)
-        maintained = Maintained(entry.name, entry.sql, installed, reader, feed)
+        if before is None:
+            feed = Feed(self.monitor, self.executor, installed, reader, self.past)
+            maintained = Maintained(entry.name, entry.sql, installed, reader, feed)
+        else:
+            maintained = before
+            maintained.installed, maintained.reader, maintained.sql = installed, reader, entry.sql
         self.views[entry.name] = maintained
         self.journal.note(undo=partial(self._keep_no_more, maintained))
         return maintained

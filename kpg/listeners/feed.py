@@ -87,6 +87,34 @@ class Feed:
         """Not a WeakSet, which changes in the thread that drops the last reference, at any moment."""
         self._subscriptions: list[Subscription] = []
         self._chosen: Words | None = None
+        self._missed: list[Updates] = []
+        """Changes that came with another installation of the view, not yet distributed."""
+
+    def leave_installation(self) -> Sequence[Updates] | None:
+        """What brings listeners from what they know to no rows, before the installation ends.
+
+        None if nobody listens.
+        """
+        if not self.is_heard():
+            return None
+        rows, counts = self._installed.rows()
+        gone = Updates.of(rows, (self._executor.epoch,), -counts)
+        return [*self._missed, *self._installed.drain(), gone]
+
+    def move(self, installed: Installation, reader: Reader, left: Sequence[Updates] | None) -> None:
+        """Listen to another installation of the same view, within the commit that makes it.
+
+        What it differs by from the one that was left is a change of that commit.
+        """
+        self._installed, self._reader = installed, reader
+        if left is None:
+            return
+        rows, counts = installed.rows()
+        come = Updates.of(rows, (self._executor.epoch,), counts)
+        net = Updates.concat([*left, come]).consolidate()
+        self._missed = [net] if len(net) else []
+        self._listen()
+        self._choose()
 
     def mailbox(self) -> Mailbox:
         """A new mailbox, which collects changes from now on for as long as somebody holds it."""
@@ -150,7 +178,7 @@ class Feed:
 
     def distribute(self) -> Iterator[tuple[Subscription, list[Change]]]:
         """Put the last commit's changes into the mailboxes; what subscriptions are to be told is yielded."""
-        updates = self._installed.drain()
+        updates, self._missed = [*self._missed, *self._installed.drain()], []
         for box in self._boxes():
             box.waiting.extend(updates)
         changes = self.changes(updates) if self._subscriptions else []

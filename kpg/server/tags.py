@@ -45,8 +45,6 @@ NAMED: Final[dict[type, str]] = {
 def tag_of(statement: ast.Statement, outcome: Result | None) -> str:
     """The tag of a statement that has run; of one with changes in its WITH, that of what comes behind it."""
     word = COUNTED.get(type(statement.main if isinstance(statement, ast.Modifying) else statement))
-    if isinstance(statement, ast.CreateTableAs) and outcome is None:
-        return "CREATE TABLE AS"
     if word is not None:
         return f"{word} {0 if outcome is None else outcome.rowcount}"
     if isinstance(statement, session.Savepoint) and statement.kind == "RETURN":

@@ -328,7 +328,7 @@ def _create_table_as(engine: Engine, statement: ast.CreateTableAs) -> Outcome:
     name = engine.catalog.created(statement.name, temporary=statement.temporary, span=statement.span)
     if statement.if_not_exists and name in engine.catalog:
         say_present(engine, name)
-        return None
+        return Affected(0)
     engine.check_defining("CREATE TABLE")
     statement = _settled(engine, replace(statement, query=evaluated(engine, statement.query)))
 

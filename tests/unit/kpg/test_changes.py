@@ -1,6 +1,7 @@
 """Statements that change tables, run: conversions, conflicts, other tables, tables made by queries."""
 
 import math
+from collections import Counter
 from decimal import Decimal
 from typing import Any
 
@@ -213,3 +214,57 @@ def test_python_texts_for_decimals_and_days(db: Database) -> None:
 @pytest.mark.parametrize("words", [[], [5], [2, -1, 2, 2, -1], [3, 2, 1]])
 def test_distinct_words(words: list[int]) -> None:
     assert distinct(np.array(words, np.int64)).tolist() == sorted(set(words))
+
+
+FOLLOWED = {
+    "grouped": "SELECT a, count(*) FROM t GROUP BY a",
+    "linear": "SELECT a, b FROM t WHERE a > 1",
+    "joined": "SELECT t.a, s FROM t JOIN p ON t.a = p.a",
+    "top": "SELECT a FROM t ORDER BY a DESC LIMIT 2",
+}
+
+
+@pytest.mark.parametrize("name", FOLLOWED)
+def test_changes_go_on_after_a_table_below_has_other_columns(name: str) -> None:
+    db = kpg.connect()
+    db.sql("CREATE TABLE t (a INT, b INT); INSERT INTO t VALUES (1, 2), (2, 1), (3, NULL)")
+    db.sql("CREATE TABLE p (a INT PRIMARY KEY, s TEXT); INSERT INTO p VALUES (1, 'x'), (2, 'y'), (8, 'z')")
+    db.sql(f"CREATE MATERIALIZED VIEW {name} AS {FOLLOWED[name]}")
+    view = db.view(name)
+    told: Counter[tuple[object, ...]] = Counter()
+    read: Counter[tuple[object, ...]] = Counter()
+    calls: list[int] = []
+
+    def hear(changes: list[tuple[tuple[object, ...], int, int]]) -> None:
+        calls.append(len(changes))
+        for row, _, diff in changes:
+            told[row] += diff
+
+    for row, _, diff in view.changes():
+        read[row] += diff
+        told[row] += diff
+    subscription = view.subscribe(hear)
+    for script in (
+        "INSERT INTO t VALUES (7, 7)",
+        "ALTER TABLE t ADD COLUMN c INT DEFAULT 5",
+        "INSERT INTO t VALUES (8, 8, 8)",
+        "BEGIN; INSERT INTO t VALUES (1, 9, 9); ALTER TABLE t ADD COLUMN d INT;"
+        " INSERT INTO t VALUES (2, 9, 9, 9); COMMIT",
+        "BEGIN; INSERT INTO t VALUES (1, 9, 9, 9); ALTER TABLE t ADD COLUMN e INT; ROLLBACK",
+        "INSERT INTO t VALUES (9, 9, 9, 9)",
+        "ALTER TABLE t DROP COLUMN d",
+        "INSERT INTO t VALUES (2, 9, 9)",
+        "ALTER TABLE t RENAME TO u",
+        "DELETE FROM u WHERE a = 2",
+    ):
+        calls.clear()
+        db.sql(script)
+        for row, _, diff in view.changes():
+            read[row] += diff
+        contents = Counter(db.query(f"SELECT * FROM {name}").fetchall())
+        assert +told == +read == contents, script
+        assert not calls or not script.startswith("ALTER"), "a definition that changes no row tells nothing"
+    subscription.close()
+    calls.clear()
+    db.sql("INSERT INTO u VALUES (8, 8, 8), (9, 9, 9)")
+    assert not calls, "a closed subscription is told nothing"
