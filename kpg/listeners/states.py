@@ -33,6 +33,7 @@ BY_MESSAGE: Final = tuple(
         (DataError, r"^invalid escape string", "22025"),
         (DataError, r"negative substring length", "22011"),
         (DataError, r"(date|time) field value|stride must|timestamp cannot be", "22008"),
+        (DataError, r"^(origin|timestamp) out of range", "22008"),
         (DataError, r"^invalid value .* for|12-hour clock|source string too short", "22007"),
         (DataError, r"^value too long|bit string length", "22001"),
         (DataError, r"multidimensional arrays is not supported", "0A000"),

@@ -2,7 +2,7 @@
 
 from kpg.runtime.functions import numerics as numeric_code
 from kpg.runtime.functions import spans, vectors
-from kpg.runtime.functions.infinite import unless_infinite
+from kpg.runtime.functions.infinite import end_of, unless_infinite
 from kpg.runtime.functions.registry import Composition, Opcode, Overload, Signature, Vector, scalar
 from kpg.runtime.functions.rules import (
     doubles,
@@ -72,7 +72,7 @@ def _months_to_timestamp(call: Call) -> Scalar:
 
 def _at_time(call: Call) -> Scalar:
     date, time = call.args
-    return _call("$add", TIMESTAMP, _midnight(date), time)
+    return unless_infinite(date, end_of(date, TIMESTAMP), _call("$add", TIMESTAMP, _midnight(date), time))
 
 
 def _timestamps(call: Call) -> Scalar:

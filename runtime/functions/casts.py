@@ -166,7 +166,8 @@ def _cast(call: Call) -> Scalar:
         if source.kind is Kind.INTERVAL:
             return Call("$interval_time", (x,), target)
         date = Call("$floor_div", (x, Literal(DAY, INTERVAL_DAY)), DATE)
-        return Call("$sub", (x, Call("$mul", (date, Literal(DAY, INTERVAL_DAY)), BIGINT)), target)
+        time = Call("$sub", (x, Call("$mul", (date, Literal(DAY, INTERVAL_DAY)), BIGINT)), target)
+        return unless_infinite(x, Literal(None, target), time)
     if target.kind is Kind.INTERVAL:
         name = "$of_months" if source.kind is Kind.INTERVAL_MONTH else "$of_microseconds"
         return x if source.kind is target.kind else Call(name, (x,), target)

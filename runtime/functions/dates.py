@@ -202,13 +202,19 @@ _DAY_DOCS = {
 }
 
 
+def _of_day(name: str, build: Callable[[Scalar], Scalar], x: Scalar) -> Scalar:
+    """A field of a moment, NULL of an infinite one, as the fields of calendar dates are by themselves."""
+    found = build(_days(x))
+    return unless_infinite(x, Literal(None, INTEGER), found) if name in ("dow", "week") else found
+
+
 def _define_day_field(name: str, build: Callable[[Scalar], Scalar], value: str) -> None:
     scalar(
         f"extract_{name}",
         _DATED,
         _DAY_DOCS[name],
         {f"EXTRACT({name} FROM DATE '1998-09-02')": value},
-        Overload(_on_date(INTEGER), Composition(lambda call: build(_days(call.args[0])))),
+        Overload(_on_date(INTEGER), Composition(lambda call: _of_day(name, build, call.args[0]))),
         *([] if name in ("dow", "doy", "week") else [Overload(_on_spans(INTEGER), _field(name))]),
     )
 

@@ -1,9 +1,11 @@
 """Fields that are read in Python, and ``date_part``."""
 
+import math
 from collections.abc import Callable
 from typing import Any, Final
 
 from kpg.runtime.functions import fields
+from kpg.runtime.functions.infinite import unless_infinite
 from kpg.runtime.functions.moments import MOMENTS, SPANS
 from kpg.runtime.functions.registry import (
     Composition,
@@ -15,8 +17,9 @@ from kpg.runtime.functions.registry import (
     scalar,
 )
 from kpg.runtime.functions.rules import is_unknown
-from kpg.runtime.scalar import Call, Literal, Scalar
-from kpg.runtime.types import DOUBLE, INTERVAL, TEXT, Kind, Type, decimal
+from kpg.runtime.scalar import Call, If, Literal, Scalar
+from kpg.runtime.types import BOOLEAN, DOUBLE, INTERVAL, TEXT, Kind, Type, decimal, float_to_word
+from kpg.runtime.values.calendars import is_infinite
 
 JULIAN_DAYS: Final = decimal(18, 0)
 """Of a DATE, which has no part of a day."""
@@ -27,7 +30,10 @@ def _part(call: Call) -> Callable[..., object]:
 
     def part(field: str, value: Any) -> float | None:
         name = fields.named(field)
-        return fields.as_number(name, fields.reader(name, type_)(value))
+        read = fields.reader(name, type_)
+        if type_.kind in MOMENTS and name in fields.ENDLESS and is_infinite(value):
+            return math.copysign(math.inf, value)
+        return fields.as_number(name, read(value))
 
     return part
 
@@ -46,10 +52,17 @@ def _known_part(call: Call) -> Scalar:
     field, value = call.args
     if isinstance(field, Literal) and isinstance(field.value, str):
         try:
-            meaning = resolve(f"extract_{fields.named(field.value)}", (value.type,))
+            name = fields.named(field.value)
+            meaning = resolve(f"extract_{name}", (value.type,))
         except ValueError:
             return Call("$date_part", call.args, DOUBLE)
-        return Call("cast", (Call(meaning.function.name, (value,), meaning.result_type),), DOUBLE)
+        found = Call("cast", (Call(meaning.function.name, (value,), meaning.result_type),), DOUBLE)
+        if value.type.kind not in MOMENTS or name not in fields.ENDLESS:
+            return found
+        late = Call("gt", (value, Literal(0, value.type)), BOOLEAN)
+        highest, lowest = (Literal(float_to_word(end), DOUBLE) for end in (math.inf, -math.inf))
+        end = If(late, highest, lowest, DOUBLE)
+        return unless_infinite(value, end, found)
     return Call("$date_part", call.args, DOUBLE)
 
 

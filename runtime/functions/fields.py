@@ -76,6 +76,8 @@ ALIASES: Final = {
 }
 DAY_ONLY: Final = frozenset({"hour", "minute", "second", "milliseconds", "microseconds", "epoch"})
 """The fields of a time of day."""
+ENDLESS: Final = frozenset({"epoch", "julian", "year", "isoyear", "decade", "century", "millennium"})
+"""The fields that grow without end: of an infinite moment they are infinite, as others are NULL."""
 NOT_OF_SPANS: Final = frozenset({"dow", "doy", "isodow", "isoyear", "week", "julian"})
 
 Reader = Callable[[Any], int | None]

@@ -1,5 +1,6 @@
 """``to_char``, ``to_date``, ``to_timestamp`` and ``to_number``."""
 
+import math
 from collections.abc import Callable
 
 from kpg.runtime.functions import digits, digits_read, reading, templates
@@ -9,6 +10,7 @@ from kpg.runtime.functions.registry import Memoized, Overload, Signature, scalar
 from kpg.runtime.functions.rules import is_exact_or_numeric, is_unknown
 from kpg.runtime.scalar import Call
 from kpg.runtime.types import DATE, DOUBLE, INTERVAL, NUMERIC, TEXT, TIMESTAMPTZ, Kind, Type
+from kpg.runtime.values.calendars import EARLIEST, LATEST, is_infinite
 from kpg.runtime.values.intervals import Interval
 from kpg.runtime.values.words import DAY
 
@@ -43,10 +45,21 @@ def _float(types: tuple[Type, ...]) -> Signature | None:
     return _with_template(types, lambda type_: type_ if type_.is_float else None)
 
 
+def _since_epoch(seconds: float) -> int:
+    """The moment that is so many seconds after 1970."""
+    if math.isnan(seconds):
+        raise ValueError("timestamp cannot be NaN")
+    if math.isinf(seconds):
+        return LATEST if seconds > 0 else EARLIEST
+    return round(seconds * SECOND)
+
+
 def _of_moment(call: Call) -> Callable[[int, str], str | None]:
     zone = "UTC" if call.args[0].type.kind is Kind.TIMESTAMPTZ else ""
     return lambda stamp, template: (
-        templates.shown(templates.of_stamp(stamp, zone), template) if template else None
+        templates.shown(templates.of_stamp(stamp, zone), template)
+        if template and not is_infinite(stamp)
+        else None
     )
 
 
@@ -93,7 +106,7 @@ scalar(
         "to_timestamp(1284352323)": "TIMESTAMPTZ '2010-09-13 04:32:03+00'",
     },
     Overload(exact(TIMESTAMPTZ, TEXT, TEXT), Memoized(lambda call: reading.stamp)),
-    Overload(exact(TIMESTAMPTZ, DOUBLE), Memoized(lambda call: lambda seconds: round(seconds * SECOND))),
+    Overload(exact(TIMESTAMPTZ, DOUBLE), Memoized(lambda call: _since_epoch)),
 )
 scalar(
     "to_number",

@@ -10,6 +10,7 @@ from kpg.runtime.scalar import Call
 from kpg.runtime.types import BOOLEAN, INTEGER, JSON, JSONB, TEXT, Kind, Type, array
 from kpg.runtime.values import codec_of
 from kpg.runtime.values.arrays import Array, nested
+from kpg.runtime.values.calendars import is_infinite
 from kpg.runtime.values.jsons import Json, kind_of, quoted, text_of
 
 Show = Callable[[Any], str]
@@ -47,7 +48,9 @@ def _shower(type_: Type) -> Show:
             )
         case Kind.TIMESTAMP | Kind.TIMESTAMPTZ:
             zone = ":00" if type_.kind is Kind.TIMESTAMPTZ else ""
-            return lambda value: quoted(text(value).replace(" ", "T") + zone)
+            return lambda value: quoted(
+                text(value) if is_infinite(value) else text(value).replace(" ", "T") + zone
+            )
         case _ if type_.is_numeric:
             return lambda value: shown if (shown := text(value)).lstrip("-")[:1].isdigit() else quoted(shown)
         case _:

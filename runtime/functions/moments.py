@@ -75,7 +75,9 @@ def _moments(count: int, result: Type) -> Rule:
 
 
 def age(later: int, earlier: int) -> Interval:
-    """Years, months, days and time from one moment to another."""
+    """Years, months, days and time from one moment to another, both finite."""
+    if is_infinite(later) or is_infinite(earlier):
+        raise ValueError("timestamp out of range")
     sign = 1
     if later < earlier:
         later, earlier, sign = earlier, later, -1
@@ -115,11 +117,15 @@ _define(
 
 
 def _bin(stride: Interval, stamp: int, origin: int) -> int:
+    if is_infinite(stamp):
+        return stamp
     if stride.months:
         raise ValueError("timestamps cannot be binned into intervals containing months or years")
     length = stride.days * DAY + stride.microseconds
     if length <= 0:
         raise ValueError("stride must be greater than zero")
+    if is_infinite(origin):
+        raise ValueError("origin out of range")
     return origin + (stamp - origin) // length * length
 
 
@@ -346,6 +352,8 @@ scalar(
 
 def _later(sign: int) -> Callable[..., int]:
     def move(stamp: int, by: Interval, zone: str = "UTC") -> int:
+        if is_infinite(stamp):
+            return stamp
         step = Interval(*(sign * part for part in by))
         if zone != "UTC":
             return plus_local(stamp, step, zones.zone(zone))

@@ -106,7 +106,7 @@ def _spelled(source: Type, target: Type) -> Convert:
         case Kind.TIME, Kind.TIMETZ:
             return lambda value: (value, 0)
         case Kind.TIMESTAMPTZ, Kind.TIMETZ:
-            return lambda value: (value % DAY, 0)
+            return lambda value: None if is_infinite(value) else (value % DAY, 0)
         case Kind.TIMETZ, Kind.TIME:
             return lambda value: value[0]
         case _:
