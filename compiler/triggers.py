@@ -1,4 +1,4 @@
-"""Triggers and inheritance as data: what else there is to a relation."""
+"""Triggers and partitions as data: what else there is to a relation."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -28,15 +28,15 @@ class Trigger:
 
 @dataclass(frozen=True, slots=True)
 class Heir:
-    """A table that INHERITS another one: its rows are among that one's, too."""
+    """A partition of a table: its rows are among that one's, too."""
 
     parent: str
     child: str
-    bound: str = ""
-    """Of a partition: what holds for its rows."""
-    default: bool = False
+    bound: str
+    """What holds for its rows."""
+    default: bool
     """Whether it is the partition of all rows that no other has."""
-    told: "Bound | None" = None
+    told: "Bound"
     """The bound as it was written."""
 
 
@@ -75,7 +75,7 @@ def heirs(others: Mapping[tuple[str, ...], Any], name: str) -> tuple[str, ...]:
 
 
 def is_plain(others: Mapping[tuple[str, ...], Any], name: str) -> bool:
-    """Whether a change of a table is of that one only: it has no trigger, partition or heir."""
+    """Whether a change of a table is of that one only: it has no trigger or partition."""
     lower = name.lower()
     return not any(
         key[1] == lower or (key[0] == "inherits" and key[2] == lower)

@@ -87,6 +87,7 @@ ELSEWHERE: dict[str, str] = {
     "kpg/blocks/rowwise.py": "oracle/sql/triggers_rowwise.sql",
     "kpg/inheritance/beside.py": "oracle/sql/triggers_rowwise.sql",
     "kpg/ddl/altering_kin.py": "oracle/sql/partitions_changed.sql",
+    "kpg/inheritance/inheriting.py": "oracle/sql/partitions_changed.sql",
     "kpg/inheritance/routing.py": "oracle/sql/partitions_changed.sql",
     "kpg/ddl/rereading.py": "unit/kpg/test_partitions_followed.py",
     "kpg/blocks/assigning.py": BODIES,

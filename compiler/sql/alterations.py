@@ -130,14 +130,6 @@ class Detach:
 
 
 @dataclass(frozen=True, slots=True)
-class Inherit:
-    """INHERIT a parent, or NO INHERIT."""
-
-    parent: str
-    begins: bool
-
-
-@dataclass(frozen=True, slots=True)
 class Switch:
     """ENABLE or DISABLE triggers: one by its name, or all of them."""
 
@@ -193,7 +185,6 @@ Action = (
     | SettleConstraint
     | Attach
     | Detach
-    | Inherit
     | Switch
     | Secure
     | Nothing

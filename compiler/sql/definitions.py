@@ -13,7 +13,6 @@ from kpg.compiler.sql.alterations import Attach as Attach
 from kpg.compiler.sql.alterations import Detach as Detach
 from kpg.compiler.sql.alterations import DropColumn as DropColumn
 from kpg.compiler.sql.alterations import DropConstraint as DropConstraint
-from kpg.compiler.sql.alterations import Inherit as Inherit
 from kpg.compiler.sql.alterations import Nothing as Nothing
 from kpg.compiler.sql.alterations import RenameColumn as RenameColumn
 from kpg.compiler.sql.alterations import RenameConstraint as RenameConstraint

@@ -70,8 +70,6 @@ class CreateTable:
     temporary: bool = False
     on_commit: str = ""
     or_replace: bool = False
-    parents: tuple[str, ...] = ()
-    """The tables that it INHERITS."""
     partitioned: "Partitioned | None" = None
     partition: "Bound | None" = None
     distribution: str = ""
@@ -176,7 +174,7 @@ class Delete:
     common: exp.Expr | None = None
     through: Through | None = None
     alone: bool = False
-    """Whether ONLY stands before the table: without those that inherit it."""
+    """Whether ONLY stands before the table: without its partitions."""
     cursor: str = ""
     """That of WHERE CURRENT OF."""
 

@@ -76,7 +76,7 @@ def indexes(catalog: Catalog) -> Iterator[IndexFacts]:
         plain = index.name.rpartition(".")[2].lower()
         made.append(_made(catalog, index, uniques.get((index.table.lower(), plain))))
     yield from made
-    heirs = [one for one in catalog.others.values() if isinstance(one, Heir) and one.told is not None]
+    heirs = [one for one in catalog.others.values() if isinstance(one, Heir)]
     if heirs:
         yield from _of_partitions(catalog, heirs, made)
 

@@ -102,7 +102,7 @@ def _whole_key(catalog: Catalog, index: int) -> int:
 
     known = list(indexes(catalog))
     for heir in heirs_of(catalog):
-        for mine, parent in attached(known, heir) if heir.told is not None else ():
+        for mine, parent in attached(known, heir):
             if mine.number == index and isinstance(parent.key, Unique):
                 return number_of("constraint", f"{parent.entry.name} {parent.key.name}")
     return 0

@@ -1,4 +1,4 @@
-"""What Postgres' catalogs have of inheritance, partitions, and the rules that views are."""
+"""What Postgres' catalogs have of partitions, and of the rules that views are."""
 
 from collections.abc import Iterator
 from typing import Final
@@ -14,7 +14,7 @@ BTREE_KINDS: Final = {"RANGE": "r", "LIST": "l", "HASH": "h"}
 
 
 def heirs_of(catalog: Catalog) -> list[Heir]:
-    """Who inherits whom."""
+    """All partitions."""
     return [one for one in catalog.others.values() if isinstance(one, Heir)]
 
 
@@ -24,7 +24,7 @@ def is_partitioned(catalog: Catalog, name: str) -> bool:
 
 
 def _heir(catalog: Catalog, name: str) -> Heir | None:
-    return next((one for one in heirs_of(catalog) if one.child.lower() == name.lower() and one.told), None)
+    return next((one for one in heirs_of(catalog) if one.child.lower() == name.lower()), None)
 
 
 def is_partition(catalog: Catalog, name: str) -> bool:
@@ -35,7 +35,7 @@ def is_partition(catalog: Catalog, name: str) -> bool:
 def bound_text(catalog: Catalog, name: str) -> str | None:
     """What a partition is there for, as it is written behind PARTITION OF."""
     heir = _heir(catalog, name)
-    return None if heir is None or heir.told is None else bound_words(heir.told)
+    return None if heir is None else bound_words(heir.told)
 
 
 def bound_words(bound: Bound) -> str:
@@ -72,9 +72,8 @@ def _inherits(catalog: Catalog) -> Iterator[Row]:
     for one in heirs_of(catalog):
         places[one.child] = places.get(one.child, 0) + 1
         yield number_of("relation", one.child), number_of("relation", one.parent), places[one.child]
-        if one.told is not None:
-            for index, parent in attached(known, one):
-                yield index.number, parent.number, 1
+        for index, parent in attached(known, one):
+            yield index.number, parent.number, 1
 
 
 def attached(known: list[IndexFacts], heir: Heir) -> Iterator[tuple[IndexFacts, IndexFacts]]:
@@ -127,7 +126,7 @@ def bound_conditions(catalog: Catalog) -> Iterator[tuple[int, str]]:
     """The number of each partition, and what holds for its rows, of one key without DEFAULT."""
     for heir in heirs_of(catalog):
         whole_ = catalog.others.get(("partitioned", heir.parent.lower(), ""))
-        if heir.told is None or not isinstance(whole_, Partitioned) or len(whole_.keys) != 1:
+        if not isinstance(whole_, Partitioned) or len(whole_.keys) != 1:
             continue
         key, told, entry = whole_.keys[0], heir.told, catalog.get(heir.child)
         spelling, parts = catalog.consulted.spelling, [f"{key} IS NOT NULL"]
@@ -155,7 +154,7 @@ def partition_tree(catalog: Catalog, name: str, level: int = 0) -> Iterator[Row]
     parent = None if heir is None or not level else number_of("relation", heir.parent)
     yield number_of("relation", name), parent, int(not is_partitioned(catalog, name)), level
     for one in heirs_of(catalog):
-        if one.told is not None and one.parent.lower() == name.lower():
+        if one.parent.lower() == name.lower():
             yield from partition_tree(catalog, one.child, level + 1)
 
 

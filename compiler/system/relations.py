@@ -126,7 +126,7 @@ def bounds_of(catalog: Catalog, name: str) -> frozenset[str]:
     """The names of the CHECKs by which a partition, or one that it is within, refuses rows of others."""
     lower = name.lower()
     for one in catalog.others.values():
-        if isinstance(one, Heir) and one.told is not None and one.child.lower() == lower:
+        if isinstance(one, Heir) and one.child.lower() == lower:
             return bounds_of(catalog, one.parent) | {f"{lower.rpartition('.')[2]}_partition"}
     return frozenset()
 

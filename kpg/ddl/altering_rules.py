@@ -143,7 +143,7 @@ class RuleChange(TableChange):
 
         Dumps say it of each partition, and then have the indexes attached.
         """
-        whole = [one for one in self.engine.catalog.others.values() if isinstance(one, Heir) and one.told]
+        whole = [one for one in self.engine.catalog.others.values() if isinstance(one, Heir)]
         if not any(one.child.lower() == self.entry.name.lower() for one in whole):
             return False
         columns = [name.lower() for name in key.columns]

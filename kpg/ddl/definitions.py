@@ -298,7 +298,7 @@ def _truncate(engine: Engine, statement: ast.Truncate) -> int:
 
 
 def to_truncate(engine: Engine, statement: ast.Truncate) -> set[str]:
-    """The tables that are named, what inherits from them, and with CASCADE all that refers to one."""
+    """The tables that are named, their partitions, and with CASCADE all that refers to one."""
     catalog = engine.catalog
     chosen = {catalog.table(name, statement.span).name for name in statement.tables}
     if catalog.others:

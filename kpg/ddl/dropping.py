@@ -40,7 +40,7 @@ def drop_relations(engine: Engine, statement: Drop) -> None:
     if engine.catalog.others:
         from kpg.inheritance.inheriting import dropped_together
 
-        doomed = dropped_together(engine, doomed, statement)
+        doomed = dropped_together(engine, doomed)
     for name in doomed:
         _release(engine, name, statement)
     everything = set(doomed).union(*(engine.users(name) for name in doomed))

@@ -120,7 +120,7 @@ def _add_below(engine: Engine, name: str) -> None:
     from kpg.inheritance.partitions import with_keys
 
     for key, heir in list(engine.catalog.others.items()):
-        if key[0] == "inherits" and key[1] == name.lower() and heir.told is not None:
+        if key[0] == "inherits" and key[1] == name.lower():
             with_keys(engine, engine.catalog.table(name), engine.catalog.table(heir.child))
             _add_below(engine, heir.child)
 

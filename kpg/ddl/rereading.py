@@ -1,4 +1,4 @@
-"""Views over a table that gets a partition or an heir, or loses one: they read what it has now."""
+"""Views over a table that gets a partition, or loses one: they read what it has now."""
 
 from dataclasses import replace
 
@@ -39,6 +39,6 @@ def reread(engine: Engine, parent: TableEntry) -> None:
 
 
 def end_past(engine: Engine, parent: str) -> None:
-    """Of a table that has other heirs now, with rows, nobody knows what it was."""
+    """Of a table that has other partitions now, with rows, nobody knows what it was."""
     executor = engine.executor
     executor.known_from(parent, executor.epoch + executor.has_pending)

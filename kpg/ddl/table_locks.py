@@ -103,8 +103,6 @@ def _named(engine: Engine, statement: Defining) -> Iterator[Lock]:
 def _made(engine: Engine, statement: ast.CreateTable) -> Iterator[Lock]:
     if statement.or_replace:
         yield statement.name, CLOSED
-    for parent in statement.parents:
-        yield parent, OWN
     if statement.partition is not None:
         yield statement.partition.parent, CLOSED
     for like in statement.likes:
@@ -141,8 +139,6 @@ def _altered(engine: Engine, name: str, action: ddl.Action) -> Iterator[Lock]:
             return
         case ddl.Detach(child=child):
             yield child, CLOSED
-        case ddl.Inherit(parent=parent):
-            yield parent, OWN
         case ddl.AddColumn(constraints=constraints):
             yield from ((one.target, CHECKED) for one in constraints if isinstance(one, ForeignKey))
         case ddl.DropConstraint(name=dropped):

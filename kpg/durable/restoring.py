@@ -9,6 +9,7 @@ from kpg.compiler.catalog import PUBLIC, TableEntry
 from kpg.compiler.clock import CLOCK, CLOCK_SCHEMA
 from kpg.compiler.constraints import UniqueIndex
 from kpg.compiler.resolved import resolve
+from kpg.compiler.triggers import Heir
 from kpg.durable.known import Removed
 from kpg.durable.state import Key, State
 from kpg.runtime.errors import Error, OperationalError
@@ -92,7 +93,7 @@ class Restoring:
     def _other(self, key: Key, value: Any) -> None:
         """A definition of a relation beside the relation itself."""
         kind, *names = key[1:]
-        if isinstance(value, Removed):
+        if isinstance(value, Removed) or (isinstance(value, Heir) and value.told is None):
             raise OperationalError(
                 f'the folder has {kind} "{names[-1]}" of "{names[0]}": kpg has no such definitions any more',
                 hint="drop it with the version of kpg that wrote the folder",

@@ -113,7 +113,7 @@ class Remembered:
 
 
 def changes_alone(engine: "Engine", name: str) -> bool:
-    """Whether a change of a relation runs nothing else: no triggers, partitions or heirs."""
+    """Whether a change of a relation runs nothing else: no triggers or partitions."""
     others = engine.catalog.others
     if not others:
         return True

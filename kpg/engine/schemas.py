@@ -194,7 +194,7 @@ class Schemas:
         kept = [one.kept for key, one in others.items() if key[:2] == ("unique index", lower)]
         for key in [one for one in others if one[1] == lower or (one[0] == "inherits" and one[2] == lower)]:
             del others[key]
-            if key[1] != lower:  # what that was when it had this heir, nobody knows
+            if key[1] != lower:  # what that was when it had this partition, nobody knows
                 parent, executor = self.catalog.get(key[1]).name, self.executor
                 executor.known_from(parent, executor.epoch + executor.has_pending)
         for one in kept:

@@ -1,4 +1,4 @@
-"""Changes in a database with triggers, partitions or tables that inherit others."""
+"""Changes in a database with triggers or partitions."""
 
 from dataclasses import replace
 

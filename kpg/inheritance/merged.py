@@ -1,6 +1,6 @@
-"""MERGE into a table with partitions, or with tables that inherit it.
+"""MERGE into a table with partitions.
 
-Each table below merges the rows that it has; for what none of them has, the source is joined with all.
+Each partition merges the rows that it has; for what none of them has, the source is joined with all.
 """
 
 from dataclasses import replace
@@ -12,7 +12,7 @@ from kpg.dml.changing import Changes
 from kpg.dml.merging import merge_changes
 from kpg.engine.engine import Engine
 from kpg.inheritance.inheriting import Several, parts_of
-from kpg.inheritance.routing import inserted_beside, is_partitioned, moved
+from kpg.inheritance.routing import inserted_beside, moved
 from kpg.runtime.errors import NotSupportedError
 
 
@@ -24,13 +24,12 @@ def merged(engine: Engine, statement: ast.Merge) -> Several | None:
     below = heirs(engine.catalog.others, entry.name) if isinstance(entry, TableEntry) else ()
     if statement.part or not isinstance(entry, TableEntry) or not below:
         return None
-    names = below if is_partitioned(engine, entry.name) else (entry.name, *below)
-    for name in (entry.name, *names):
+    for name in (entry.name, *below):
         if actions_of(engine, replace(statement, table=name), whole=False) is not None:
-            message = "MERGE into a table with partitions or heirs that have triggers is not supported"
+            message = "MERGE into a table with partitions that have triggers is not supported"
             raise NotSupportedError(message, span=statement.span)
     with parts_of(engine, entry):
-        parts, moves = _there(engine, statement, entry, names)
+        parts, moves = _there(engine, statement, entry, below)
         return Several([*parts, *_new(engine, statement, entry)], moves=moves)
 
 
@@ -44,9 +43,7 @@ def _there(
     for name in names:
         table = engine.table(name)
         changes = merge_changes(engine, table, replace(statement, table=name, whens=whens, part="matched"))
-        found, count = [changes], 0
-        if is_partitioned(engine, entry.name):
-            found, count = moved(engine, entry.name, changes)
+        found, count = moved(engine, entry.name, changes)
         parts += found
         moves += count
     return parts, moves

@@ -1,4 +1,4 @@
-"""Partitioned tables: each partition is a table that inherits the whole one, for the rows of its bound."""
+"""Partitioned tables: each partition is a table for the rows of its bound."""
 
 from dataclasses import replace
 from math import gcd
@@ -200,7 +200,7 @@ def check_bound(engine: Engine, parent: TableEntry, bound: Bound, name: str, spa
         if bound.form == "DEFAULT" and heir.default:
             message = f'partition "{plain}" conflicts with existing default partition "{other}"'
             raise ProgrammingError(message, span=span)
-        if heir.default or bound.form == "DEFAULT" or heir.told is None:
+        if heir.default or bound.form == "DEFAULT":
             continue
         if _overlap(engine, parent, whole, bound, heir.told):
             raise ProgrammingError(f'partition "{plain}" would overlap partition "{other}"', span=span)

@@ -125,8 +125,6 @@ def _check_action(catalog: Catalog, name: str, action: ddl.Action, span: Span) -
         _need_heirs(catalog, name, span)
     if isinstance(action, ddl.Attach):
         _need_relation(catalog, action.child, span)
-    if isinstance(action, ddl.Inherit) and action.begins:
-        _need_relation(catalog, action.parent, span)
     added = action.constraints if isinstance(action, ddl.AddColumn) else ()
     for one in (action.constraint,) if isinstance(action, ddl.AddConstraint) else added:
         if isinstance(one, ForeignKey):
@@ -155,9 +153,8 @@ def _check_new(catalog: Catalog, name: str, span: Span, *, temporary: bool = Fal
 
 
 def _check_references(catalog: Catalog, statement: ast.CreateTable) -> None:
-    whole = () if statement.partition is None else (statement.partition.parent,)
-    for parent in (*statement.parents, *whole):
-        _need_relation(catalog, parent, statement.span)
+    if statement.partition is not None:
+        _need_relation(catalog, statement.partition.parent, statement.span)
     for key in statement.constraints.foreign_keys:
         _need_referred(catalog, key, statement.span)
     for like in statement.likes:

@@ -295,11 +295,15 @@ def _create_table(engine: Engine, statement: ast.CreateTable) -> None:
         say_present(engine, name)
         return
     _make_room(engine, statement, name)
-    if statement.parents or statement.partition or statement.partitioned:
-        from kpg.inheritance.inheriting import create_inherited
+    if statement.partition is not None:
+        from kpg.inheritance.partitions import create_partition
 
-        if create_inherited(engine, statement, name):
-            return
+        create_partition(engine, statement, name)
+        return
+    if statement.partitioned is not None:
+        from kpg.inheritance.partitions import note_partitioned
+
+        note_partitioned(engine, statement, name)
     if statement.constraints is ast.NOTHING and not statement.likes:
         engine.create_table(name, statement.schema)
     else:

@@ -37,8 +37,6 @@ create table other.c (c other.color default 'r', p pair);
 create table part (k int, v text, primary key (k)) partition by range (k);
 create table part_1 partition of part for values from (1) to (10);
 create table part_d partition of part default;
-create table base (a int);
-create table heir (b int) inherits (base);
 create table secured (a int, who text);
 alter table secured enable row level security;
 create policy own on secured for select using (who = current_user);

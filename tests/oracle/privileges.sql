@@ -67,7 +67,6 @@ select r.rolname, m.rolname, admin_option, inherit_option, set_option from pg_au
 set role ann;
 reassign owned by ann to team;
 reset role;
-create table heir () inherits (s.t);
 alter table s.t owner to bob;
 grant usage on schema s to bob;
 set role bob;

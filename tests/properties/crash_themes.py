@@ -192,20 +192,9 @@ def parted(random: Generator) -> Action:
             "drop table if exists pd",
             f"alter table p add column c{g} int default {k}",
             f"alter table p drop column if exists c{g}",
-            f"insert into base values ({k}, 'b')",
-            f"insert into child values ({k}, 'c', {g})",
-            f"update base set b = 'd{g}' where a < {k}",
-            f"delete from only base where a > {k}",
-            f"create table if not exists child{g} (d int default {k}) inherits (base)",
-            f"drop table if exists child{g}",
-            f"alter table base add column e{g} int default {g}",
-            f"alter table base drop column if exists e{g}",
             "create or replace materialized view parts as "
             "select g, count(*) n, max(name) m from p group by g",
-            "create or replace materialized view family as "
-            "select b, count(*) n, sum(a) s from base group by b",
             "drop view if exists parts",
-            "drop view if exists family",
         ),
     )
 
@@ -216,10 +205,7 @@ PARTED = Theme(
         "create table p0 partition of p for values from (0) to (10)",
         "create table p1 partition of p for values from (10) to (20)",
         "create table pd partition of p default",
-        "create table base (a int, b text)",
-        "create table child (c int) inherits (base)",
         "create materialized view parts as select g, count(*) n, max(name) m from p group by g",
-        "create materialized view family as select b, count(*) n, sum(a) s from base group by b",
     ),
     parted,
 )

@@ -37,7 +37,6 @@ START = """
     create table p (k int, name text) partition by range (k);
     create table p1 partition of p for values from (0) to (10);
     create table p2 (k int, name text);
-    create table base (a int); create table heir (b int) inherits (base); create table other (a int, c int);
     create table sh.u (a int primary key); create table audit (what text);
     create view w as select k, g, name from t; create view alone as select a, b from lone;
     create materialized view m as select g, count(*) n, sum(v) s from t group by g;
@@ -70,7 +69,6 @@ STATEMENTS = (  # one statement each: of several, each is a commit
     "create table new as select k from t with no data",
     "create table new partition of p for values from (10) to (20)",
     "create table new (k int) partition by list (k)",
-    "create table new () inherits (base)",
     "create view new as select g, k from t order by k",
     "create or replace view w as select k, g, name, v from t",
     "create view new (a, b) as select k, g from t where g > 1 with local check option",
@@ -154,8 +152,6 @@ STATEMENTS = (  # one statement each: of several, each is a commit
     "alter table child validate constraint up",
     "alter table p attach partition p2 for values from (10) to (20)",
     "alter table p detach partition p1",
-    "alter table other inherit base",
-    "alter table heir no inherit base",
     "alter table t disable trigger tr",
     "alter table t enable row level security, force row level security",
     "alter table child disable row level security",

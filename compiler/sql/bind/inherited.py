@@ -1,4 +1,4 @@
-"""A table that others inherit: its rows, and theirs with its columns."""
+"""A partitioned table: the rows of its partitions, with its columns."""
 
 from dataclasses import replace
 
@@ -15,7 +15,7 @@ from kpg.compiler.triggers import heirs
 
 
 def with_heirs(binding: Binding, entry: Entry, alias: str) -> Query | None:
-    """The rows of a table, named so in FROM, and of those that inherit it; None if there are none."""
+    """The rows of a table, named so in FROM, and of its partitions; None if there are none."""
     found = heirs(binding.catalog.others, entry.name) if isinstance(entry, TableEntry) else ()
     if not found:
         return None

@@ -108,7 +108,7 @@ def kin_rows(binding: Binding, scope: Scope, node: exp.Table, sought: exp.Anonym
 
 def _kin(catalog: Catalog, *, tree: bool) -> Iterator[Row]:
     """The rows of each table that is a partition or has some: the table's number before, the row's behind."""
-    heirs = [one for one in heirs_of(catalog) if one.told is not None]
+    heirs = heirs_of(catalog)
     names = {name.lower(): name for one in heirs for name in (one.parent, one.child)}
     names |= {one.table.lower(): one.table for one in catalog.others.values() if isinstance(one, Partitioned)}
     for name in names.values():

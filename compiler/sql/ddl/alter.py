@@ -13,6 +13,8 @@ from kpg.compiler.sql.ddl.views import is_on
 
 REFUSED: Final = {
     "OF": "a typed table",
+    "INHERIT": "INHERIT",
+    "NO INHERIT": "NO INHERIT",
     "OWNER TO": "OWNER TO beside other actions",
 }
 SECURITY: Final = {
@@ -108,10 +110,6 @@ def _other(reader: Reader) -> ast.Action:
         if not reader.take("CONCURRENTLY"):
             reader.take("FINALIZE")
         return ast.Detach(child)
-    if reader.at("INHERIT") or reader.at("NO", "INHERIT"):
-        begins = not reader.take("NO")
-        reader.need("INHERIT")
-        return ast.Inherit(reader.relation(), begins)
     for words, construct in REFUSED.items():
         if reader.at(*words.split()):
             reader.refuse(construct)

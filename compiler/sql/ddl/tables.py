@@ -204,11 +204,8 @@ def create_table(reader: Reader, *, temporary: bool) -> ast.CreateTable | ast.Cr
     if not reader.at("("):
         raise reader_error(reader)
     parts = elements(reader)
-    parents: tuple[str, ...] = ()
-    if reader.take("INHERITS"):
-        reader.need("(")
-        parents = reader.relations()
-        reader.need(")")
+    if reader.at("INHERITS"):
+        reader.refuse("INHERITS", "give each table its columns, and make a view of their UNION ALL")
     partitioned = None
     if reader.at("PARTITION", "BY"):
         from kpg.compiler.sql.ddl.partitions import partition_by
@@ -218,19 +215,13 @@ def create_table(reader: Reader, *, temporary: bool) -> ast.CreateTable | ast.Cr
     on_commit = _options(reader)
     distribution = distribution or _distribution(reader)
     known = {column.name.lower() for column in parts.columns}
-    if (
-        distribution not in ("", "*")
-        and distribution.lower() not in known
-        and not parts.likes
-        and not parents
-    ):
+    if distribution not in ("", "*") and distribution.lower() not in known and not parts.likes:
         reader.skip(-2)
         reader.wrong(f'column "{distribution}" does not exist')
     reader.end()
     made = _built(reader, name, exists, parts, temporary, on_commit)
     if partitioned is not None:
         return replace(made, partitioned=partitioned)  # each partition may say how it is distributed
-    made = replace(made, parents=parents) if parents else made
     return replace(made, distribution=distribution) if distribution else made
 
 

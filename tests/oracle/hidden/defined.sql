@@ -19,8 +19,6 @@ create table pp (a int, b int) partition by range (a);
 create table pp1 partition of pp for values from (0) to (10);
 create table pp2 partition of pp for values from (10) to (20);
 create index pp_b on pp (b);
-create table anc (a int, b int default bump(4));
-create table heir (c int) inherits (anc);
 create view pv as select id, x from p where x > 0;
 create view pv2 as select id, x from pv where ok(x) with cascaded check option;
 create view wv as select id, x from l;

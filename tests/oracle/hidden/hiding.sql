@@ -10,8 +10,6 @@ create table far.u (id text, x text);
 create table far.pp (a text, b text);
 create table far.pp1 (a text, b text);
 create table far.pp2 (a text, b text);
-create table far.anc (a text);
-create table far.heir (a text);
 create view far.pv as select 'far' as id;
 create table far.wv (id text, x text);
 create table far.mv (n text);

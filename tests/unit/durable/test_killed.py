@@ -27,7 +27,6 @@ LAST = {
         alter table p attach partition p2 for values from (20) to (30)
     """,
     "one detached": "alter table p detach partition p1",
-    "an heir": "create table c (z int) inherits (t)",
     "another name": "alter table t rename to u; alter table u rename to t",
     "a column": "alter table t add column y int default 3",
     "a column's name": "alter table p rename column name to nick; alter table p rename column nick to name",

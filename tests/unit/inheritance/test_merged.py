@@ -1,4 +1,4 @@
-"""MERGE into tables with partitions or heirs."""
+"""MERGE into tables with partitions."""
 
 from collections.abc import Iterator
 
@@ -12,10 +12,6 @@ create table high (n int, a int not null, o text);
 create table low partition of p for values from (0) to (5);
 alter table p attach partition high for values from (5) to (50);
 insert into p values (1, 'x', 2), (7, 'y', 3);
-create table base (a int, o text);
-create table heir (c int) inherits (base);
-insert into base values (1, 'x');
-insert into heir values (2, 'y', 5);
 """
 
 
@@ -54,15 +50,6 @@ def test_what_one_partition_has_is_no_news_for_another(db: kpg.Database) -> None
         db.sql(
             "merge into p using (values (70)) x (a) on p.a = x.a when not matched then insert values (x.a)"
         )
-
-
-def test_heirs_are_met_and_new_rows_are_of_the_table_itself(db: kpg.Database) -> None:
-    db.sql(
-        "merge into base using (values (1, 'p'), (2, 'q'), (3, 'r')) x (a, o) on base.a = x.a"
-        " when matched then update set o = x.o when not matched then insert values (x.a, x.o)"
-    )
-    assert rows(db, "select a, o from only base") == [(1, "p"), (3, "r")]
-    assert rows(db, "select * from heir") == [(2, "q", 5)]
 
 
 def test_triggers_below_are_refused(db: kpg.Database) -> None:

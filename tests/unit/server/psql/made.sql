@@ -32,7 +32,6 @@ create table part_1 partition of part for values from ('2020-01-01') to ('2021-0
 create table part_2 partition of part default;
 create index on part (k);
 create table base (a int, b text);
-create table derived (c int) inherits (base);
 create view light as select id, weight, note from pet where weight < 1;
 comment on view light is 'small ones';
 create view shop.by_owner as select o.name, count(p.id) as n, sum(p.weight) as heavy from owner o left join pet p on p.owner_id = o.id group by o.name having count(*) > 1 order by 2 desc;
