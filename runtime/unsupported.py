@@ -10,6 +10,7 @@ from typing import Final
 from kpg.runtime.errors import NotSupportedError, Span
 
 XML: Final = "Store the document as text, or convert it to jsonb."
+UNION: Final = "Define the columns in each table, and make a view of their UNION ALL."
 
 TYPES: Final[Mapping[str, str]] = {
     "xml": XML,
@@ -20,6 +21,10 @@ FUNCTIONS: Final[Mapping[str, str]] = {
 }
 """Names of functions in lower case."""
 SYNTAX: Final[Mapping[str, str]] = {
+    "EXCLUDE": "Use a UNIQUE index, or look for conflicting rows before the change.",
+    "INHERIT": UNION,
+    "INHERITS": UNION,
+    "RULE": "Use an updatable view, or change both tables in one transaction.",
     "TEXT SEARCH": "Match text with LIKE, ILIKE or a regular expression.",
 }
 """Kinds of objects (``CREATE TEXT SEARCH``), statements and clauses, in upper case."""

@@ -6,6 +6,7 @@ from typing import Final
 
 from kpg.compiler.catalog import did_you_mean
 from kpg.runtime.errors import NotSupportedError, ProgrammingError
+from kpg.runtime.unsupported import unsupported_syntax
 
 WORDS: Final = (
     *(
@@ -51,6 +52,7 @@ CLOSE: Final = 0.8
 SKIPPED: Final = re.compile(r"(?:\s+|--[^\n]*|/\*.*?\*/)*", re.DOTALL)
 FIRST: Final = re.compile(r"[A-Za-z_]+")
 LAST: Final = re.compile(r"(?<![\w.\"'])([A-Za-z]+)\s+$")
+RULE: Final = re.compile(r"create\s+(or\s+replace\s+)?rule\b", re.IGNORECASE)
 PROMPTED: Final = re.compile(r"\.(help|tables|arrangements|read|timing|quit|exit)\b")
 DATALOG: Final = re.compile(r"\.[a-z]+\b|[\w.]+\s*\([^;]*\)\s*(?::-|\.\s*$)", re.DOTALL)
 
@@ -68,6 +70,8 @@ def hinted(error: ProgrammingError | NotSupportedError, text: str) -> Programmin
     start = text.rfind(";", 0, max(error.span.start, 0)) + 1
     skipped = SKIPPED.match(text, start)
     start = start if skipped is None else skipped.end()
+    if RULE.match(text, start):  # its statements stand in parentheses, with semicolons
+        return unsupported_syntax("RULE", error.span, verb="CREATE")
     first = FIRST.match(text, start)
     meant = None if first is None else _first_meant(first[0], CLOSE)
     if first is not None and meant is not None:  # that word is the mistake, not what cannot follow it

@@ -10,11 +10,10 @@ from kpg.compiler.sql.ddl.reader import Reader
 from kpg.compiler.sql.ddl.sequences import created, options
 from kpg.compiler.sql.ddl.tables import TABLE_PARTS, Parts, column
 from kpg.compiler.sql.ddl.views import is_on
+from kpg.runtime.unsupported import unsupported_syntax
 
 REFUSED: Final = {
     "OF": "a typed table",
-    "INHERIT": "INHERIT",
-    "NO INHERIT": "NO INHERIT",
     "OWNER TO": "OWNER TO beside other actions",
 }
 SECURITY: Final = {
@@ -99,7 +98,7 @@ def _other(reader: Reader) -> ast.Action:
             name = "" if reader.take("ALL") or reader.take("USER") else reader.name()
             return ast.Switch(name, words in ("ENABLE", "ENABLE ALWAYS"))
         if reader.at(*words.split(), "RULE"):
-            reader.refuse(f"{words} RULE")
+            raise unsupported_syntax("RULE", reader.here(), verb=words)
     if reader.take("ATTACH", "PARTITION"):
         from kpg.compiler.sql.ddl.partitions import bound_of
 
@@ -110,6 +109,8 @@ def _other(reader: Reader) -> ast.Action:
         if not reader.take("CONCURRENTLY"):
             reader.take("FINALIZE")
         return ast.Detach(child)
+    if reader.at("INHERIT") or reader.at("NO", "INHERIT"):
+        raise unsupported_syntax("INHERIT", reader.here(), verb="NO" if reader.at("NO") else "")
     for words, construct in REFUSED.items():
         if reader.at(*words.split()):
             reader.refuse(construct)

@@ -6,6 +6,7 @@ from typing import Final
 from kpg.compiler.constraints import Check, Constraint, ForeignKey, Unique
 from kpg.compiler.sql.ddl import storage
 from kpg.compiler.sql.ddl.reader import Reader
+from kpg.runtime.unsupported import unsupported_syntax
 
 ACTIONS: Final = ("NO ACTION", "RESTRICT", "CASCADE", "SET NULL", "SET DEFAULT")
 
@@ -39,7 +40,7 @@ def table_constraint(reader: Reader, name: str = "") -> Constraint:
         reader.need("REFERENCES")
         return _references(reader, name, columns)
     if reader.at("EXCLUDE"):
-        reader.refuse("EXCLUDE")
+        raise unsupported_syntax("EXCLUDE", reader.here())
     if reader.take("PRIMARY", "KEY"):
         found = Unique(name, _columns(reader), primary=True)
     elif reader.take("UNIQUE"):

@@ -28,7 +28,6 @@ MODIFIERS: Final = (
 """What may stand between CREATE and what it makes."""
 REFUSED: Final = {
     "EVENT TRIGGER": "an event trigger",
-    "RULE": "a rewrite rule",
     "FOREIGN": "a foreign table",
     "OPERATOR": "an operator of the user's",
     "DATABASE": "a database",

@@ -14,6 +14,7 @@ from kpg.compiler.sql.definitions import Options
 from kpg.compiler.sql.session import Execute
 from kpg.runtime import types as t
 from kpg.runtime.types import ColumnDef, Schema, Type
+from kpg.runtime.unsupported import unsupported_syntax
 
 SERIALS: Final = {
     **dict.fromkeys(("smallserial", "serial2"), (t.SMALLINT, "smallint")),
@@ -205,7 +206,7 @@ def create_table(reader: Reader, *, temporary: bool) -> ast.CreateTable | ast.Cr
         raise reader_error(reader)
     parts = elements(reader)
     if reader.at("INHERITS"):
-        reader.refuse("INHERITS", "give each table its columns, and make a view of their UNION ALL")
+        raise unsupported_syntax("INHERITS", reader.here())
     partitioned = None
     if reader.at("PARTITION", "BY"):
         from kpg.compiler.sql.ddl.partitions import partition_by

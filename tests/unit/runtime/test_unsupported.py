@@ -11,6 +11,10 @@ TYPES = "xml"
 FUNCTIONS = "xml_is_well_formed xmlcomment xpath xpath_exists"
 """The names of all functions that are refused."""
 SYNTAX = {
+    "EXCLUDE": "CREATE TABLE t (a int4range, EXCLUDE USING gist (a WITH &&))",
+    "INHERIT": "CREATE TABLE t (a int); CREATE TABLE u (a int); ALTER TABLE u INHERIT t",
+    "INHERITS": "CREATE TABLE t (a int); CREATE TABLE u () INHERITS (t)",
+    "RULE": "CREATE RULE r AS ON INSERT TO t DO NOTHING",
     "TEXT SEARCH": "CREATE TEXT SEARCH CONFIGURATION c (COPY = english)",
 }
 """The objects, statements and clauses that are refused, each with a statement that has it."""
@@ -79,3 +83,31 @@ def test_syntax_is_refused(name: str) -> None:
     error = refusal(kpg.connect(), SYNTAX[name])
     assert name in error.message
     assert (error.hint, state_of(error)) == (unsupported.SYNTAX[name], "0A000")
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "CREATE OR REPLACE RULE r AS ON DELETE TO t DO INSTEAD (INSERT INTO t VALUES (1); DELETE FROM t)",
+        "ALTER RULE r ON t RENAME TO s",
+        "ALTER TABLE t DISABLE RULE r",
+        "ALTER TABLE t ENABLE ALWAYS RULE r",
+        "DROP RULE IF EXISTS r ON t",
+    ],
+)
+def test_every_statement_about_rules_is_refused(statement: str) -> None:
+    database = kpg.connect()
+    database.sql("CREATE TABLE t (a int)")
+    error = refusal(database, statement)
+    assert error.message.endswith("RULE is not supported")
+    assert (error.hint, state_of(error)) == (unsupported.SYNTAX["RULE"], "0A000")
+
+
+def test_actions_of_alter_table_are_refused() -> None:
+    database = kpg.connect()
+    database.sql("CREATE TABLE t (a int)")
+    for statement, message in (
+        ("ALTER TABLE t ADD CONSTRAINT x EXCLUDE (a WITH =)", "EXCLUDE is not supported"),
+        ("ALTER TABLE t NO INHERIT u", "NO INHERIT is not supported"),
+    ):
+        assert refusal(database, statement).message == message
