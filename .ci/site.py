@@ -6,6 +6,8 @@ its page. Any other link out of ``docs`` (to a test, to an example) becomes its 
 
 import posixpath
 import re
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -41,9 +43,18 @@ def on_files(files: Files, config: Any) -> Files:
     return files
 
 
+def command_options() -> str:
+    """The commands and their options as Markdown, by typer."""
+    command = [sys.executable, "-m", "typer", "kpg.cli.commands", "utils", "docs", "--name", "kpg"]
+    finished = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    return re.sub(r"</?span[^>]*>", "", finished.stdout.partition("\n## ")[2])
+
+
 def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
     """Point links at pages of the site, and leave the text of those that lead elsewhere."""
     source = page.file.src_uri
+    if source == "reference/cli.md":
+        markdown += "\n## " + command_options()
     folder = "" if source in ROOT_PAGES else posixpath.join("docs", posixpath.dirname(source))
 
     def site_link(match: re.Match[str]) -> str:

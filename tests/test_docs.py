@@ -104,6 +104,12 @@ def test_names_of_code_exist(name: str) -> None:
             pkgutil.resolve_name(f"kpg.{span}")
 
 
+def test_objects_of_the_python_reference_exist() -> None:
+    text = (ROOT / "docs" / "reference" / "python.md").read_text(encoding="utf-8")
+    objects = re.findall(r"^::: (\S+)$", text, re.M)
+    assert len({id(pkgutil.resolve_name(name)) for name in objects}) == len(objects) > 5
+
+
 @pytest.mark.parametrize("path", [ROOT / "README.md", *documents()], ids=lambda path: path.name)
 def test_links_lead_somewhere(path: Path) -> None:
     for target in re.findall(r"\]\(([^)#\s]+)", path.read_text(encoding="utf-8")):
