@@ -174,9 +174,11 @@ class Facts:
             shifted = tuple(frozenset(column + start for column in key) for key in self.unique_keys(source))
             inputs.append((frozenset(range(start, stop)), shifted))
             start = stop
-        kept = set(range(len(inputs)))
-        for index in range(len(inputs)):
-            if _determines(kept - {index}, inputs, join.on):
+        # One row at most is determined by anything; subqueries are joins of many of these.
+        kept = {index for index, (_, known) in enumerate(inputs) if frozenset() not in known}
+        alone = frozenset(range(len(inputs))) - kept
+        for index in sorted(kept):
+            if _determines(kept - {index} | alone, inputs, join.on):
                 kept.discard(index)
         keys: list[Key] = [frozenset()]
         for index in sorted(kept):

@@ -1,6 +1,7 @@
 """Scalars in terms of other scalars: what passes and the planner do with the expressions of a relation."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
 from operator import is_
 from typing import assert_never
 
@@ -62,8 +63,9 @@ def written_size(scalars: Iterable[Scalar], values: Sequence[Scalar]) -> int:
     )
 
 
+@lru_cache(maxsize=1 << 14)
 def _size(scalar: Scalar) -> int:
-    return sum(1 for _ in walk(scalar))
+    return 1 + sum(map(_size, children(scalar)))
 
 
 def substitute_ids(scalar: Scalar, values: Mapping[int, Scalar]) -> Scalar:

@@ -28,16 +28,24 @@ def peel(rel: Rel) -> Selection:
     while isinstance(rel, algebra.Map | algebra.Filter | algebra.Project):
         layers.append(rel)
         rel = rel.input
-    result = Selection(rel, (), all_columns(rel))
+    plain = all_columns(rel)
+    result = Selection(rel, (), plain)
     for layer in reversed(layers):
-        result = _with_layer(result, layer)
+        result = _with_layer(result, layer, plain)
     return result
 
 
-def _with_layer(below: Selection, layer: algebra.Map | algebra.Filter | algebra.Project) -> Selection:
+def _with_layer(
+    below: Selection, layer: algebra.Map | algebra.Filter | algebra.Project, plain: tuple[Scalar, ...]
+) -> Selection:
+    """A selection with a layer above it; ``plain`` are the outputs of one that computes nothing."""
     match layer:
         case algebra.Project(columns=chosen):
             return Selection(below.core, below.predicates, tuple(below.outputs[column] for column in chosen))
+        case algebra.Map(scalars=new) if below.outputs is plain:
+            return Selection(below.core, below.predicates, (*plain, *new))
+        case algebra.Filter(predicates=new) if below.outputs is plain:
+            return Selection(below.core, conjuncts((*below.predicates, *new)), plain)
         case algebra.Map(scalars=scalars) | algebra.Filter(predicates=scalars):
             if written_size(scalars, below.outputs) > MOST_NODES:
                 core = build(below)

@@ -17,18 +17,26 @@ def narrow_lets(rel: Rel) -> Rel:
     union (a where p minus distinct (l where p))`` becomes ``let l = (a where p) join b in ...``. Inner
     lets come first, since what moves into them is asked of those that they read.
     """
-    return transform_up(rel, _narrowed)
+    filtered = _filtered_lets(rel)
+
+    def narrowed(node: Rel) -> Rel:
+        if not isinstance(node, algebra.Let) or node.id not in filtered:
+            return node
+        common = _asked_by_all(node)
+        if not common:
+            return node
+        value = push_filters(algebra.Filter(node.value, tuple(common)))
+        filtered.update(_filtered_lets(value))
+        body = transform_up(node.body, lambda use: _without(use, node.id, common))
+        return algebra.Let(node.id, value, body)
+
+    return transform_up(rel, narrowed) if filtered else rel
 
 
-def _narrowed(node: Rel) -> Rel:
-    if not isinstance(node, algebra.Let):
-        return node
-    common = _asked_by_all(node)
-    if not common:
-        return node
-    value = push_filters(algebra.Filter(node.value, tuple(common)))
-    body = transform_up(node.body, lambda use: _without(use, node.id, common))
-    return algebra.Let(node.id, value, body)
+def _filtered_lets(rel: Rel) -> set[str]:
+    """The names of lets that a filter reads."""
+    filters = (node.input for node in walk(rel) if isinstance(node, algebra.Filter))
+    return {source.id for source in filters if isinstance(source, algebra.LocalGet)}
 
 
 def _asked_by_all(let: algebra.Let) -> list[Scalar]:

@@ -13,6 +13,7 @@ from decimal import Decimal
 from functools import lru_cache
 from typing import Any, Final
 
+from kpg.runtime.checkpoints import checkpoint
 from kpg.runtime.records import dataclass
 
 _ONCE: Final = "+" if sys.version_info >= (3, 11, 5) else ""
@@ -210,6 +211,7 @@ class _Given:
             return columns
         made = []
         for row in zip(*columns, strict=True):
+            checkpoint()
             cells = []
             for cell in row:
                 if cell[0] in "?$":

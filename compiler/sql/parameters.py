@@ -17,6 +17,7 @@ from sqlglot.tokenizer_core import Token, TokenType
 from kpg.compiler.sql.dialect import Dialect
 from kpg.compiler.sql.syntax import transformed
 from kpg.compiler.sql.tokens import tokenize
+from kpg.runtime.checkpoints import checkpoint
 from kpg.runtime.errors import InterfaceError, no_text
 from kpg.runtime.types import BIGINT, INTEGER, SMALLINT, Type
 
@@ -110,6 +111,7 @@ class Binder:
             )
 
     def _replace(self, node: exp.Expr) -> exp.Expr:
+        checkpoint()
         if isinstance(node, exp.Placeholder) and node.this:
             literal = to_literal(self._named(node.name))
         elif isinstance(node, exp.Placeholder):

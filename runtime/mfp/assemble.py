@@ -144,6 +144,9 @@ def _last_uses(assembly: _Assembly) -> dict[int, int]:
 def _encode(assembly: _Assembly, outputs: int, filters: bool) -> Code:
     nodes = assembly.nodes
     last = _last_uses(assembly)
+    ends: dict[int, list[int]] = {}
+    for number, place in last.items():
+        ends.setdefault(place, []).append(number)
     register = {number: at for at, number in enumerate(assembly.constants)}
     fixed = set(assembly.constants)
     live: set[int] = set()
@@ -164,9 +167,13 @@ def _encode(assembly: _Assembly, outputs: int, filters: bool) -> Code:
         else:
             target = step.position if step.kind == "store" else 0
             rows.append([OPCODES[step.kind], target, register[step.node], 0, 0])
-        for number in [number for number in live if last.get(number, -1) <= at]:
-            live.discard(number)
-            free.append(register[number])
+        over = ends.get(at, [])
+        if step.kind == "compute" and step.node not in last:
+            over = [*over, step.node]  # nobody uses it
+        for number in over:
+            if number in live:
+                live.discard(number)
+                free.append(register[number])
         if step.kind == "filter":
             rows.extend([OPCODES["compact"], register[number], 0, 0, 0] for number in sorted(live - fixed))
     constants = np.array([max(count, 1), len(assembly.constants), *pool, 0, 0], dtype=np.int64)

@@ -69,10 +69,21 @@ class Lowering:
     ids: "count[int]" = field(default_factory=count)
     names: "count[int]" = field(default_factory=count)
 
+    _facts: facts.Facts | None = None
+
     @property
     def bound(self) -> Mapping[str, Rel]:
         """The values of all lets that the relation being lowered can refer to."""
         return self.lets if self.around is None else ChainMap(self.lets, dict(self.around.bound))
+
+    @property
+    def facts(self) -> facts.Facts:
+        """The facts about relations among these lets, to which only others are added: each is found once."""
+        if self.around is not None:
+            return facts.Facts(self.bound)
+        if self._facts is None:
+            self._facts = facts.Facts(self.lets)
+        return self._facts
 
     def known(self, name: str) -> Lowered | None:
         """A shared query that is bound already, here or around."""
@@ -91,8 +102,7 @@ class Lowering:
     def keys(self, lowered: Lowered) -> list[Ids]:
         """The unique keys of a relation, in ids, smallest first."""
         seen = [
-            frozenset(lowered.ids[column] for column in key)
-            for key in facts.unique_keys(lowered.rel, self.bound)
+            frozenset(lowered.ids[column] for column in key) for key in self.facts.unique_keys(lowered.rel)
         ]
         return sorted(
             (key for key in {*seen, *lowered.keys} if DEAD not in key), key=lambda k: (len(k), sorted(k))
@@ -105,11 +115,11 @@ class Lowering:
 
     def nullable(self, lowered: Lowered) -> dict[int, bool]:
         """For each column, whether it can be NULL."""
-        return dict(zip(lowered.ids, facts.nullable(lowered.rel, self.bound), strict=True))
+        return dict(zip(lowered.ids, self.facts.nullable(lowered.rel), strict=True))
 
     def can_be_null(self, lowered: Lowered, scalar: Scalar) -> bool:
         """Whether a scalar over the relation's ids can be NULL."""
-        return nulls.can_be_null(lowered.over(scalar), facts.nullable(lowered.rel, self.bound))
+        return nulls.can_be_null(lowered.over(scalar), self.facts.nullable(lowered.rel))
 
     def share(self, lowered: Lowered) -> Lowered:
         """The relation in a form that may be used several times: by name, unless it is a mere selection."""

@@ -25,7 +25,24 @@ KINDS: dict[str, Callable[[int], str]] = {
     "UNION": lambda n: " UNION ".join(f"SELECT {i}" for i in range(n)),
     "UNION ALL of tables": lambda n: " UNION ALL ".join(f"SELECT a FROM t WHERE a = {i}" for i in range(n)),
     "VALUES": lambda n: f"SELECT * FROM (VALUES {', '.join(f'({i} + 1, {i})' for i in range(n))}) AS v",
+    "coalesce": lambda n: f"SELECT coalesce({', '.join(f'nullif(a, {i})' for i in range(n))}) FROM t",
+    "arguments": lambda n: f"SELECT concat({', '.join(f'a + {i}' for i in range(n))}) FROM t",
+    "select list": lambda n: f"SELECT {', '.join(f'a + {i} AS c{i}' for i in range(n))} FROM t",
+    "sum": lambda n: f"SELECT {' + '.join(['a'] * n)} FROM t",
+    "concatenation": lambda n: f"SELECT {' || '.join(['a::text'] * n)} FROM t",
+    "CTEs": lambda n: f"WITH {', '.join(f'c{i} AS (SELECT a + {i} FROM t)' for i in range(n))} SELECT 1",
+    "statements": lambda n: "; ".join(f"SELECT {i}" for i in range(n)),
     "calls": lambda n: "SELECT " + "abs(" * n + "a" + ")" * n + " FROM t",
+}
+CHAINS: dict[str, Callable[[int], str]] = {
+    "INTERSECT": lambda n: " INTERSECT ".join(f"SELECT a FROM t WHERE a <> {i}" for i in range(n)),
+    "EXCEPT": lambda n: " EXCEPT ".join(f"SELECT a FROM t WHERE a <> {i}" for i in range(n)),
+    "CTEs": lambda n: (
+        "WITH c0 AS (SELECT a FROM t)"
+        + "".join(f", c{i} AS (SELECT a + 1 AS a FROM c{i - 1})" for i in range(1, n))
+        + f" SELECT * FROM c{n - 1}"
+    ),
+    "subqueries in FROM": lambda n: "SELECT * FROM (" * n + "SELECT a FROM t" + ") AS q" * n,
 }
 WITH_PARAMETERS: dict[str, Callable[[int], str]] = {
     "an array": lambda n: f"SELECT array[{', '.join(f'${i}::int' for i in range(1, n + 1))}]",
@@ -64,6 +81,13 @@ def db() -> kpg.Database:
 def test_work_is_near_linear_in_the_text(db: kpg.Database, kind: str) -> None:
     calls(db, KINDS[kind](2))
     fewer, more = (calls(db, KINDS[kind](n)) for n in (FEWER, MORE))
+    assert more <= MOST * fewer
+
+
+@pytest.mark.parametrize("kind", CHAINS)
+def test_work_is_near_linear_in_the_length_of_a_chain(db: kpg.Database, kind: str) -> None:
+    calls(db, CHAINS[kind](2))
+    fewer, more = (calls(db, CHAINS[kind](n)) for n in (FEWER // 4, MORE // 4))
     assert more <= MOST * fewer
 
 
