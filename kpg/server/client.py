@@ -16,6 +16,7 @@ from kpg.compiler.sql.ddl.copying import BINARY
 from kpg.compiler.sql.parse import parse
 from kpg.engine.transaction import State
 from kpg.listeners.channels import Message
+from kpg.runtime.checkpoints import checked
 from kpg.runtime.errors import CanceledError, Error, NotSupportedError
 from kpg.runtime.values.styles import PLAIN, of_settings
 from kpg.server import logs, quick, replies, streams, subscribing
@@ -42,6 +43,8 @@ log = logging.getLogger("kpg.server")
 Given = TypeVar("Given")
 PATIENCE: Final = 0.5
 """Seconds that a statement may go on whose client has gone."""
+LONG: Final = 10_000
+"""Letters of a text that is read on the loop's thread, and takes 20 ms or so."""
 CONTROL: Final = (ast.Begin, ast.Commit, ast.Rollback)
 STATUS: Final = {State.NONE: "I", State.OPEN: "T", State.FAILED: "E"}
 
@@ -275,6 +278,24 @@ class Client(Connection):
             if self.session.notices:
                 self.send(replies.said(self.session))
 
+    async def apart(self, size: int, work: Callable[[], Given]) -> Given:
+        """Do something without the engine, on a thread of its own if ``size`` letters or values are many."""
+        assert self.session is not None
+        if size <= LONG:
+            return work()
+        end = deadline_of(self.session)
+
+        def check() -> None:
+            self.check_canceled()
+            if end and time.monotonic() > end:
+                raise CanceledError("canceling statement due to statement timeout")
+
+        def checking() -> Given:
+            with checked(check):
+                return work()
+
+        return await asyncio.to_thread(checking)
+
     def rest(self) -> None:
         """What was sent is done: whoever cancels it now is too late, and does not meet what comes next."""
         self.busy = False
@@ -317,7 +338,9 @@ class Client(Connection):
         if subscription is not None:
             await streams.subscribe(self, subscription, 0, describe=True)
         word = word_of(text)
-        statements: Sequence[ast.Statement | None] = parse(text) if word is None else (None,)
+        statements: Sequence[ast.Statement | None] = (None,)
+        if word is None:
+            statements = await self.apart(len(text), lambda: parse(text))
         if not statements:
             self.send(replies.EMPTY)
         for statement in statements:

@@ -1,7 +1,9 @@
 """The extended protocol: Parse, Bind, Describe, Execute, Close."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
 from pygwire import messages as wire
@@ -35,6 +37,10 @@ READING: Final = (
 """Statements whose columns are known before they run."""
 
 
+EACH: Final = 10
+"""Letters that take as long to read as one value to put in its place."""
+
+
 class Extended:
     """A client's prepared statements and portals."""
 
@@ -66,7 +72,7 @@ class Extended:
             return
         match message:
             case wire.Parse():
-                self._parse(message)
+                await self._parse(message)
             case wire.Bind():
                 await self._bind(message)
             case wire.Describe():
@@ -94,7 +100,7 @@ class Extended:
         elif isinstance(statement, session.Accepted) and tag_of(statement, None) == "DISCARD ALL":
             self.portals.clear()
 
-    def _parse(self, message: wire.Parse) -> None:
+    async def _parse(self, message: wire.Parse) -> None:
         if message.statement:
             self._all.check_free(message.statement)
         if VOID in message.param_types:
@@ -107,11 +113,11 @@ class Extended:
             self._prepare(message, statement, count)
             return
         subscription = subscribing.read(message.query)
-        parsed = parse(message.query) if subscription is None else [subscription]
-        if len(parsed) > 1:
-            raise refusal("cannot insert multiple commands into a prepared statement", "42601")
-        first = parsed[0] if parsed else None
-        self._prepare(message, first, highest_place(first))
+        if subscription is not None:
+            self._prepare(message, subscription, highest_place(subscription))
+            return
+        parsed = await self._client.apart(len(message.query), partial(_parsed, message.query))
+        self._prepare(message, *parsed)
 
     def _prepare(self, message: wire.Parse, statement: ast.Statement | Subscribe | None, count: int) -> None:
         count = max(count, len(message.param_types))
@@ -136,11 +142,21 @@ class Extended:
         statement = prepared.statement
         if again is None or "returning" in prepared.text.lower():
             known = await self._known(prepared.parameters, forms)
-            statement = prepared.bind(message.param_values, message.param_formats, known)
+            statement = await self._bound(prepared, message.param_values, message.param_formats, known)
         portal = Portal(statement, tuple(message.result_formats), again)
         portal.text, portal.prepared = prepared.text, message.statement
         await self.portals.add(message.portal, portal)
         self._client.send(replies.BOUND)
+
+    async def _bound(
+        self,
+        prepared: Prepared,
+        values: Sequence[bytes | None],
+        formats: Sequence[int] = (),
+        known: Mapping[int, Type] = MappingProxyType({}),
+    ) -> ast.Statement | Subscribe | None:
+        """The statement with values."""
+        return await self._client.apart(EACH * len(values), partial(prepared.bind, values, formats, known))
 
     async def _known(self, numbers: Sequence[int], forms: Sequence[int]) -> dict[int, Type]:
         """The types that users have made, if there are binary values of one."""
@@ -153,7 +169,7 @@ class Extended:
         told, version = prepared.told, self._version
         if told is None or prepared.version == version:
             return prepared
-        nothing = prepared.bind([None] * len(prepared.parameters), ())
+        nothing = await self._bound(prepared, [None] * len(prepared.parameters))
         shape = await self._shape(Portal(nothing, ()))
         if shape is None or (shape.names, shape.types) != (told.names, told.types):
             error = NotSupportedError("cached plan must not change result type")
@@ -223,7 +239,7 @@ class Extended:
             prepared = await self._typed(prepared, message.name)
             numbers = prepared.parameters
             self._client.send(wire.ParameterDescription(type_oids=list(numbers)).to_wire())
-            nothing, version = prepared.bind([None] * len(numbers), ()), self._version
+            nothing, version = await self._bound(prepared, [None] * len(numbers)), self._version
             shape = await self._shape(Portal(nothing, ()))
             if shape is not None and message.name:
                 self._keep_told(message.name, shape, version)
@@ -308,6 +324,15 @@ class Extended:
         portal.ended = True
         counted = tag.startswith("SELECT") or by_sql
         self._client.send(replies.complete(f"SELECT {sent}" if counted else tag))
+
+
+def _parsed(query: str) -> tuple[ast.Statement | None, int]:
+    """The statement of a text, None if it has none, and how many parameters it has."""
+    found = parse(query)
+    if len(found) > 1:
+        raise refusal("cannot insert multiple commands into a prepared statement", "42601")
+    first = found[0] if found else None
+    return first, highest_place(first)
 
 
 def _number(declared: str) -> int:

@@ -1,0 +1,67 @@
+"""A client's long texts are read beside the loop that serves the others."""
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import psycopg
+import pytest
+
+from kpg.runtime.checkpoints import checkpoint
+from kpg.server import client, extended
+from tests.unit.server.conftest import Running
+
+
+@pytest.fixture
+def threads(running: Running, monkeypatch: pytest.MonkeyPatch) -> list[bool]:
+    """Of each text that is parsed whether the loop's thread does it."""
+    found: list[bool] = []
+
+    async def ident() -> int:
+        return threading.get_ident()
+
+    loop, parse = running.call(ident()), client.parse
+
+    def watched(text: str) -> Any:
+        found.append(threading.get_ident() == loop)
+        return parse(text)
+
+    monkeypatch.setattr(client, "parse", watched)
+    monkeypatch.setattr(extended, "parse", watched)
+    return found
+
+
+@pytest.mark.parametrize("values", [None, [5]])
+def test_long_texts_are_parsed_by_another_thread(
+    running: Running, threads: list[bool], values: list[int] | None
+) -> None:
+    text = "with x as (select 1) select 1" + "/* as long as that */" * client.LONG
+    text += "" if values is None else " + %s::int"
+    with psycopg.connect(running.dsn, autocommit=True) as one:
+        assert one.execute(text, values).fetchall() == [(1 if values is None else 6,)]
+        assert threads == [False]
+        assert one.execute("with x as (select 1) select 1 + 1").fetchall() == [(2,)]
+        assert threads == [False, True]
+
+
+@pytest.mark.parametrize("ends", ["cancel", "timeout"])
+def test_what_another_thread_parses_can_be_ended(
+    running: Running, monkeypatch: pytest.MonkeyPatch, ends: str
+) -> None:
+    def endless(text: str) -> Any:
+        while True:
+            checkpoint()
+
+    text = "with x as (select 1) select 1" + "/* as long as that */" * client.LONG
+    with psycopg.connect(running.dsn, autocommit=True) as one:
+        if ends == "timeout":
+            one.execute("set statement_timeout = 50")
+        with monkeypatch.context() as changed:
+            changed.setattr(client, "parse", endless)
+            canceling: Callable[[], object] = lambda: None  # noqa: E731
+            if ends == "cancel":
+                canceling = running.canceling(one, text).join
+            with pytest.raises(psycopg.errors.QueryCanceled):
+                one.execute(text)
+            canceling()
+        assert one.execute("select 1").fetchall() == [(1,)]
