@@ -99,7 +99,6 @@ class Kind(enum.Enum):
     BIT = "BIT"
     VARBIT = "BIT VARYING"
     TIMETZ = "TIMETZ"
-    MONEY = "MONEY"
     INET = "INET"
     CIDR = "CIDR"
     MACADDR = "MACADDR"
@@ -107,15 +106,6 @@ class Kind(enum.Enum):
     RANGE = "RANGE"
     MULTIRANGE = "MULTIRANGE"
     PG_LSN = "PG_LSN"
-    TSVECTOR = "TSVECTOR"
-    TSQUERY = "TSQUERY"
-    POINT = "POINT"
-    LINE = "LINE"
-    LSEG = "LSEG"
-    BOX = "BOX"
-    PATH = "PATH"
-    POLYGON = "POLYGON"
-    CIRCLE = "CIRCLE"
     RECORD = "RECORD"
     ENUM = "ENUM"
     TID = "TID"
@@ -133,15 +123,10 @@ NUMERIC_KINDS: Final = EXACT_KINDS | FLOAT_KINDS | {Kind.NUMERIC}
 TEXT_KINDS: Final = frozenset({Kind.CHAR, Kind.VARCHAR})
 BIT_KINDS: Final = frozenset({Kind.BIT, Kind.VARBIT})
 NETWORK_KINDS: Final = frozenset({Kind.INET, Kind.CIDR})
-SHAPE_KINDS: Final = frozenset(
-    {Kind.POINT, Kind.LINE, Kind.LSEG, Kind.BOX, Kind.PATH, Kind.POLYGON, Kind.CIRCLE}
-)
 SPELLED_KINDS: Final = (
     BIT_KINDS
-    | SHAPE_KINDS
     | NETWORK_KINDS
-    | {Kind.TIMETZ, Kind.MONEY, Kind.MACADDR, Kind.MACADDR8, Kind.RANGE, Kind.MULTIRANGE, Kind.PG_LSN}
-    | {Kind.TSVECTOR, Kind.TSQUERY}
+    | {Kind.TIMETZ, Kind.MACADDR, Kind.MACADDR8, Kind.RANGE, Kind.MULTIRANGE, Kind.PG_LSN}
 )
 """Types whose values are given to Python, and taken from it, as SQL's text of them."""
 VALUE_KINDS: Final = SPELLED_KINDS | frozenset(
@@ -262,22 +247,12 @@ UUID: Final = Type(Kind.UUID)
 BYTEA: Final = Type(Kind.BYTEA)
 VARBIT: Final = Type(Kind.VARBIT)
 TIMETZ: Final = Type(Kind.TIMETZ)
-MONEY: Final = Type(Kind.MONEY)
 INET: Final = Type(Kind.INET)
 CIDR: Final = Type(Kind.CIDR)
 MACADDR: Final = Type(Kind.MACADDR)
 MACADDR8: Final = Type(Kind.MACADDR8)
 PG_LSN: Final = Type(Kind.PG_LSN)
 TID: Final = Type(Kind.TID)
-TSVECTOR: Final = Type(Kind.TSVECTOR)
-TSQUERY: Final = Type(Kind.TSQUERY)
-POINT: Final = Type(Kind.POINT)
-LINE: Final = Type(Kind.LINE)
-LSEG: Final = Type(Kind.LSEG)
-BOX: Final = Type(Kind.BOX)
-PATH: Final = Type(Kind.PATH)
-POLYGON: Final = Type(Kind.POLYGON)
-CIRCLE: Final = Type(Kind.CIRCLE)
 ROWID: Final = Type(Kind.ROWID)
 INTEGER_WIDTHS: Final = (SMALLINT, INTEGER, XID, OID, BIGINT)
 """The integer types, each of which holds what those before it hold."""

@@ -9,23 +9,53 @@ from typing import Final
 
 from kpg.runtime.errors import NotSupportedError, Span
 
+GEOMETRY: Final = "Store coordinates in columns of type double precision."
+MONEY: Final = "Use numeric(15, 2)."
+TEXT_SEARCH: Final = "Match text with LIKE, ILIKE or a regular expression."
 XML: Final = "Store the document as text, or convert it to jsonb."
 UNION: Final = "Define the columns in each table, and make a view of their UNION ALL."
 
 TYPES: Final[Mapping[str, str]] = {
+    "point": "Store coordinates in two double precision columns.",
+    **dict.fromkeys(("box", "circle", "line", "lseg", "path", "polygon"), GEOMETRY),
+    "money": MONEY,
+    **dict.fromkeys(("tsquery", "tsvector"), TEXT_SEARCH),
     "xml": XML,
 }
 """Names of types in lower case, as ``pg_type.typname`` has them."""
 FUNCTIONS: Final[Mapping[str, str]] = {
+    **dict.fromkeys(
+        (
+            *("area", "bound_box", "box", "center", "circle", "diagonal", "diameter", "height", "isclosed"),
+            *("ishorizontal", "isopen", "isparallel", "isperp", "isvertical", "line", "lseg", "npoints"),
+            *("path", "pclose", "point", "polygon", "popen", "radius", "slope", "width"),
+        ),
+        GEOMETRY,
+    ),
+    "money": MONEY,
+    **dict.fromkeys(
+        (
+            *("array_to_tsvector", "get_current_ts_config", "json_to_tsvector", "jsonb_to_tsvector"),
+            *("numnode", "phraseto_tsquery", "plainto_tsquery", "querytree", "setweight", "strip"),
+            *("to_tsquery", "to_tsvector", "ts_debug", "ts_delete", "ts_filter", "ts_headline", "ts_lexize"),
+            *("ts_parse", "ts_rank", "ts_rank_cd", "ts_rewrite", "ts_stat", "ts_token_type"),
+            *("tsquery_phrase", "tsvector_to_array", "websearch_to_tsquery"),
+        ),
+        TEXT_SEARCH,
+    ),
     **dict.fromkeys(("xmlcomment", "xml_is_well_formed", "xpath", "xpath_exists"), XML),
 }
 """Names of functions in lower case."""
+OPERATORS: Final[Mapping[str, str]] = dict.fromkeys(
+    ["##", "?#", "?-", "?-|", "?||", "<->", "<<|", "|>>", "&<|", "|&>", "<^", ">^", "~=", "@-@"], GEOMETRY
+)
+"""Operators that no type has."""
 SYNTAX: Final[Mapping[str, str]] = {
     "EXCLUDE": "Use a UNIQUE index, or look for conflicting rows before the change.",
     "INHERIT": UNION,
     "INHERITS": UNION,
     "RULE": "Use an updatable view, or change both tables in one transaction.",
-    "TEXT SEARCH": "Match text with LIKE, ILIKE or a regular expression.",
+    "TEXT SEARCH": TEXT_SEARCH,
 }
 """Kinds of objects (``CREATE TEXT SEARCH``), statements and clauses, in upper case."""
 
@@ -37,7 +67,9 @@ def unsupported_type(name: str, span: Span | None = None) -> NotSupportedError |
 
 
 def unsupported_call(name: str, span: Span | None = None) -> NotSupportedError | None:
-    """The error for a function of that name; None if it is not in the table."""
+    """The error for a function or an operator of that name; None if it is not in the table."""
+    if name in OPERATORS:
+        return _refusal(f"operator {name}", OPERATORS[name], span)
     plain = name.lower().removeprefix("pg_catalog.")
     return _refusal(f"function {plain}", FUNCTIONS.get(plain), span)
 

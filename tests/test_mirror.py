@@ -414,21 +414,7 @@ ELSEWHERE: dict[str, str] = {
     },
     **{
         f"runtime/functions/{name}.py": "oracle/sql/types_spelled.sql"
-        for name in ("bit_strings", "bytes_as_text", "log_places", "money", "networks", "ranges")
-    },
-    **{
-        f"runtime/{name}.py": "oracle/sql/types_shapes.sql"
-        for name in (
-            "functions/measures",
-            "functions/shape_makers",
-            "functions/shape_rules",
-            "functions/shapes",
-            "functions/sizes",
-            "values/figures",
-            "values/geometry",
-            "values/plane",
-            "values/shape_casts",
-        )
+        for name in ("bit_strings", "bytes_as_text", "log_places", "networks", "ranges")
     },
     **{
         f"{name}.py": "oracle/sql/types_styles.sql"
@@ -441,16 +427,6 @@ ELSEWHERE: dict[str, str] = {
     "kpg/ddl/altering_types.py": "oracle/sql/types_altered.sql",
     "runtime/functions/bounded_patterns.py": "unit/compiler/test_long_chains.py",
     "runtime/functions/addresses.py": FUNCTIONS,
-    **{
-        f"runtime/{name}.py": "oracle/sql/text_search.sql"
-        for name in (
-            "functions/text_matches",
-            "functions/text_ranks",
-            "functions/text_search",
-            "functions/text_words",
-            "values/textsearch",
-        )
-    },
     "runtime/functions/json_records.py": "oracle/sql/json_populate.sql",
     "runtime/functions/input_checks.py": FUNCTIONS,
     "runtime/functions/enums.py": "oracle/sql/types_enum_functions.sql",

@@ -11,6 +11,8 @@ from sqlglot import exp
 from sqlglot.parsers.postgres import PostgresParser
 from sqlglot.tokenizer_core import Token, TokenType
 
+from kpg.runtime.unsupported import OPERATORS
+
 FORMS: Final = ("NFC", "NFD", "NFKC", "NFKD")
 """The normalization forms of Unicode."""
 TRIMS: Final = {"BOTH": "btrim", "LEADING": "ltrim", "TRAILING": "rtrim"}
@@ -26,34 +28,10 @@ WHOLE_QUOTIENT: Final = "whole_quotient"
 OPERATOR: Final = TokenType.DCOLONDOLLAR
 """The token of operators that sqlglot does not know; its text says which."""
 
-INFIX: Final = {
-    "<<=": "contained_or_equal",
-    ">>=": "contains_or_equals",
-    "<->": "distance_between",
-    "##": "closest_point",
-    "?#": "intersects",
-    "?-": "ishorizontal",
-    "?-|": "isperp",
-    "?||": "isparallel",
-    "~=": "same_as",
-    "<<|": "is_below",
-    "|>>": "is_above",
-    "&<|": "not_above",
-    "|&>": "not_below",
-    "<^": "touches_from_below",
-    ">^": "touches_from_above",
-}
-"""Between two operands."""
-PREFIX: Final = {
-    "@-@": "path_length",
-    "?-": "ishorizontal",
-    "?|": "isvertical",
-    "#": "npoints",
-    "@@": "middle_of",
-}
-"""Before one."""
-SIGNS: Final = frozenset((*INFIX, "@-@"))
-"""Those that the tokenizer has to learn."""
+INFIX: Final = {"<<=": "contained_or_equal", ">>=": "contains_or_equals"}
+"""The functions of those that stand between two operands."""
+SIGNS: Final = frozenset((*INFIX, *OPERATORS))
+"""Those that the tokenizer has to learn; the binder refuses those that no type has."""
 
 
 def plain(name: str, *args: exp.Expr | None) -> exp.Anonymous:
@@ -87,9 +65,6 @@ class Calls(PostgresParser):
         **PostgresParser.UNARY_PARSERS,
         TokenType.PARAMETER: lambda self: self.read_at_sign(),
         OPERATOR: lambda self: self.read_prefix(),
-        TokenType.HASH: lambda self: self.read_prefix(),
-        TokenType.DAT: lambda self: self.read_prefix(),
-        TokenType.QMARK_PIPE: lambda self: self.read_prefix(),
         # Operators that are not of arithmetic bind less than those that are, also before their operand.
         TokenType.RLIKE: lambda self: self.expression(exp.BitwiseNot(this=self._parse_term())),
         TokenType.PIPE_SLASH: lambda self: self.expression(exp.Sqrt(this=self._parse_term())),
@@ -171,9 +146,9 @@ class Calls(PostgresParser):
     def read_prefix(self) -> exp.Expr:
         """An operator before its operand, which binds looser than ``+``."""
         sign = self._prev.text
-        if sign not in PREFIX:
+        if sign in INFIX:
             self.raise_error(f"{sign} takes two operands", self._prev)
-        return renamed(UNNAMED, plain(PREFIX[sign], self._parse_term()))
+        return plain(sign, self._parse_term())
 
     def _parse_lateral(self) -> exp.Lateral | None:
         """``LATERAL ROWS FROM (...)`` is what it is without the word: calls name the items before anyway."""
@@ -189,9 +164,7 @@ class Calls(PostgresParser):
         while self._curr is not None and self._curr.token_type is OPERATOR:
             self._advance()
             sign = self._prev.text
-            if sign not in INFIX:
-                self.raise_error(f"{sign} takes one operand", self._prev)
-            this = renamed(UNNAMED, plain(INFIX[sign], this, self._parse_term()))
+            this = renamed(UNNAMED, plain(INFIX.get(sign, sign), this, self._parse_term()))
         return this
 
     def read_at_sign(self) -> exp.Expr | None:

@@ -45,22 +45,12 @@ MORE_TYPES: Final = {
     "BIT": ("bit", "bit", 1560, -1),
     "BIT VARYING": ("bit varying", "varbit", 1562, -1),
     "TIMETZ": ("time with time zone", "timetz", 1266, 12),
-    "MONEY": ("money", "money", 790, 8),
     "INET": ("inet", "inet", 869, -1),
     "CIDR": ("cidr", "cidr", 650, -1),
     "MACADDR": ("macaddr", "macaddr", 829, 6),
     "MACADDR8": ("macaddr8", "macaddr8", 774, 8),
     "TID": ("tid", "tid", 27, 6),
     "PG_LSN": ("pg_lsn", "pg_lsn", 3220, 8),
-    "TSVECTOR": ("tsvector", "tsvector", 3614, -1),
-    "TSQUERY": ("tsquery", "tsquery", 3615, -1),
-    "POINT": ("point", "point", 600, 16),
-    "LSEG": ("lseg", "lseg", 601, 32),
-    "PATH": ("path", "path", 602, -1),
-    "BOX": ("box", "box", 603, 32),
-    "POLYGON": ("polygon", "polygon", 604, -1),
-    "LINE": ("line", "line", 628, 24),
-    "CIRCLE": ("circle", "circle", 718, 24),
     "INT4RANGE": ("int4range", "int4range", 3904, -1),
     "NUMRANGE": ("numrange", "numrange", 3906, -1),
     "TSRANGE": ("tsrange", "tsrange", 3908, -1),
@@ -110,21 +100,11 @@ ARRAYS: Final = {
     1560: 1561,
     1562: 1563,
     1266: 1270,
-    790: 791,
     869: 1041,
     650: 651,
     829: 1040,
     774: 775,
     3220: 3221,
-    3614: 3643,
-    3615: 3645,
-    600: 1017,
-    601: 1018,
-    602: 1019,
-    603: 1020,
-    604: 1027,
-    628: 629,
-    718: 719,
     3904: 3905,
     3906: 3907,
     3908: 3909,
@@ -204,11 +184,6 @@ def type_facts(type_: Type) -> tuple[str, str, int, int]:
 def array_number(element: int) -> int:
     """The number of the type of arrays, by that of the type of their elements."""
     return ARRAYS.get(element) or (element + MADE if element >= FIRST else TEXT_ARRAY)
-
-
-def element_number(array: int) -> int | None:
-    """The number of the type of the elements, of arrays of a type that a user has made."""
-    return array - MADE if array >= FIRST + MADE else None
 
 
 def modified(number: object = None, modifier: object = None) -> str | None:

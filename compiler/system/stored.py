@@ -9,14 +9,9 @@ from kpg.runtime.types import Type
 
 COLLATED: Final = frozenset(("text", "varchar", "bpchar", "_text", "_varchar", "_bpchar"))
 DOUBLE: Final = frozenset(
-    (
-        *("int8", "float8", "timestamp", "timestamptz", "time", "timetz", "interval", "money", "pg_lsn"),
-        *("point", "lseg", "box", "circle", "line"),
-    )
+    ("int8", "float8", "timestamp", "timestamptz", "time", "timetz", "interval", "pg_lsn")
 )
-BY_REFERENCE: Final = frozenset(
-    ("uuid", "interval", "timetz", "macaddr", "macaddr8", "point", "lseg", "box", "circle", "line")
-)
+BY_REFERENCE: Final = frozenset(("uuid", "interval", "timetz", "macaddr", "macaddr8"))
 ANY_DIGITS: Final = {"timestamp", "timestamptz", "time", "timetz"}
 DEFAULT_COLLATION: Final = 100
 
@@ -25,8 +20,8 @@ def physical(short: str, length: int) -> tuple[int, str, str, int]:
     """Of a type's short name and length: passed by value, alignment, storage and collation."""
     collation = DEFAULT_COLLATION if short in COLLATED else 0
     if length < 0:
-        main = {"numeric": "m", "inet": "m", "cidr": "m", "tsquery": "p"}.get(short, "x")
-        return 0, "d" if short in ("path", "polygon", "_int8", "_timestamptz") else "i", main, collation
+        main = {"numeric": "m", "inet": "m", "cidr": "m"}.get(short, "x")
+        return 0, "d" if short in ("_int8", "_timestamptz") else "i", main, collation
     align = "d" if short in DOUBLE else {1: "c", 2: "s", 4: "i"}.get(length, "c")
     return int(length in (1, 2, 4, 8) and short not in BY_REFERENCE), align, "p", collation
 

@@ -47,8 +47,6 @@ JOINED: Final = frozenset(
         "bpchar",
         "bytea",
         "char",
-        "tsvector",
-        "tsquery",
     )
 )
 """Types whose functions Postgres has named without an underscore."""
@@ -56,7 +54,7 @@ JOINED: Final = frozenset(
 
 def io_names(short: str) -> tuple[str, str, str, str]:
     """What Postgres calls the functions that read and write a type's values, as text and in binary."""
-    stem = {"money": "cash"}.get(short, short)
+    stem = short
     if short.endswith("range"):
         stem = "multirange" if short.endswith("multirange") else "range"
     stem += "" if short in JOINED else "_"

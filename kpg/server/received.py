@@ -79,15 +79,6 @@ class Message:
         """All that is left."""
         return self.take(len(self.data) - self.at)
 
-    def line(self) -> str:
-        """The text up to the next zero byte."""
-        end = self.data.find(b"\0", self.at)
-        if end < 0:
-            raise refusal("invalid string in message", "08P01")
-        text = text_in(self.take(end - self.at))
-        self.at += 1
-        return text
-
     def inner(self, read: Reader) -> Any:
         """What has its length before it; None if that is below zero."""
         length = self.number("i")

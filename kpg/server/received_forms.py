@@ -1,11 +1,8 @@
 """Binary forms of bit strings, addresses, ranges and others that are texts in Python, read."""
 
-import itertools
-import math
-from typing import Any, Final
+from typing import Final
 
-from kpg.runtime.types import SHAPE_KINDS, Kind, Type
-from kpg.runtime.values import geometry, textsearch
+from kpg.runtime.types import Kind, Type
 from kpg.runtime.values.networks import WIDTHS, Network, shown_mac, wide_mac
 from kpg.runtime.values.ranges import Ranges, made, union
 from kpg.server.binary_forms import (
@@ -13,11 +10,8 @@ from kpg.server.binary_forms import (
     FAMILIES,
     LOWER_INCLUSIVE,
     LOWER_INFINITE,
-    OPERATOR,
-    SIGNS,
     UPPER_INCLUSIVE,
     UPPER_INFINITE,
-    VALUE,
 )
 from kpg.server.received import Message, Reader, refusal, time, whole
 from kpg.server.received import reader_of as plain_reader_of
@@ -25,9 +19,6 @@ from kpg.server.received import reader_of as plain_reader_of
 FURTHEST_ZONE: Final = 16 * 3600
 """Seconds that a zone is less far from Greenwich."""
 VERSIONS: Final = {family: version for version, family in FAMILIES.items()}
-OPERATORS: Final = {number: sign for sign, number in SIGNS.items()}
-DEEPEST: Final = 500
-"""Operators inside of each other."""
 
 
 def reader_of(type_: Type) -> Reader:
@@ -37,8 +28,6 @@ def reader_of(type_: Type) -> Reader:
             return _bits
         case Kind.TIMETZ:
             return _timetz
-        case Kind.MONEY:
-            return lambda message: message.number("q")
         case Kind.PG_LSN:
             return lambda message: message.number("Q")
         case Kind.INET | Kind.CIDR:
@@ -47,17 +36,11 @@ def reader_of(type_: Type) -> Reader:
             return lambda message: shown_mac(message.take(6))
         case Kind.MACADDR8:
             return _long_address
-        case Kind.TSVECTOR:
-            return _words
-        case Kind.TSQUERY:
-            return _query
         case Kind.RANGE:
             return _range(type_.parts[0])
         case Kind.MULTIRANGE:
             inner = _range(type_.parts[0])
             return lambda message: union(*(message.inner(inner) or () for _ in range(_count(message))))
-        case _ if type_.kind in SHAPE_KINDS:
-            return lambda message: _shape(message, type_.kind)
         case _:
             raise AssertionError(type_)
 
@@ -123,75 +106,3 @@ def _range(bound: Type) -> Reader:
             raise refusal(str(error), "22000") from None
 
     return value
-
-
-def _points(message: Message, kind: Kind) -> tuple[geometry.Point, ...]:
-    count = _count(message)
-    if not count:
-        raise refusal(f'invalid number of points in external "{kind.value.lower()}" value')
-    return tuple(geometry.Point(*message.numbers("dd")) for _ in range(count))
-
-
-def _shape(message: Message, kind: Kind) -> Any:
-    match kind:
-        case Kind.POINT:
-            return geometry.Point(*message.numbers("dd"))
-        case Kind.LINE:
-            line = geometry.Line(*message.numbers("ddd"))
-            if abs(line.a) <= geometry.EPSILON and abs(line.b) <= geometry.EPSILON:
-                raise refusal("invalid line specification: A and B cannot both be zero")
-            return line
-        case Kind.LSEG:
-            return geometry.Segment(*(geometry.Point(*message.numbers("dd")) for _ in range(2)))
-        case Kind.BOX:
-            return geometry.box_of(*(geometry.Point(*message.numbers("dd")) for _ in range(2)))
-        case Kind.PATH:
-            closed = message.number("?")
-            return geometry.Path(_points(message, kind), closed)
-        case Kind.POLYGON:
-            return geometry.Polygon(_points(message, kind))
-        case _:
-            center, radius = geometry.Point(*message.numbers("dd")), message.number("d")
-            if not (radius >= 0 or math.isnan(radius)):
-                raise refusal('invalid radius in external "circle" value')
-            return geometry.Circle(center, radius)
-
-
-def _words(message: Message) -> textsearch.Words:
-    found = []
-    for _ in range(_count(message)):
-        lexeme = message.line()
-        (places,) = message.numbers("H")
-        if places > textsearch.MOST_PLACES:
-            raise refusal("invalid tsvector: number of positions exceeds maximum", "XX000")
-        listed = message.numbers(f"{places}H")
-        at = [one & 0x3FFF for one in listed]
-        if any(left >= right for left, right in itertools.pairwise(at)):
-            raise refusal("position information is misordered", "XX000")
-        found.append((lexeme, [textsearch.Place(one & 0x3FFF, one >> 14) for one in listed]))
-    return textsearch.vector(found)
-
-
-def _query(message: Message) -> textsearch.Asked:
-    count = _count(message)
-    return textsearch.Asked(_item(message, 0) if count else None)
-
-
-def _item(message: Message, depth: int) -> textsearch.Query:
-    """An operator comes before its operands, of which the right one is the first."""
-    if depth > DEEPEST:
-        raise refusal("malformed tsquery: operators are too deep inside of each other")
-    kind = message.number("B")
-    if kind == VALUE:
-        weights, prefix = message.numbers("B?")
-        if weights > 15:
-            raise refusal("invalid tsquery: invalid weight bitmap", "XX000")
-        return textsearch.Term(message.line(), weights, prefix)
-    sign = OPERATORS.get(message.number("B")) if kind == OPERATOR else None
-    if sign is None:
-        raise refusal("unrecognized tsquery node", "XX000")
-    if sign == "!":
-        return textsearch.Not(_item(message, depth + 1))
-    distance = message.number("h") if sign == "<" else 1
-    right = _item(message, depth + 1)
-    return textsearch.Pair(sign, _item(message, depth + 1), right, distance)

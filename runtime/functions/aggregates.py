@@ -148,7 +148,6 @@ register(
             Kind.NUMERIC: "$sum",
             Kind.INTERVAL: "$interval_sum",
             Kind.TIME: "$interval_sum",
-            Kind.MONEY: "$amount",
         },
         exact={Kind.BIGINT: "$exact_sum", Kind.REAL: "$real_sum"},
     )

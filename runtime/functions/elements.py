@@ -8,7 +8,7 @@ from typing import Any, Final
 from kpg.runtime.functions.posix import compiled
 from kpg.runtime.functions.rules import is_unknown
 from kpg.runtime.functions.tables import Listing, RowOverload, RowRule, RowSignature, rows
-from kpg.runtime.types import INTEGER, JSON, JSONB, SMALLINT, TEXT, TSVECTOR, Kind, Type, array, range_of
+from kpg.runtime.types import INTEGER, JSON, JSONB, TEXT, Kind, Type, array, range_of
 from kpg.runtime.values.arrays import Array, of
 from kpg.runtime.values.jsons import Json, text_of
 
@@ -72,13 +72,6 @@ def _subscripts(value: Array, dimension: int, reverse: bool = False) -> Iterator
         yield from ((place,) for place in (reversed(places) if reverse else places))
 
 
-def _lexemes(words: dict[str, tuple[tuple[int, int], ...]]) -> Iterator[Row]:
-    """The words of a text with their places and weights, NULL for those without."""
-    for lexeme, places in words.items():
-        signs = ["DCBA"[weight] for _, weight in places]
-        yield lexeme, of([at for at, _ in places]) if places else None, of(signs) if places else None
-
-
 rows(
     "unnest",
     "an array (in FROM: one or several, side by side)",
@@ -86,10 +79,6 @@ rows(
     {"unnest('{1,NULL,3}'::int[])": "(1), (NULL), (3)"},
     RowOverload(_of_array(lambda type_: type_.parts[0]), listing(_unnested)),
     RowOverload(_of_ranges, listing(lambda value: (((pair,),) for pair in value))),
-    RowOverload(
-        takes(("lexeme", "positions", "weights"), (TEXT, array(SMALLINT), array(TEXT)), TSVECTOR),
-        listing(_lexemes),
-    ),
 )
 rows(
     "generate_subscripts",

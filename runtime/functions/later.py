@@ -9,7 +9,7 @@ from importlib import import_module
 from pkgutil import iter_modules
 from typing import Final
 
-from kpg.runtime.types import BIT_KINDS, SHAPE_KINDS, Kind, Type
+from kpg.runtime.types import BIT_KINDS, Kind, Type
 
 SCALARS: Final[Mapping[str, str]] = {
     "arrays": """array_append array_prepend array_cat cardinality array_length array_upper array_lower
@@ -39,16 +39,6 @@ SCALARS: Final[Mapping[str, str]] = {
         overlaps_with key_exists any_key_exists all_keys_exist jsonb_concat jsonb_delete json_delete_path""",
     "zones": "timezone",
     "input_checks": "pg_input_is_valid",
-    "text_search": """to_tsvector to_tsquery plainto_tsquery phraseto_tsquery websearch_to_tsquery strip
-        setweight
-        ts_filter ts_delete tsvector_to_array array_to_tsvector numnode tsquery_phrase tsquery_not""",
-    "text_ranks": "ts_rank ts_rank_cd ts_headline",
-    "measures": """distance_between closest_point intersects isparallel isperp ishorizontal isvertical same_as
-        is_below is_above not_above not_below touches_from_below touches_from_above""",
-    "sizes": """same_size other_size smaller smaller_or_same larger larger_or_same area center middle_of
-        diagonal diameter radius height width isclosed isopen pclose popen npoints path_length slope
-        bound_box""",
-    "shape_makers": "point box circle line lseg path polygon",
     "formatting": "to_char to_date to_timestamp to_number",
     "integers": "gcd lcm factorial whole_quotient width_bucket scale min_scale trim_scale",
     "bits": "bitwise_and bitwise_or bitwise_xor bitwise_not shift_left shift_right",
@@ -74,7 +64,6 @@ PRIMITIVES: Final[Mapping[str, str]] = {
     "exact_sums": """$word $mod $wide_sum $wide_mean $mean $spread_samp_root $spread_samp_square
         $spread_pop_root $spread_pop_square""",
     "in_style": "$in_style $read_in_style $by_template $east",
-    "shapes": "$shape_part",
     "rows": "$row $whole_row $row_field $row_is_null $row_is_not_null",
 }
 """The names of building blocks that binders make calls of, by module."""
@@ -103,7 +92,7 @@ AGGREGATES: Final[Mapping[str, str]] = {
     "exact_sums": """$exact_sum $exact_avg $wide_avg $exact_stddev_samp $exact_stddev_pop $exact_var_samp
         $exact_var_pop""",
     "tallies": "top_k distinct_values distinct_count",
-    "range_sets": "range_agg range_intersect_agg $bits_and $bits_or $bits_xor $amount",
+    "range_sets": "range_agg range_intersect_agg $bits_and $bits_or $bits_xor",
     "numeric_spreads": "$stddev_samp $stddev_pop $var_samp $var_pop",
     "statistics": """$comoment stddev stddev_samp stddev_pop variance var_samp var_pop corr covar_pop
         covar_samp regr_count regr_avgx regr_avgy regr_sxx regr_syy regr_sxy regr_slope regr_intercept
@@ -115,7 +104,6 @@ TYPES: Final[Mapping[Kind, str]] = {
     **dict.fromkeys(BIT_KINDS, "bit_strings"),
     Kind.BYTEA: "bytes_as_text",
     Kind.TIMETZ: "times_with_zones",
-    Kind.MONEY: "money",
     Kind.INET: "networks",
     Kind.CIDR: "networks",
     Kind.MACADDR: "networks",
@@ -123,9 +111,6 @@ TYPES: Final[Mapping[Kind, str]] = {
     Kind.RANGE: "ranges",
     Kind.MULTIRANGE: "ranges",
     Kind.PG_LSN: "log_places",
-    Kind.TSVECTOR: "text_search",
-    Kind.TSQUERY: "text_search",
-    **dict.fromkeys(SHAPE_KINDS, "shapes"),
 }
 """Types by the modules that have their overloads of functions and operators."""
 POPULATED: Final = frozenset(

@@ -1,14 +1,13 @@
-"""Aggregates of ranges, bit strings and money: one entry each."""
+"""Aggregates of ranges and bit strings: one entry each."""
 
 from collections.abc import Callable
 from functools import reduce
 
 from kpg.runtime.functions import sequences
 from kpg.runtime.functions.aggregation import AggregateFunction, Basic, Rows, Types, Value, register
-from kpg.runtime.functions.money import checked
 from kpg.runtime.functions.ranges import RANGES
 from kpg.runtime.functions.registry import Signature
-from kpg.runtime.types import BIT_KINDS, MONEY, Kind, Type, multirange_of
+from kpg.runtime.types import BIT_KINDS, Kind, Type, multirange_of
 from kpg.runtime.values import ranges
 
 
@@ -39,11 +38,6 @@ def _bits(code: Callable[[int, int], int], *, counted: bool = False) -> Callable
         return f"{reduce(code, (int(value or '0', 2) for value in values)):0{len(values[0])}b}"
 
     return lambda types: finish
-
-
-def amount(types: Types) -> sequences.InOrder:
-    """The sum of the amounts."""
-    return lambda rows: checked(sum(operands[0] * times for operands, times in rows))
 
 
 for _name, _accepts, _doc, _example, _rule, _finish in (
@@ -87,6 +81,5 @@ for _name, _accepts, _doc, _example, _rule, _finish in (
         _of(BIT_KINDS, lambda t: t),
         _bits(int.__xor__, counted=True),
     ),
-    ("$amount", "MONEY", "The sum.", {}, _of(frozenset({Kind.MONEY}), lambda t: MONEY), amount),
 ):
     register(AggregateFunction(_name, _accepts, _doc, _example, _rule, sequences.natural(_finish), Basic()))

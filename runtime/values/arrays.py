@@ -59,7 +59,6 @@ def codec(type_: Type) -> Codec:
     """The codec of arrays of an element type."""
     (element_type,) = type_.parts
     element = codec_of(element_type)
-    delimiter = ";" if element_type.kind is Kind.BOX else ","
 
     def encode(value: Array) -> str:
         items = parts.joined(None if item is None else element.encode(item) for item in value.items)
@@ -79,12 +78,12 @@ def codec(type_: Type) -> Codec:
     return Codec(
         encode=encode,
         decode=decode,
-        parse=_vectors(element) if type_.name else lambda text: parse(text, element, element_type, delimiter),
+        parse=_vectors(element) if type_.name else lambda text: parse(text, element, element_type),
         show=writer(type_, output_of(element_type)),
         to_python=lambda value: nested(
             Array(tuple(map(_or_none(element.to_python), value.items)), value.shape)
         ),
-        from_python=lambda value: _from_python(value, element, element_type, delimiter),
+        from_python=lambda value: _from_python(value, element, element_type),
         expected=f"a list ({element.expected} each)",
     )
 
@@ -93,8 +92,7 @@ def writer(type_: Type, output: Callable[[Any], str]) -> Callable[[Any], str]:
     """How arrays of a type are written, whose elements are by ``output``: those with a name as ``1 2``."""
     if type_.name:
         return lambda value: " ".join(map(output, value.items))
-    delimiter = ";" if type_.parts[0].kind is Kind.BOX else ","
-    return lambda value: shown(value, output, delimiter)
+    return lambda value: shown(value, output)
 
 
 def _vectors(element: Codec) -> Callable[[str], Array]:
@@ -138,12 +136,12 @@ def from_nested(value: Sequence[Any]) -> Array:
     return Array(tuple(level), tuple(shape)) if level else EMPTY
 
 
-def _from_python(value: Any, element: Codec, type_: Type, delimiter: str) -> Array:
+def _from_python(value: Any, element: Codec, type_: Type) -> Array:
     if hasattr(value, "tolist"):
         value = value.tolist()
     if isinstance(value, str):
         try:
-            read = parse(value, element, type_, delimiter)
+            read = parse(value, element, type_)
         except (ValueError, ArithmeticError):
             raise Unfit from None
         return within(read, type_) if type_.is_text or type_.kind in BIT_KINDS else read
@@ -182,15 +180,14 @@ def _lists(value: Any) -> Any:
     return [_lists(item) for item in value] if isinstance(value, (list, tuple)) else value
 
 
-def shown(value: Array, output: Callable[[Any], str], delimiter: str = ",") -> str:
+def shown(value: Array, output: Callable[[Any], str]) -> str:
     """As Postgres writes it: ``{1,NULL,"a b"}``."""
     if not value.items:
         return "{}"
-    quoted = _quoted if delimiter == "," else _same
-    texts: list[str] = ["NULL" if item is None else quoted(output(item)) for item in value.items]
+    texts: list[str] = ["NULL" if item is None else _quoted(output(item)) for item in value.items]
     for length in (*reversed(value.shape[1:]), value.shape[0]):
         rows = range(0, len(texts), length)
-        texts = [f"{{{delimiter.join(texts[start : start + length])}}}" for start in rows]
+        texts = [f"{{{','.join(texts[start : start + length])}}}" for start in rows]
     return f"{dimensions(value)}={texts[0]}" if value.lows else texts[0]
 
 
@@ -198,10 +195,6 @@ def dimensions(value: Array) -> str:
     """The bounds of all dimensions, ``[1:2][1:3]``."""
     pairs = zip(value.firsts, value.shape, strict=True)
     return "".join(f"[{first}:{first + length - 1}]" for first, length in pairs)
-
-
-def _same(text: str) -> str:
-    return text
 
 
 def _quoted(text: str) -> str:
@@ -219,11 +212,11 @@ def _element(text: str, element: Codec, type_: Type) -> Any:
         return complaints.read(text, type_)
 
 
-def parse(text: str, element: Codec, type_: Type, delimiter: str = ",") -> Array:
+def parse(text: str, element: Codec, type_: Type) -> Array:
     """The array that a text such as ``{{1,2},{3,NULL}}`` or ``[0:1]={1,2}`` means; ValueError if none."""
     try:
         pairs, body = _bounds(text)
-        tokens = list(_tokens(body) if delimiter == "," else _boxes(body))
+        tokens = list(_tokens(body))
         value, rest = _nested(tokens, 0)
         if rest != len(tokens):
             raise Malformed("junk after an array")
@@ -276,13 +269,6 @@ def _tokens(text: str) -> Iterator[tuple[str, str]]:
         unescaped = re.sub(r"\\(.)", r"\1", quoted if quoted is not None else word or "", flags=re.DOTALL)
         yield (sign, "") if sign else ("" if quoted is not None else "'", unescaped)
         place = found.end()
-
-
-def _boxes(text: str) -> Iterator[tuple[str, str]]:
-    """The same of boxes, which semicolons divide."""
-    for found in re.finditer(r'\s*(?:([{};])|"([^"]*)"|([^{};"]+))\s*', text):
-        sign, quoted, word = found.groups()
-        yield ("," if sign == ";" else sign, "") if sign else ("'", (quoted or word).strip(BLANKS))
 
 
 def _nested(tokens: list[tuple[str, str]], place: int) -> tuple[list[Any], int]:

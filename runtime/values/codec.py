@@ -11,7 +11,7 @@ from typing import Any
 
 from kpg.runtime.errors import no_text
 from kpg.runtime.records import dataclass
-from kpg.runtime.types import SHAPE_KINDS, TEXT_KINDS, Kind, Type
+from kpg.runtime.types import TEXT_KINDS, Kind, Type
 from kpg.runtime.values.words import Mistyped, Unfit, encoder_of, python_of
 
 Speller = Callable[[Any], str]
@@ -71,22 +71,14 @@ def codec_of(type_: Type) -> Codec:
             from kpg.runtime.values import bitstrings
 
             return bitstrings.codec(type_)
-        case Kind.TIMETZ | Kind.MONEY | Kind.PG_LSN:
+        case Kind.TIMETZ | Kind.PG_LSN:
             from kpg.runtime.values import small
 
             return small.codec(type_)
-        case Kind.TSVECTOR | Kind.TSQUERY:
-            from kpg.runtime.values import textsearch
-
-            return textsearch.codec(type_)
         case Kind.INET | Kind.CIDR | Kind.MACADDR | Kind.MACADDR8:
             from kpg.runtime.values import networks
 
             return networks.codec(type_)
-        case _ if type_.kind in SHAPE_KINDS:
-            from kpg.runtime.values import geometry
-
-            return geometry.codec(type_)
         case Kind.RANGE | Kind.MULTIRANGE:
             from kpg.runtime.values import ranges
 

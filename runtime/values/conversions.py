@@ -19,24 +19,13 @@ NUMBERS: Final = (Kind.SMALLINT, Kind.INTEGER, Kind.BIGINT, Kind.DECIMAL, Kind.N
 RANGED: Final = frozenset(
     {(Kind.RANGE, Kind.MULTIRANGE), (Kind.RANGE, Kind.RANGE), (Kind.MULTIRANGE, Kind.MULTIRANGE)}
 )
-SHAPED: Final = frozenset(
-    {(Kind.POINT, source) for source in (Kind.BOX, Kind.CIRCLE, Kind.LSEG, Kind.POLYGON)}
-    | {(Kind.BOX, source) for source in (Kind.POINT, Kind.CIRCLE, Kind.POLYGON)}
-    | {(Kind.CIRCLE, Kind.BOX), (Kind.CIRCLE, Kind.POLYGON), (Kind.LSEG, Kind.BOX)}
-    | {(Kind.PATH, Kind.POLYGON), (Kind.POLYGON, Kind.PATH), (Kind.POLYGON, Kind.BOX)}
-    | {(Kind.POLYGON, Kind.CIRCLE)}
-)
-"""Casts between shapes, the target first."""
 PAIRS: Final = frozenset(
     {(source, target) for source in BIT_KINDS for target in (*BIT_KINDS, Kind.INTEGER, Kind.BIGINT)}
     | {(source, Kind.BIT) for source in (Kind.INTEGER, Kind.BIGINT)}
-    | {(source, Kind.MONEY) for source in NUMBERS}
-    | {(Kind.MONEY, target) for target in (Kind.DECIMAL, Kind.NUMERIC)}
     | {(source, target) for source in NETWORK_KINDS for target in NETWORK_KINDS if source is not target}
     | {(Kind.MACADDR, Kind.MACADDR8), (Kind.MACADDR8, Kind.MACADDR)}
     | {(Kind.TIME, Kind.TIMETZ), (Kind.TIMETZ, Kind.TIME), (Kind.TIMESTAMPTZ, Kind.TIMETZ)}
     | {(Kind.RANGE, Kind.MULTIRANGE)}
-    | {(source, target) for target, source in SHAPED}
 )
 """Casts of types whose values are texts in Python, by kinds."""
 
@@ -79,7 +68,7 @@ def _number(value: Any, source: Type, target: Type) -> Any:
 
 
 def _spelled(source: Type, target: Type) -> Convert:
-    from kpg.runtime.values import bitstrings, networks, small
+    from kpg.runtime.values import bitstrings, networks
 
     match source.kind, target.kind:
         case ((Kind.BIT | Kind.VARBIT), (Kind.BIT | Kind.VARBIT)):
@@ -89,14 +78,6 @@ def _spelled(source: Type, target: Type) -> Convert:
             return lambda value: bitstrings.number(value, width)
         case _, Kind.BIT:
             return lambda value: bitstrings.of_number(value, target.precision or 1)
-        case _, Kind.MONEY:
-            return lambda value: small.of_decimal(_number(value, source, NUMERIC))
-        case Kind.MONEY, _:
-            return lambda value: numeric.to_number(Decimal(value).scaleb(-2), target)
-        case found if found[::-1] in SHAPED:
-            from kpg.runtime.values.shape_casts import CONVERSIONS
-
-            return CONVERSIONS[found[::-1]]
         case Kind.INET, Kind.CIDR:
             return lambda value: value._replace(bits=value.bits & ~value.hosts)
         case Kind.MACADDR, Kind.MACADDR8:

@@ -1,13 +1,12 @@
-"""TIMETZ, MONEY and PG_LSN: numbers with a form of their own.
+"""TIMETZ and PG_LSN: numbers with a form of their own.
 
 A TIMETZ is a pair of microseconds since midnight and seconds that its zone is east of Greenwich; it is
-compared by the instant, then by the zone. A MONEY is a number of cents, a PG_LSN a number.
+compared by the instant, then by the zone. A PG_LSN is a number.
 """
 
 import datetime
 import re
 from dataclasses import replace
-from decimal import ROUND_HALF_UP, Decimal
 from typing import Any, Final
 
 from kpg.runtime.types import Kind, Type
@@ -15,8 +14,6 @@ from kpg.runtime.values.codec import Codec, ordered, spelled, unordered
 from kpg.runtime.values.words import DAY
 
 SECOND: Final = 1_000_000
-AMOUNT: Final = re.compile(r"\(?([+-]?)\s*\$?\s*([+-]?)\s*\$?\s*(\d[\d,]*(?:\.\d*)?|\.\d+)\s*\)?(-?)")
-MOST: Final = 2**63 - 1
 MOST_LSN: Final = 2**64
 
 
@@ -27,8 +24,6 @@ def codec(type_: Type) -> Codec:
             expected = "a time with a zone, or a text such as '12:30:00+02'"
             plain = spelled(parse_timetz, show_timetz, _encode, _decode, expected)
             return replace(plain, from_python=lambda value: plain.from_python(_written(value)))
-        case Kind.MONEY:
-            return spelled(parse_money, show_money, ordered, unordered, "a text such as '$12.50'")
         case _:
             return spelled(parse_lsn, show_lsn, ordered, unordered, "a text such as '16/B374D848'")
 
@@ -82,28 +77,6 @@ def at_zone(value: tuple[int, int], east: int) -> tuple[int, int]:
     """What clocks show at that instant in another zone."""
     time, before = value
     return (time + (east - before) * SECOND) % DAY, east
-
-
-def parse_money(text: str) -> int:
-    """The cents of ``$1,234.50``, ``-$3``, ``($3)`` or ``3.5``; ValueError if it is none."""
-    found = AMOUNT.fullmatch(text.strip())
-    if found is None:
-        raise ValueError("no amount")
-    minus = "-" in (found[1], found[2], found[4]) or text.strip().startswith("(")
-    return of_decimal(Decimal(found[3].replace(",", "")) * (-1 if minus else 1))
-
-
-def of_decimal(value: Decimal) -> int:
-    """The cents of a number, rounded half away from zero."""
-    cents = int((value * 100).to_integral_value(ROUND_HALF_UP))
-    if not -MOST - 1 <= cents <= MOST:
-        raise OverflowError("money out of range")
-    return cents
-
-
-def show_money(cents: int) -> str:
-    """As Postgres writes it where a dollar is the currency."""
-    return f"{'-' if cents < 0 else ''}${abs(cents) // 100:,}.{abs(cents) % 100:02d}"
 
 
 def parse_lsn(text: str) -> int:

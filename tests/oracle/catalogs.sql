@@ -13,7 +13,7 @@ create table pet (
   constraint light check (weight < 100), unique (owner, name));
 create index by_born on pet (born desc, name);
 create index by_lower on pet (lower(name)) where alive;
-create table other.visit (pet bigint, day date, cost money, primary key (pet, day), foreign key (pet) references pet (id) on update set null);
+create table other.visit (pet bigint, day date, cost numeric, primary key (pet, day), foreign key (pet) references pet (id) on update set null);
 create view light as select id, name, weight from pet where weight < 5;
 create materialized view heavy as select owner, count(*) as n from pet group by owner;
 create function add2(x int, y int default 2) returns int language sql immutable as 'select x + y';

@@ -28,7 +28,6 @@ NAMED: Final = {
     "current_role": CURRENT,
     "current_schema": "",
     "pg_client_encoding": "UTF8",
-    "get_current_ts_config": "english",
 }
 TRUE: Final = frozenset(
     {

@@ -36,7 +36,6 @@ from kpg.runtime.types import (
     MAX_DECIMAL_PRECISION,
     NUMERIC,
     REGPROC,
-    SHAPE_KINDS,
     TEXT,
     UNKNOWN,
     ColumnDef,
@@ -47,17 +46,6 @@ from kpg.runtime.types import (
 )
 
 DAY: Final = 86_400_000_000
-INCOMPARABLE: Final = SHAPE_KINDS | {Kind.JSON}
-"""Types whose values can be neither grouped nor ordered."""
-OF_SHAPES: Final = {
-    "eq": "same_size",
-    "ne": "other_size",
-    "lt": "smaller",
-    "le": "smaller_or_same",
-    "gt": "larger",
-    "ge": "larger_or_same",
-}
-"""What comparisons are of shapes: no equality of words."""
 ARITHMETIC: Final = {"add": operator.add, "sub": operator.sub, "mul": operator.mul}
 NUMBERS: Final = frozenset({*ARITHMETIC, "div", "mod"})
 MOMENTS: Final = (Kind.DATE, Kind.TIMESTAMP, Kind.TIMESTAMPTZ)
@@ -67,16 +55,13 @@ ASSIGNED: Final = frozenset(
     | {(Kind.INTERVAL, Kind.TIME), (Kind.JSON, Kind.JSONB), (Kind.JSONB, Kind.JSON)}
     | {(Kind.BIT, Kind.VARBIT), (Kind.VARBIT, Kind.BIT), (Kind.INET, Kind.CIDR), (Kind.CIDR, Kind.INET)}
     | {(Kind.TIME, Kind.TIMETZ), (Kind.TIMETZ, Kind.TIME), (Kind.TIMESTAMPTZ, Kind.TIMETZ)}
-    | {(Kind.MACADDR, Kind.MACADDR8), (Kind.MACADDR8, Kind.MACADDR), (Kind.MONEY, Kind.NUMERIC)}
-    | {(source, Kind.MONEY) for source in (Kind.INTEGER, Kind.BIGINT, Kind.NUMERIC, Kind.DECIMAL)}
+    | {(Kind.MACADDR, Kind.MACADDR8), (Kind.MACADDR8, Kind.MACADDR)}
 ) - {(Kind.DATE, Kind.TIME)}
 """Values that are stored in a column of another kind without a CAST, beside numbers and texts."""
 
 
 def call(binding: Binding, name: str, args: Sequence[Scalar], node: exp.Expr) -> Scalar:
     """``name(args)`` with implicit casts; ProgrammingError at the node if the types do not fit."""
-    if name in OF_SHAPES and any(arg.type.kind in SHAPE_KINDS for arg in args):
-        name = OF_SHAPES[name]
     if name in COMPARISONS:
         if any(arg.type == REGPROC for arg in args):
             args = [_as_routine(binding, arg, node) for arg in args]
@@ -374,7 +359,7 @@ def unified(
 def comparable(binding: Binding, type_: Type, what: str, node: exp.Expr) -> None:
     """ProgrammingError for a type without "equality", so that it is no group key, or without "ordering"."""
     kind = type_.parts[0].kind if type_.kind is Kind.ARRAY else type_.kind
-    if kind in INCOMPARABLE:
+    if kind is Kind.JSON:
         from kpg.compiler.system.naming import type_facts
 
         binding.wrong(f"could not identify an {what} operator for type {type_facts(type_)[0]}", node)

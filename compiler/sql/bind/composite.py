@@ -15,15 +15,13 @@ from kpg.compiler.sql.bind.whole_rows import bind_field, made_row
 from kpg.compiler.sql.syntax import only
 from kpg.runtime.functions import common_type, shown_type
 from kpg.runtime.scalar import Call, Literal, Scalar
-from kpg.runtime.types import BIT_KINDS, BOOLEAN, DOUBLE, INTEGER, POINT, TEXT, UNKNOWN, Kind, Type, array
+from kpg.runtime.types import BIT_KINDS, BOOLEAN, INTEGER, TEXT, UNKNOWN, Kind, Type, array
 from kpg.runtime.values import arrays
 
 JOINED: Final = {Kind.ARRAY: "array_cat", Kind.JSONB: "jsonb_concat"}
 """What ``||`` is of values that are no text."""
 
 
-PARTS: Final = {Kind.POINT: DOUBLE, Kind.LINE: DOUBLE, Kind.LSEG: POINT, Kind.BOX: POINT}
-"""What subscripts of shapes are, counted from 0."""
 STRINGS: Final = BIT_KINDS | {Kind.BYTEA}
 
 
@@ -125,9 +123,6 @@ def _subscripted(binding: Binding, scope: Scope, node: exp.Bracket) -> Scalar:
             name = "json_get" if part.type.is_integer else "jsonb_extract_path"
             value = call(binding, name, [value, part], node)
         return value
-    if value.type.kind in PARTS and len(subscripts) == 1 and not isinstance(subscripts[0], exp.Slice):
-        place = _integer(binding, scope, subscripts[0])
-        return Call("$shape_part", (value, place), PARTS[value.type.kind])
     if value.type.is_text and isinstance(node.this, exp.Column) and node.this.name.lower() == "typname":
         # Postgres' names are arrays of letters, counted from 0; programs look whether one begins with "_".
         place = call(

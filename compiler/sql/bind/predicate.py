@@ -13,21 +13,11 @@ from kpg.runtime.scalar import Call, Literal, Scalar
 from kpg.runtime.types import BOOLEAN, INTEGER, TEXT, UNKNOWN, Kind
 
 
-def _denied(binding: Binding, scope: Scope, node: exp.Expr) -> Scalar | None:
-    """``!! query`` of text search, which the parser takes for NOT twice; None of anything else."""
-    if not isinstance(node, exp.Cast | exp.Anonymous | exp.Column | exp.Paren):
-        return None
-    value = binding.expression(scope, node)
-    return call(binding, "tsquery_not", [value], node) if value.type.kind is Kind.TSQUERY else None
-
-
 def bind_predicate(binding: Binding, scope: Scope, node: exp.Expr) -> Scalar | None:
     """The scalar of a predicate; None if the node is not one that is bound here."""
     match node:
         case exp.And() | exp.Or():
             return _connective(binding, scope, node)
-        case exp.Not(this=exp.Not(this=query)) if (denied := _denied(binding, scope, query)) is not None:
-            return denied
         case exp.Not():
             only(node, binding.source, "this")
             return negation(binding, bind_condition(binding, scope, node.this, "NOT"), node)

@@ -88,7 +88,6 @@ SYSTEM_CALLS: Final = (
     *("acldefault", "inet_server_addr", "inet_client_addr", "getdatabaseencoding"),
     "txid_current",
     "txid_current_if_assigned",
-    "get_current_ts_config",
     "row_security_active",
     "current_setting",
 )

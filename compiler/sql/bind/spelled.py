@@ -14,7 +14,7 @@ from kpg.runtime.types import INTEGER, TEXT, Kind, Type
 CASTING: Final = frozenset(
     (
         *("text", "float4", "float8", "int2", "int4", "int8", "numeric", "varchar", "name", "bpchar", "bool"),
-        *("money", "inet", "cidr", "macaddr", "macaddr8", "jsonb", "timestamptz", "varbit"),
+        *("inet", "cidr", "macaddr", "macaddr8", "jsonb", "timestamptz", "varbit"),
     )
 )
 """Names of types that are called as functions: ``float8(x)`` is ``x::float8``."""

@@ -11,7 +11,7 @@ from kpg.runtime.functions.text import shown
 from kpg.runtime.scalar import Literal, Scalar
 from kpg.runtime.types import TEXT, UNKNOWN, Kind
 
-OWN: Final = frozenset({Kind.TSVECTOR, Kind.TSQUERY, Kind.BYTEA, Kind.JSONB, Kind.VARBIT, Kind.BIT})
+OWN: Final = frozenset({Kind.BYTEA, Kind.JSONB, Kind.VARBIT, Kind.BIT})
 """Types that ``||`` joins to a quoted constant as one of their own values."""
 
 

@@ -50,13 +50,13 @@ SUMMARIZED: Final = _words(
     "pg_lsn text tid time timestamp timestamptz timetz uuid"
 )
 CLASSES: Final[Mapping[str, frozenset[str]]] = {
-    "btree": ORDERED | _words("bit money record_image tsquery tsvector varbit"),
+    "btree": ORDERED | _words("bit record_image varbit"),
     "hash": ORDERED | _words("aclitem cid xid"),
-    "gist": _words("box circle inet multirange point poly range tsquery tsvector"),
-    "spgist": _words("box inet kd_point poly quad_point range text"),
-    "gin": _words("array jsonb jsonb_path tsvector"),
+    "gist": _words("inet multirange range"),
+    "spgist": _words("inet range text"),
+    "gin": _words("array jsonb jsonb_path"),
     "brin": frozenset(f"{one}_{how}" for one in SUMMARIZED for how in ("bloom", "minmax", "minmax_multi"))
-    | _words("bit_minmax varbit_minmax box_inclusion inet_inclusion range_inclusion"),
+    | _words("bit_minmax varbit_minmax inet_inclusion range_inclusion"),
 }
 """The operator classes of each access method, without ``_ops``."""
 STORAGE: Final = ("plain", "external", "extended", "main", "default")

@@ -11,7 +11,7 @@ select jsonb_insert('[1]', '{0}', '0', insert_after => true), jsonb_set('{"a":1}
 select jsonb_path_query_array('[1,2]', '$[*]', silent => true), jsonb_path_exists('[1]', '$[0] ? (@ == $x)', vars => '{"x":1}');
 select sqrt(1.000000000000003), sqrt(96627521408608.56340355805), sqrt(0.0001), sqrt(1e-30), sqrt(8015491789940783531003294973900306::numeric), exp(-6001.0);
 /* once */ select exp(6000.0);
-select !! 'fat & rat'::tsquery, !! ('a'::tsquery), not not true;
+select not not true;
 select abbrev('10.1.0.0/16'::cidr), abbrev('10.1.2.0/24'::cidr), abbrev('10.1.2.3/32'::cidr), abbrev('0.0.0.0/0'::cidr), abbrev('10.128.0.0/9'::cidr), abbrev('10.1.0.0/16'::inet), abbrev('10.1.2.3'::inet), abbrev('::1/128'::cidr), abbrev('2001:db8::/32'::cidr), abbrev('1.2.3.4/24');
 select set_masklen('192.168.1.0/24'::cidr, 16), set_masklen('192.168.1.5/24'::inet, -1), set_masklen('192.168.1.5/24', 8);
 create table given (t text, f text, a int[]);

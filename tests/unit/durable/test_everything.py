@@ -22,13 +22,13 @@ START = """
     create table "Ünï cödé" ("wéird ""name"" x" int primary key, "Ω" text default 'ω');
     create table customers (id serial primary key, name text not null unique, how mood default 'happy',
         born date, tags text[], facts jsonb, amount numeric(12, 2), code positive, two pair, at timestamptz,
-        long interval, raw bytea, id2 uuid, span int4range, net inet, words tsvector, exact numeric);
+        long interval, raw bytea, id2 uuid, span int4range, net inet, card macaddr, exact numeric);
     insert into customers (name, how, born, tags, facts, amount, code, two, at, long, raw, id2, span,
-        net, words, exact)
+        net, card, exact)
         values ('ada', 'sad', '1815-12-10', '{x,"y z"}', '{"a": [1, null]}', 12.50, 3, row(1, 'b'),
             '2024-02-29 12:00+01', '1 mon 2 days', '\\xdeadbeef',
         'a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11', '[1,5)',
-            '10.0.0.1/8', to_tsvector('english', 'the quick foxes'), 1e40), ('bob', default, null, '{}',
+            '10.0.0.1/8', '08:00:2b:01:02:03', 1e40), ('bob', default, null, '{}',
         null,
             null, null, null, null, null, null, null, 'empty', null, null, 'NaN');
     create table shop.orders (id int generated always as identity primary key,
@@ -61,7 +61,7 @@ START = """
     create materialized view products as select g, product(k::bigint) p from parts group by g;
     create materialized view family as select count(*) n, sum(a) s from base;
     create materialized view found as select id,
-        name from customers where words @@ to_tsquery('english', 'fox');
+        name from customers where trunc(card) = '08:00:2b:00:00:00';
     create materialized view doubled as select id, twice(id) t, cents from shop.orders;
     create materialized view reach as with recursive r(x) as
         (select min(k) from parts union select k from parts,
@@ -93,7 +93,7 @@ size(n) :- n = count : { far(_, _) }.
 CHANGES = """
     insert into shop.orders (customer, cents) values (2, 7000); call pay(1, 33);
         delete from customers where id = 2;
-    insert into customers (name, words) values ('eve', to_tsvector('english', 'a fox'));
+    insert into customers (name, card) values ('eve', '08:00:2b:04:05:06');
         select nextval('numbers');
     insert into parts values (2, 1), (13, 3); insert into base values (4);
     insert into "Ünï cödé" values (1); update parts set k = 14 where k = 1;

@@ -6,10 +6,22 @@ import kpg
 from kpg.listeners.states import state_of
 from kpg.runtime import unsupported
 
-TYPES = "xml"
+TYPES = """box circle line lseg money path point polygon tsquery tsvector xml"""
 """The names of all types that are refused."""
-FUNCTIONS = "xml_is_well_formed xmlcomment xpath xpath_exists"
+FUNCTIONS = """
+    area array_to_tsvector bound_box box center circle diagonal diameter get_current_ts_config
+    height isclosed ishorizontal isopen isparallel isperp isvertical json_to_tsvector
+    jsonb_to_tsvector line lseg money npoints numnode path pclose phraseto_tsquery plainto_tsquery
+    point polygon popen querytree radius setweight slope strip to_tsquery to_tsvector ts_debug
+    ts_delete ts_filter ts_headline ts_lexize ts_parse ts_rank ts_rank_cd ts_rewrite ts_stat
+    ts_token_type tsquery_phrase tsvector_to_array websearch_to_tsquery width xml_is_well_formed
+    xmlcomment xpath xpath_exists
+"""
 """The names of all functions that are refused."""
+OPERATORS = "## ?# ?- ?-| ?|| <-> <<| |>> &<| |&> <^ >^ ~= @-@"
+"""The operators that are refused."""
+PREFIX = ("?-", "@-@")
+"""Those of them that may stand before one operand."""
 SYNTAX = {
     "EXCLUDE": "CREATE TABLE t (a int4range, EXCLUDE USING gist (a WITH &&))",
     "INHERIT": "CREATE TABLE t (a int); CREATE TABLE u (a int); ALTER TABLE u INHERIT t",
@@ -35,6 +47,7 @@ def assert_refused(database: kpg.Database, statement: str, message: str, hint: s
 def test_the_table_holds_these_names() -> None:
     assert sorted(unsupported.TYPES) == sorted(TYPES.split())
     assert sorted(unsupported.FUNCTIONS) == sorted(FUNCTIONS.split())
+    assert sorted(unsupported.OPERATORS) == sorted(OPERATORS.split())
     assert sorted(unsupported.SYNTAX) == sorted(SYNTAX)
 
 
@@ -76,6 +89,14 @@ def test_users_may_have_a_function_of_that_name(name: str) -> None:
     database = kpg.connect()
     database.sql(f"CREATE FUNCTION {name}(a int) RETURNS int LANGUAGE sql AS 'SELECT $1 + 1'")
     assert database.sql(f"SELECT {name}(1)").fetchall() == [(2,)]
+
+
+@pytest.mark.parametrize("name", OPERATORS.split())
+def test_operator_is_refused(name: str) -> None:
+    message, hint = f"operator {name} is not supported", unsupported.OPERATORS[name]
+    statements = [f"SELECT {name} 1"] if name in PREFIX else []
+    for statement in [*statements, f"SELECT 1 {name} 2"]:
+        assert_refused(kpg.connect(), statement, message, hint)
 
 
 @pytest.mark.parametrize("name", SYNTAX)

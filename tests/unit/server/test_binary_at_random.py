@@ -100,11 +100,6 @@ def _hardware(size: int) -> Maker:
     return lambda draw: draw.randbytes(size).hex(":")
 
 
-def _money(draw: Draw) -> str:
-    least = "-92233720368547758.08"
-    return draw.choice((least, "92233720368547758.07", str(draw.randrange(-(10**9), 10**9) / 100)))
-
-
 def _json(draw: Draw) -> str:
     found = (
         '{"a": [1, 2.50, null, "x\\ny"]}',
@@ -122,30 +117,6 @@ def _uuid(draw: Draw) -> str:
     return draw.randbytes(16).hex()
 
 
-def _small(draw: Draw) -> str:
-    return str(draw.choice((draw.randrange(-9, 9), draw.randrange(-900, 900) / 8)))
-
-
-def _point(draw: Draw) -> str:
-    return f"({_small(draw)},{_small(draw)})"
-
-
-def _points(least: int, form: str) -> Maker:
-    return lambda draw: form.format(",".join(_point(draw) for _ in range(draw.randrange(least, 5))))
-
-
-def _path(draw: Draw) -> str:
-    return _points(1, draw.choice(("[{}]", "({})")))(draw)
-
-
-def _line(draw: Draw) -> str:
-    return f"{{{draw.randrange(1, 9)},{_small(draw)},{_small(draw)}}}"
-
-
-def _circle(draw: Draw) -> str:
-    return f"<{_point(draw)},{draw.randrange(9)}>"
-
-
 def _range(bounds: tuple[str, ...]) -> Maker:
     def made(draw: Draw) -> str:
         low, high = sorted(draw.choices(range(len(bounds)), k=2))
@@ -157,18 +128,6 @@ def _range(bounds: tuple[str, ...]) -> Maker:
 
 def _several(one: Maker) -> Maker:
     return lambda draw: "{" + ",".join(one(draw) for _ in range(draw.randrange(4))) + "}"
-
-
-def _lexemes(draw: Draw) -> str:
-    words = ("cat", "dog:2", "fish:3A,5B", "'it''s':1C", "'a b':16383", "ż", "'x\\\\y':7")
-    return " ".join(draw.sample(words, draw.randrange(5)))
-
-
-def _query(draw: Draw, depth: int = 3) -> str:
-    if not depth or draw.random() < 0.3:
-        return draw.choice(("cat", "'a b'", "dog:*", "fish:AB", "ż:*C", "'it''s'"))
-    left, right = _query(draw, depth - 1), _query(draw, depth - 1)
-    return draw.choice((f"!({left})", f"({left}) {draw.choice(('&', '|', '<->', '<3>'))} ({right})"))
 
 
 WHOLE = ("-2147483648", "-5", "0", "7", "2147483646")
@@ -206,20 +165,10 @@ MAKERS: dict[str, Maker] = {
     "cidr": _network,
     "macaddr": _hardware(6),
     "macaddr8": _hardware(8),
-    "money": _money,
     "pg_lsn": lambda draw: f"{draw.randrange(2**32):X}/{draw.randrange(2**32):X}",
     "json": _json,
     "jsonb": _json,
     "uuid": _uuid,
-    "tsvector": _lexemes,
-    "tsquery": _query,
-    "point": _point,
-    "line": _line,
-    "lseg": lambda draw: f"[{_point(draw)},{_point(draw)}]",
-    "box": lambda draw: f"{_point(draw)},{_point(draw)}",
-    "path": _path,
-    "polygon": _points(1, "({})"),
-    "circle": _circle,
     **{f"{name}range": _range(bounds) for name, bounds in RANGES.items()},
     **{f"{name}multirange": _several(_range(bounds)) for name, bounds in RANGES.items()},
     "mood": lambda draw: draw.choice(("sad", "so so", "glad")),
@@ -227,7 +176,7 @@ MAKERS: dict[str, Maker] = {
 """Types and what makes texts of their values, most of which are such as Postgres takes."""
 DEFINITIONS = (
     "create type mood as enum ('sad', 'so so', 'glad')",
-    "create type pair as (n numeric, w text, p point, a int[])",
+    "create type pair as (n numeric, w text, d date, a int[])",
 )
 Both = tuple[psycopg.Connection, psycopg.Connection]
 
@@ -269,33 +218,33 @@ def element(draw: Draw, make: Maker) -> str:
     return "NULL" if draw.random() < 0.2 else f'"{text}"'
 
 
-def arrays(make: Maker, mark: str) -> Maker:
+def arrays(make: Maker) -> Maker:
     """Texts of arrays, some of two dimensions, some that begin elsewhere than at 1."""
 
     def made(draw: Draw) -> str:
         width, low = draw.randrange(4), draw.choice((1, 1, 0, -3, 5))
-        row = "{" + mark.join(element(draw, make) for _ in range(width)) + "}"
+        row = "{" + ",".join(element(draw, make) for _ in range(width)) + "}"
         if not width or draw.random() < 0.5:
             return row
         if draw.random() < 0.5:
             return f"[{low}:{low + width - 1}]={row}"
-        other = "{" + mark.join(element(draw, make) for _ in range(width)) + "}"
-        return f"{{{row}{mark}{other}}}"
+        other = "{" + ",".join(element(draw, make) for _ in range(width)) + "}"
+        return f"{{{row},{other}}}"
 
     return made
 
 
 def row(draw: Draw) -> str:
-    fields = (_number(draw), _word(draw), _point(draw), arrays(_integer(16), ",")(draw))
+    fields = (_number(draw), _word(draw), _date(draw), arrays(_integer(16))(draw))
     doubled = (field.replace("\\", "\\\\").replace('"', '""') for field in fields)
     return "(" + ",".join(draw.choice(("", f'"{field}"')) for field in doubled) + ")"
 
 
 ALL = {
     **MAKERS,
-    **{f"{name}[]": arrays(make, ";" if name == "box" else ",") for name, make in MAKERS.items()},
+    **{f"{name}[]": arrays(make) for name, make in MAKERS.items()},
     "pair": row,
-    "pair[]": arrays(row, ","),
+    "pair[]": arrays(row),
 }
 
 
@@ -311,8 +260,6 @@ def test_values_go_both_ways_in_both_forms(both: Both, name: str) -> None:
     taken = 0
     for _ in range(12):
         made = forms(theirs, ALL[name](draw), name)
-        # Of a TSQUERY all parentheses count, not only those that are shown.
-        made = made and forms(theirs, (made[0] or b"").decode(), name)
         if made is None:
             continue
         taken += 1
@@ -370,8 +317,7 @@ def test_copies_go_both_ways_in_both_forms(both: Both, name: str) -> None:
                 found = copied_out(ours, f"copy (select v from came order by n) to stdout (format {shown})")
                 if name == "inet" and shown == "text":
                     continue  # what COPY TO makes of it is a cast to text
-                if shown == "binary" or form == "binary" or name.removesuffix("[]") != "tsquery":
-                    assert found == expected, (form, shown)
+                assert found == expected, (form, shown)
     finally:
         for one in both:
             one.execute("drop table came")

@@ -32,19 +32,12 @@ VALUES = [
 ]
 SPELLED = [
     "bit '10110', '1'::varbit(9), ''::varbit, x'1f0'",
-    "timetz '12:00:00.5-03:30', '$1,000.10'::money, (-5)::money, '16/B374D848'::pg_lsn",
+    "timetz '12:00:00.5-03:30', '16/B374D848'::pg_lsn",
     "inet '10.0.0.1/8', cidr '10/8', inet '::1', macaddr '08:00:2b:01:02:03', '08:00:2b:01:02:03'::macaddr8",
     "int4range(1, 5), int8range(null, 5), numrange(1.5, 2.50, '(]'), 'empty'::daterange, tsrange(null, null)",
     "'{[1,3),[5,7)}'::int4multirange, '{}'::nummultirange",
-    "point '(1,2)', line '{1,2,3}', lseg '[(1,2),(3,4)]', box '(1,1),(0,0)', array[point '(1,2)']",
-    "path '[(1,2),(3,4)]', path '((1,2),(3,4))', polygon '((1,2),(3,4))', circle '<(1,2),3>'",
-]
-WORDS = [
-    "'cat:1 dog:2A,5B fish'::tsvector, ''::tsvector, 'it''s:3C'::tsvector",
-    "'cat & (dog | !fish:*AB) <2> bird'::tsquery, ''::tsquery, '!!a <-> (b <-> c)'::tsquery",
 ]
 SENT = [
-    *WORDS,
     *VALUES,
     *SPELLED,
     "0::numeric(10,2), 5::numeric(18,4), array[1.5, 2]::numeric(5,1)[], (1, 'a b'::text, true)",
@@ -75,7 +68,7 @@ def test_values_are_sent_as_postgres_sends_them(
     assert ours == theirs
 
 
-@pytest.mark.parametrize("values", [*VALUES, *SPELLED, *WORDS])
+@pytest.mark.parametrize("values", [*VALUES, *SPELLED])
 def test_types_have_postgres_numbers(connections: tuple[pq.PGconn, pq.PGconn], values: str) -> None:
     found = []
     for one in connections:
@@ -84,7 +77,7 @@ def test_types_have_postgres_numbers(connections: tuple[pq.PGconn, pq.PGconn], v
     assert found[0] == found[1]
 
 
-@pytest.mark.parametrize("values", [*VALUES, *SPELLED, *WORDS])
+@pytest.mark.parametrize("values", [*VALUES, *SPELLED])
 def test_parameters_are_read_as_they_were_sent(connections: tuple[pq.PGconn, pq.PGconn], values: str) -> None:
     ours, theirs = connections
     whole = theirs.exec_params(f"select {values}".encode(), None, result_format=1)

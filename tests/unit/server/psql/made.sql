@@ -26,7 +26,7 @@ comment on constraint heavy on pet is 'a bound';
 create index by_weight on pet (weight desc nulls last, lower(note)) where weight > 1;
 create unique index by_code on pet (code) include (note);
 comment on index by_weight is 'heaviest first';
-create table shop.sale (pet_id bigint references pet(id) on update cascade deferrable initially deferred, on_day date, price money, primary key (pet_id, on_day));
+create table shop.sale (pet_id bigint references pet(id) on update cascade deferrable initially deferred, on_day date, price numeric(10,2), primary key (pet_id, on_day));
 create table part (k int not null, day date not null) partition by range (day);
 create table part_1 partition of part for values from ('2020-01-01') to ('2021-01-01');
 create table part_2 partition of part default;
