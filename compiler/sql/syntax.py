@@ -106,9 +106,13 @@ def refuse(construct: str, node: exp.Expr, source: str, hint: str | None = None)
     raise NotSupportedError(f"{construct} is not supported", span=span, hint=hint)
 
 
-def wrong(message: str, node: exp.Expr, source: str, hint: str | None = None) -> NoReturn:
-    """Raise ProgrammingError at the node's place."""
-    raise ProgrammingError(message, span=span_of(node, source) or whole(source), hint=hint)
+def wrong(
+    message: str, node: exp.Expr, source: str, hint: str | None = None, *, state: str | None = None
+) -> NoReturn:
+    """Raise ProgrammingError at the node's place, with an SQLSTATE if its message does not say it."""
+    error = ProgrammingError(message, span=span_of(node, source) or whole(source), hint=hint)
+    error.sqlstate = state
+    raise error
 
 
 def whole(source: str) -> Span:

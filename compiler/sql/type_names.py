@@ -68,6 +68,12 @@ UNKNOWN_TYPES: Final = frozenset({"jsonpath"})
 """Types of Postgres that kpg has not, by the names that sqlglot takes for those of users."""
 WHOLE: Final = re.compile(r"-?\d+")
 MOST_SCALE: Final = 1000
+MOST_CHARACTERS: Final = 10 * 1024 * 1024
+MOST_BITS: Final = 10 * 1024 * 1024 * 8
+"""The greatest lengths that Postgres takes, of texts and of bits."""
+MOST_INTEGER: Final = 2**31 - 1
+BAD_PARAMETER: Final = "22023"
+DOUBLE_DIGITS: Final = 53
 REAL_DIGITS: Final = 24
 """FLOAT(n) of so many binary digits is REAL."""
 
@@ -114,9 +120,19 @@ def _sized_bits(node: exp.DataType, source: str) -> Type:
     """BIT(n), BIT VARYING(n), BIT, which has one, and BIT VARYING, which has any."""
     varying = node.this is not exp.DType.BIT or node.args.get("varying")
     (length, *more) = [*_parameters(node, source), 0 if varying else 1]
-    if len(more) > 1 or (length < 1 and node.expressions):
-        wrong("length for type bit must be at least 1", node, source)
+    name = "varbit" if varying else "bit"
+    if len(more) > 1:
+        wrong(f"type {name} has one length", node, source, state="42601")
+    if node.expressions:
+        _check_length(name, length, MOST_BITS, node, source)
     return Type(Kind.VARBIT if varying else Kind.BIT, length)
+
+
+def _check_length(name: str, length: int, most: int, node: exp.Expr, source: str) -> None:
+    if length < 1:
+        wrong(f"length for type {name} must be at least 1", node, source, state=BAD_PARAMETER)
+    if length > most:
+        wrong(f"length for type {name} cannot exceed {most}", node, source, state=BAD_PARAMETER)
 
 
 def last_field(node: exp.Expr) -> str:
@@ -167,11 +183,20 @@ def _named(node: exp.DataType, source: str) -> Type | None:
         return _decimal(node, parameters, source)
     if node.this in TEXT_TYPES and len(parameters) <= 1:
         kind = TEXT_TYPES[node.this]
+        if parameters:
+            name = "char" if kind is Kind.CHAR else "varchar"
+            _check_length(name, parameters[0], MOST_CHARACTERS, node, source)
         return Type(kind, parameters[0] if parameters else int(kind is Kind.CHAR))
     plain = PLAIN_TYPES.get(node.this)
     if plain is not None and plain.kind in FRACTIONAL and len(parameters) == 1:
+        if parameters[0] > MOST_INTEGER:
+            wrong(f'value "{parameters[0]}" is out of range for type integer', node, source, state="22003")
         return plain
     if plain is t.DOUBLE and len(parameters) == 1:
+        if parameters[0] < 1:
+            wrong("precision for type float must be at least 1 bit", node, source, state=BAD_PARAMETER)
+        if parameters[0] > DOUBLE_DIGITS:
+            wrong("precision for type float must be less than 54 bits", node, source, state=BAD_PARAMETER)
         return t.REAL if parameters[0] <= REAL_DIGITS else t.DOUBLE
     return None if parameters else plain
 
@@ -191,10 +216,11 @@ def _decimal(node: exp.DataType, parameters: list[int], source: str) -> Type:
         return t.NUMERIC
     precision, scale = (*parameters, 0)[:2]
     if not 1 <= precision <= MOST_PRECISION:
-        hint = f"the precision of a DECIMAL is from 1 to {MOST_PRECISION}"
-        refuse(f"DECIMAL({precision}, {scale})", node, source, hint)
+        message = f"NUMERIC precision {precision} must be between 1 and {MOST_PRECISION}"
+        wrong(message, node, source, state=BAD_PARAMETER)
     if not -MOST_SCALE <= scale <= MOST_SCALE:
-        wrong(f"NUMERIC scale {scale} must be between -{MOST_SCALE} and {MOST_SCALE}", node, source)
+        message = f"NUMERIC scale {scale} must be between -{MOST_SCALE} and {MOST_SCALE}"
+        wrong(message, node, source, state=BAD_PARAMETER)
     if precision > t.MAX_DECIMAL_PRECISION or not 0 <= scale <= precision:
         return Type(Kind.NUMERIC, precision, scale)
     return t.decimal(precision, scale)

@@ -40,6 +40,7 @@ BY_MESSAGE: Final = tuple(
         (DataError, r"trim must be|incompatible arrays|of valid range|array expr|accumulate", "2202E"),
         (DataError, r"must not contain NULLs|cannot be null|be formatted as an SQL", "22004"),
         (DataError, r"null character|too large for encoding", "54000"),
+        (DataError, r"^(requested length too large|array size exceeds)", "54000"),
         (DataError, r"step size|regular expression option|for parameter|option$", "22023"),
         (DataError, r"field position|unrecognized|character number|format\(\)|identifier: ", "22023"),
         (DataError, r"^invalid (size|hexadecimal|encoding)|setseed|sample size|arguments are", "22023"),

@@ -20,7 +20,7 @@ from kpg.runtime.functions.registry import (
     scalar,
 )
 from kpg.runtime.functions.rules import fixed, is_unknown, same
-from kpg.runtime.functions.text import shown, shown_type
+from kpg.runtime.functions.text import check_length, shown, shown_type
 from kpg.runtime.scalar import Call, Literal, Scalar
 from kpg.runtime.types import BIGINT, BOOLEAN, INTEGER, TEXT, Type
 
@@ -222,6 +222,7 @@ def formatted(pattern: str, *values: str | None) -> str:
         size = int(width or 0)
         if "*" in found[0]:
             size = int(argument(star) or 0)
+        check_length(abs(size))
         text = _spelled(argument(position), kind)
         result.append(text.ljust(abs(size)) if left or size < 0 else text.rjust(size))
     return "".join((*result, pattern[end:]))

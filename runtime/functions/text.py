@@ -92,6 +92,12 @@ def initcap(string: str) -> str:
     return WORDS.sub(lambda word: word[0][:1].upper() + word[0][1:].lower(), string)
 
 
+def check_length(count: int) -> None:
+    """ValueError if a text of so many characters is too long to be made."""
+    if count > LONGEST:
+        raise ValueError("requested length too large")
+
+
 @memoized("md5", "text", _text, {"md5('abc')": "'900150983cd24fb0d6963f7d28e17f72'"})
 def md5(string: str) -> str:
     """The MD5 hash of the text in UTF-8, as 32 hexadecimal digits."""
@@ -103,8 +109,7 @@ def md5(string: str) -> str:
 )
 def repeat(string: str, count: int) -> str:
     """So many times the text, one after the other; none if the number is negative."""
-    if len(string) * count > LONGEST:
-        raise ValueError("requested length too large")
+    check_length(len(string) * count)
     return string * count
 
 
@@ -179,7 +184,11 @@ for _name, _method, _what, _shown in (
 @memoized("replace", "three texts", fixed(TEXT, TEXT, TEXT, TEXT), {"replace('aXbX', 'X', '-')": "'a-b-'"})
 def replace(string: str, old: str, new: str) -> str:
     """Every occurrence of the second text replaced by the third."""
-    return string.replace(old, new) if old else string
+    if not old:
+        return string
+    if len(new) > len(old):
+        check_length(len(string) + string.count(old) * (len(new) - len(old)))
+    return string.replace(old, new)
 
 
 @memoized("concat", "two texts", _text_text, {"'a' || 'b'": "'ab'", "'a' || NULL": "NULL"})
@@ -278,9 +287,10 @@ def split_part(string: str, separator: str, number: int) -> str:
 
 
 def _fill(count: int, fill: str) -> str:
-    if count > LONGEST:
-        raise ValueError("requested length too large")
-    return (fill * (count // len(fill) + 1))[:count] if fill else ""
+    if not fill:
+        return ""
+    check_length(count)
+    return (fill * (count // len(fill) + 1))[:count]
 
 
 def _lpad(string: str, size: int, fill: str = " ") -> str:

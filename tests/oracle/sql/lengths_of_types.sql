@@ -1,0 +1,31 @@
+-- shown
+-- Lengths and precisions beyond what types have, and texts too long to be made: errors before memory is taken.
+/* once */ select 'a'::char(0);
+/* once */ select 'a'::char(10485761);
+/* once */ select 'a'::char(99999999999);
+/* once */ select 'a'::varchar(0);
+/* once */ select 'a'::varchar(99999999999);
+/* once */ select 1::numeric(0);
+/* once */ select 1::numeric(1001);
+/* once */ select 1::numeric(99999999999);
+/* once */ select 1::numeric(10, 99999999999);
+/* once */ select b'1'::bit(0);
+/* once */ select b'1'::bit(99999999999);
+/* once */ select b'1'::varbit(99999999999);
+/* once */ select timestamp '2000-01-01'::timestamp(99999999999);
+/* once */ select '1'::interval(99999999999);
+/* once */ select '1'::float(54);
+create table c1 (a char(99999999999));
+create table c2 (a varchar(10485761)[]);
+create domain d1 as char(99999999999);
+create domain d2 as varchar(0);
+create type ct as (a char(99999999999));
+/* once */ select length(repeat('ab', 600000000));
+/* once */ select length(lpad('a', 2147483647));
+/* once */ select length(rpad('a', 2147483647, 'xy'));
+/* once */ select length(format('%2147483647s', 'a'));
+/* once */ select length(format('%*s', -2147483647, 'a'));
+/* once */ select length(replace(repeat('a', 100000), 'a', repeat('b', 100000)));
+/* once */ select array_fill(1, array[1000000000]);
+/* once */ select array_fill(1, array[10000, 10000, 10000]);
+select 'ab'::char(3), 'abc'::varchar(2), 1.25::numeric(3, 1), b'1'::bit(2), '1.5'::float(24), lpad('a', 2147483647, ''), rpad('a', 4, ''), lpad('a', 3, 'xy'), replace('abab', 'b', 'cc');
