@@ -25,6 +25,7 @@ from kpg.runtime.errors import (  # noqa: E402
     NotSupportedError,
     OperationalError,
     ProgrammingError,
+    check_argument,
 )
 
 if TYPE_CHECKING:
@@ -179,7 +180,7 @@ def connect(
     _check("merge_effort", merge_effort, (str,), "a text")
     _check("synchronous", synchronous, (str,), "a text")
     _check("read_only", read_only, (bool,), "True or False")
-    _check("workers", workers, (int,), "a number")
+    check_argument("workers", workers, int, "a number")
     if functions is not None and not (hasattr(functions, "items") and all(map(callable, functions.values()))):
         raise InterfaceError("functions are not a mapping of functions by name", hint="give a dict")
     if workers != 1 or spark is not None:
@@ -200,10 +201,8 @@ def connect(
 
 def _check(name: str, value: object, kinds: tuple[type, ...], what: str) -> None:
     """InterfaceError for an argument of a wrong type, which None is not."""
-    if value is not None and (
-        not isinstance(value, kinds) or (bool not in kinds and isinstance(value, bool))
-    ):
-        raise InterfaceError(f"{name} is {value!r}, a {type(value).__name__}", hint=f"it is {what}")
+    if value is not None:
+        check_argument(name, value, bool if bool in kinds else kinds, what)
 
 
 def __getattr__(name: str) -> object:

@@ -15,7 +15,7 @@ from kpg.ingesting import Ingesting
 from kpg.profiling import Profiling
 from kpg.queries.planning import explain_export
 from kpg.result import Result, listing
-from kpg.runtime.errors import InterfaceError, ProgrammingError
+from kpg.runtime.errors import InterfaceError, ProgrammingError, check_argument
 from kpg.runtime.monitor import synchronized
 from kpg.runtime.plan import Ego
 from kpg.runtime.types import BIGINT, TEXT
@@ -154,6 +154,7 @@ class Database(Ingesting, Profiling):
         """A transaction, settings and prepared statements of a role of its own, for any thread: see there."""
         from kpg.sessions.session import Session
 
+        check_argument("user", user, str, "the name of a role")
         if user != "kpg" and user not in self._engine.catalog.rights.roles:
             raise ProgrammingError(f'role "{user}" does not exist')
         return Session(self.hub, user)
@@ -200,6 +201,7 @@ class Database(Ingesting, Profiling):
         """
         from kpg.datalog import dispatch
 
+        check_argument("text", text, str, "the text of a program")
         call = (self._engine, self._check_open, text, filename, facts, include, macros, functors)
         return dispatch.install_text(*call)
 
@@ -207,6 +209,7 @@ class Database(Ingesting, Profiling):
         """A Datalog goal, ``?- tc($src, x).``, ready to be asked with values for its parameters."""
         from kpg.datalog import dispatch
 
+        check_argument("text", text, str, "the text of a goal")
         return dispatch.prepare(self._engine, self._check_open, text)
 
     def explain_row(
@@ -221,6 +224,7 @@ class Database(Ingesting, Profiling):
         """
         from kpg.why.asked import explain_row, is_sql
 
+        check_argument("relation", relation, str, "the name of a view or Datalog relation")
         if is_sql(self._engine, relation):
             return explain_row(self._engine, relation, row, sample=sample)
         from kpg.datalog import dispatch
@@ -234,6 +238,7 @@ class Database(Ingesting, Profiling):
         """
         from kpg.why.asked import explain_absence, is_sql
 
+        check_argument("relation", relation, str, "the name of a view or Datalog relation")
         if is_sql(self._engine, relation):
             return explain_absence(self._engine, relation, row)
         from kpg.datalog import dispatch
@@ -260,6 +265,7 @@ class Database(Ingesting, Profiling):
         """
         from kpg.ddl import functions
 
+        check_argument("name", name, str, "the name of a function")
         before = functions.known(self._engine)
         functions.create(self._engine, name, function, args, returns, columns=columns, nulls=nulls)
         self._engine.keep(before)
@@ -268,6 +274,7 @@ class Database(Ingesting, Profiling):
         """Forget a function made by :meth:`create_function`; ProgrammingError if a view uses it."""
         from kpg.ddl import functions
 
+        check_argument("name", name, str, "the name of a function")
         before = functions.known(self._engine)
         functions.drop(self._engine, name)
         self._engine.keep(before)
@@ -300,6 +307,7 @@ class Database(Ingesting, Profiling):
 
     def view(self, name: str) -> View:
         """A handle on a maintained view; a Datalog relation is maintained from now on."""
+        check_argument("name", name, str, "the name of a view")
         engine = self._engine
         if engine.dataflows and name in engine.catalog:
             from kpg.datalog.dispatch import program_of
@@ -327,6 +335,8 @@ class Database(Ingesting, Profiling):
         """The plan of one query at a stage of compilation, as EXPLAIN prints it."""
         from kpg.statements.explaining import is_explained
 
+        check_argument("query", query, str, "the text of a query")
+        check_argument("stage", stage, str, "the name of a stage of compilation")
         statements = self._parsed(query)
         if len(statements) != 1 or not is_explained(statements[0]):
             hint = "run other statements with sql() before"
@@ -336,12 +346,15 @@ class Database(Ingesting, Profiling):
 
     def explanations(self, text: str, stage: str = "physical") -> Iterator[str]:
         """The plans of a script's queries; its other statements are run."""
+        check_argument("text", text, str, "the text of a script")
+        check_argument("stage", stage, str, "the name of a stage of compilation")
         return self._monitor.iterate(self._explained(self._parsed(text), stage))
 
     def verify(self, name: str) -> None:
         """Compute a view from scratch, sharing nothing; InternalError if it differs from what is kept."""
         from kpg.statements.verify import verify
 
+        check_argument("name", name, str, "the name of a view")
         engine = self._engine
         verify(engine, engine.view(name))
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from kpg.engine.engine import Engine
-from kpg.runtime.errors import InterfaceError
+from kpg.runtime.errors import InterfaceError, check_argument
 from kpg.runtime.monitor import Monitor, synchronized
 
 if TYPE_CHECKING:
@@ -52,6 +52,7 @@ class Ingesting:
         """
         from kpg.statements import outside
 
+        check_argument("name", name, str, "the name of a table")
         return outside.create(self._engine, name, data, primary_key)
 
     def insert(self, name: str, data: Any, *, position: "Positions | None" = None) -> int:
@@ -115,6 +116,9 @@ class Ingesting:
         """As :meth:`load` for several tables at once, in one transaction and one Spark session."""
         from kpg.dml.loading import load_all
 
+        check_argument("sources", sources, Mapping, "a mapping of what is loaded, by tables")
+        for name in sources:
+            check_argument("a table of sources", name, str, "the name of a table")
         engine = self._engine
         with engine.transactions.statement(changes=True):
             if engine.catalog.others:
@@ -132,6 +136,8 @@ class Ingesting:
         after a failure is not taken twice, as long as the query has the checkpoint that it began with.
         ``change`` says whether rows are to be inserted, upserted or deleted.
         """
+        check_argument("name", name, str, "the name of a table")
+        check_argument("source", source, str, "the name of a stream")
         if change not in ("insert", "upsert", "delete"):
             raise InterfaceError(
                 f'there is no change "{change}"', hint='it is "insert", "upsert" or "delete"'
@@ -185,6 +191,7 @@ class Ingesting:
     def _change(
         self, name: str, change: "Callable[[Engine, Table], int]", position: "Positions | None"
     ) -> int:
+        check_argument("name", name, str, "the name of a table")
         engine = self._engine
         with engine.transactions.statement(changes=True):
             if engine.catalog.others:
@@ -230,6 +237,9 @@ class Ingesting:
         """
         from kpg.ddl.ego_functions import make
 
+        texts = {"name": name, "edges": edges, "writes": writes, "neighbourhood": neighbourhood}
+        for parameter, value in {**texts, "mode": mode, "overlay": overlay}.items():
+            check_argument(parameter, value, str, "a text")
         return make(
             self._engine, lambda: self._engine, name, aggregate, readers, continuous, returns, edges=edges,
             writes=writes, window=window, neighbourhood=neighbourhood, where=where, mode=mode,

@@ -9,7 +9,7 @@ from kpg.listeners.feed import Callback, Change, Feed, Mailbox, Subscription
 from kpg.listeners.notifications import Handler
 from kpg.queries.reading import Reader
 from kpg.result import Result, Row, Rows
-from kpg.runtime.errors import InterfaceError
+from kpg.runtime.errors import InterfaceError, check_argument
 from kpg.runtime.handles import Installation, Stats
 from kpg.runtime.monitor import Monitor, synchronized
 from kpg.runtime.plan import Plan
@@ -187,6 +187,7 @@ class View(Rows):
 
     def explain(self, stage: str = "physical") -> str:
         """The view's plan at a stage of compilation, as EXPLAIN prints it; of an export the physical one."""
+        check_argument("stage", stage, str, "the name of a stage of compilation")
         self._check()
         return self._explain(stage)
 

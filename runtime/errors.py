@@ -122,6 +122,12 @@ class InterfaceError(Error):
     """The Python API was used in a way it does not allow (a closed connection, a wrong argument)."""
 
 
+def check_argument(name: str, value: object, kinds: type | tuple[type, ...], what: str) -> None:
+    """Raise InterfaceError for an argument of a wrong type; a bool is no number."""
+    if not isinstance(value, kinds) or (isinstance(value, bool) and kinds is not bool):
+        raise InterfaceError(f"{name} is {value!r}, a {type(value).__name__}", hint=f"it is {what}")
+
+
 class DatabaseError(Error):
     """Base of the errors that concern the database itself."""
 

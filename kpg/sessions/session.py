@@ -18,7 +18,7 @@ from kpg.engine.transaction import State
 from kpg.listeners.channels import Mailbox, Message
 from kpg.listeners.notices import Notice
 from kpg.result import Affected, Result
-from kpg.runtime.errors import InterfaceError, Span
+from kpg.runtime.errors import InterfaceError, Span, check_argument
 from kpg.runtime.monitor import Monitor
 from kpg.sessions.cancel import Token
 from kpg.sessions.hub import Hub
@@ -146,6 +146,8 @@ class Session:
 
     def sql(self, text: str, parameters: Parameters | None = None) -> Result | None:
         """Run a script and return what its last statement gives, as ``Database.sql``."""
+        if not isinstance(text, str):
+            check_argument("text", text, str, "the text of a script")
         return self.monitor.run(self._sql, text, parameters)
 
     def _sql(self, text: str, parameters: Parameters | None) -> Result | None:

@@ -405,3 +405,49 @@ async def attempted(call: Call, target: Any, text: str) -> None:
         raise
     except (kpg.Error, StopAsyncIteration) as error:
         assert not isinstance(error, kpg.Error) or str(error)
+
+
+NOT_TEXTS: Final = (None, 7, 1.5, b"x", [1], {}, object())
+RIGHT: Final[dict[str, Any]] = {
+    **dict.fromkeys(("text", "query"), "select 1"),
+    **dict.fromkeys(("data", "row", "source", "edges", "writes"), "t"),
+    "function": len,
+}
+
+
+def text_parameters() -> Iterator[tuple[type, str, str]]:
+    """The classes of the public API, their methods and the parameters that are texts."""
+    for owner in (Database, View, Session, kpg.dbapi.Connection, kpg.dbapi.Cursor):
+        for name in dir(owner):
+            method = getattr(owner, name)
+            # The server calls the other methods of a session.
+            if name.startswith("_") or not inspect.isfunction(method) or (owner is Session and name != "sql"):
+                continue
+            for parameter in inspect.signature(method).parameters.values():
+                if parameter.annotation in (str, "str"):
+                    yield owner, name, parameter.name
+
+
+@pytest.mark.parametrize(("owner", "method", "parameter"), sorted(text_parameters(), key=str))
+def test_what_is_no_text_is_refused_by_name(owner: type, method: str, parameter: str) -> None:
+    with kpg.connect() as db:
+        db.sql("create table t (a int); create materialized view v as select a from t")
+        connection = kpg.dbapi.connect()
+        owners = (db, db.view("v"), db.session(), connection, connection.cursor())
+        one = next(each for each in owners if type(each) is owner)
+        bound = getattr(one, method)
+        given = {
+            each.name: RIGHT.get(each.name, "v")
+            for each in inspect.signature(bound).parameters.values()
+            if each.default is each.empty and each.kind not in (each.VAR_POSITIONAL, each.VAR_KEYWORD)
+        }
+        for value in NOT_TEXTS:
+            with pytest.raises(kpg.Error) as caught:
+                list(bound(**given | {parameter: value}))
+            assert not isinstance(caught.value, kpg.InternalError)
+
+
+@pytest.mark.parametrize("value", [None, "2", 1.5, [1], True, object()])
+def test_a_number_of_workers_is_a_number(value: Any) -> None:
+    with pytest.raises(kpg.InterfaceError, match=r"^workers is "):
+        kpg.connect(workers=value)
