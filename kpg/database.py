@@ -133,12 +133,12 @@ class Database(Ingesting, Profiling):
         self._engine.advance_to(moment)
 
     def transaction(self) -> AbstractContextManager[None]:
-        """``with db.transaction():`` makes the block's changes one epoch, all or nothing.
+        """Return a block whose changes commit as one epoch, or roll back if it raises.
 
-        An error rolls everything back. Queries inside see the block's own changes, by computing their
-        answer anew; maintained views, read as :class:`View`, show the state before until the end.
-        Transactions do not nest. Tables and views may be created, changed and dropped inside; an error takes
-        that back, too. Other threads wait until the block ends.
+        Queries inside see the block's own changes and compute their answers; a :class:`View` shows the last
+        commit. DDL is transactional: an error undoes it too, and a materialized view that the block creates
+        is hydrated at commit. Refused inside are a nested transaction, :meth:`batch` and the installation of
+        a Datalog program. Other threads wait until the block ends.
         """
         return Held(self._monitor, lambda: self._engine, self._engine.transactions.transaction)
 

@@ -1,6 +1,7 @@
 """``kpg functions``: the registry as a list."""
 
-from collections.abc import Iterable, Iterator
+import textwrap
+from collections.abc import Iterator
 from typing import Final
 
 from rich.console import Console
@@ -59,7 +60,7 @@ def _entries() -> Iterator[tuple[str, str, str, str]]:
 CHANGE_COSTS: Final[dict[type[Maintenance], str]] = {
     Accumulable: "O(change)",
     Folded: "O(change), state in Python",
-    Composed: "the cost of the aggregates it is composed of",
+    Composed: "as much as its parts, such as sum and count",
     Hierarchical: "O(log group)",
     Basic: "O(group)",
 }
@@ -67,30 +68,28 @@ CHANGE_COSTS: Final[dict[type[Maintenance], str]] = {
 
 MARKDOWN_HEAD: Final = """# Functions
 
-This page is the output of `kpg functions --markdown`. A test compares the two.
-`kpg functions TEXT` shows the argument types, the meaning and an example of each function.
-Types and behaviour are those of Postgres 16.
-Postgres' own names of operators, such as `int4pl`, are functions too.
+`kpg functions --markdown` prints this page, and a test compares the two.
+`kpg functions TEXT` shows argument types, meaning and examples.
+Names are those of Postgres 16, with some of DuckDB. Postgres' names of operators, such as `int4pl`, work too.
 """
 
 
 def as_markdown() -> str:
     """Return the names of all functions as the page docs/reference/functions.md."""
     spelled = {function.name: spelling(function.name) for function in functions()}
-    scalar = [name for name, text in spelled.items() if name == text and name not in INTERNAL]
     operators = {text.partition("(")[0] for name, text in spelled.items() if name != text}
-    page = [MARKDOWN_HEAD, "## Operators\n", f"{_listed(operators)}.\n"]
-    page += ["## Scalar functions\n", f"{_listed(scalar)}.\n"]
-    page += ["## Set-returning functions\n", f"{_listed(maker.name for maker in row_functions())}.\n"]
-    page += ["## Aggregates\n", "| a change costs | aggregates |\n| --- | --- |"]
+    sections = {
+        "Operators": sorted(operators),
+        "Scalar functions": sorted({name for name, text in spelled.items() if name == text} - INTERNAL),
+        "Set-returning functions": sorted(maker.name for maker in row_functions()),
+        "Window functions": sorted(function.name for function in window_functions()),
+    }
+    page = [MARKDOWN_HEAD]
+    for title, names in sections.items():
+        page += [f"## {title}", "", "```text", *textwrap.wrap(" ".join(names), 110), "```", ""]
+    page += ["## Aggregates", "", "Every aggregate is a window function too.", ""]
+    page += ["| a change costs | aggregates |", "| --- | --- |"]
     for kind, cost in CHANGE_COSTS.items():
-        names = (aggregate.name for aggregate in aggregates() if isinstance(aggregate.maintenance, kind))
-        page.append(f"| {cost} | {_listed(names)} |")
-    page += ["\n## Window functions\n", "Every aggregate is a window function too.\n"]
-    page.append(f"{_listed(function.name for function in window_functions())}.\n")
-    return "\n".join(page)
-
-
-def _listed(names: Iterable[str]) -> str:
-    """Return the names as code, in alphabetical order."""
-    return ", ".join(f"`{name}`" for name in sorted(names))
+        kinds = (aggregate.name for aggregate in aggregates() if isinstance(aggregate.maintenance, kind))
+        page.append(f"| {cost} | {' '.join(sorted(kinds))} |")
+    return "\n".join(page) + "\n"
