@@ -120,11 +120,3 @@ def test_the_page_of_functions_is_generated() -> None:
     page = ROOT / "docs" / "reference" / "functions.md"
     regenerate = "kpg functions --markdown > docs/reference/functions.md"
     assert page.read_text(encoding="utf-8") == as_markdown(), regenerate
-
-
-def test_the_python_page_lists_the_public_api() -> None:
-    text = (ROOT / "docs" / "reference" / "python.md").read_text(encoding="utf-8")
-    classes = (kpg.Database, kpg.Branch, kpg.View, kpg.Result, kpg.Subscription, kpg.Drawing)
-    members = {name for owner in classes for name in dir(owner) if not name.startswith("_")}
-    public = (members | kpg._LAZY.keys()) - {"hub"}  # the hub is for the server
-    assert public - set(re.findall(r"\w+", text)) == set()
