@@ -8,10 +8,12 @@ there is a newer one.
 import tarfile
 from decimal import Decimal
 from pathlib import Path
+from typing import cast
 
 import pytest
 
 import kpg
+from kpg.compiler.triggers import Bound, Heir
 from kpg.durable import known
 from kpg.durable.checking import check
 from kpg.runtime.records import dataclass
@@ -82,7 +84,8 @@ def _write(folder: Path, monkeypatch: pytest.MonkeyPatch, kind: str, name: str, 
         patch.setattr(known, "EARLIER", {})
         patch.setattr(known, "MORE", known.MORE | {"trigger.Deed": Deed, "rule.Exclusion": Exclusion})
         with kpg.connect(folder) as db:
-            db.sql("create table t (a int); create unique index i on t (abs(a)); insert into t values (1)")
+            db.sql("create table t (a int); create table r (a int); insert into t values (1)")
+            db.sql("create unique index i on t (abs(a))")
             db._engine.catalog.others.pop((kind, "t", name), None)
             db._engine.catalog.others.pop(("unique index", "t", name), None)
             db._engine.catalog.others[kind, "t", name] = made
@@ -91,7 +94,11 @@ def _write(folder: Path, monkeypatch: pytest.MonkeyPatch, kind: str, name: str, 
 
 @pytest.mark.parametrize(
     ("kind", "made"),
-    [("rule", Deed("t")), ("exclusion", Exclusion("r", ("a",), ("=",), table="t", kept="k"))],
+    [
+        ("rule", Deed("t")),
+        ("exclusion", Exclusion("r", ("a",), ("=",), table="t", kept="k")),
+        ("inherits", Heir("t", "r", "", False, cast("Bound", None))),
+    ],
 )
 def test_a_folder_with_a_removed_definition_names_it(
     kind: str, made: object, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
