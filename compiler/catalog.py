@@ -228,10 +228,11 @@ class Catalog:
             known = self.find_type(type_.name)
             found = known.type if isinstance(known, Domain) else known or self._row_type(type_.name)
             if found is None:
-                if (refusal := unsupported_type(type_.name, span)) is not None:
+                place = span and span.at(type_.name)
+                if (refusal := unsupported_type(type_.name, place)) is not None:
                     raise refusal
                 names = (*self.types, *SAID_OF_TYPES, *(kind.name.lower() for kind in Kind))
-                hint, place = did_you_mean(type_.name, names), span and span.at(type_.name)
+                hint = did_you_mean(type_.name, names)
                 error = ProgrammingError(f'type "{type_.name}" does not exist', span=place, hint=hint)
                 error.sqlstate = "42704"
                 raise error

@@ -20,7 +20,7 @@ from kpg.compiler.datalog.typing.functors import EXTREMES, FUNCTORS, SQL_NAMES, 
 from kpg.compiler.datalog.typing.kinds import Reason
 from kpg.compiler.datalog.typing.types import NUMBER, TypeKind, kind_of_stored
 from kpg.compiler.rules.core import Domain
-from kpg.runtime.errors import ProgrammingError, Span
+from kpg.runtime.errors import NotSupportedError, ProgrammingError, Span
 from kpg.runtime.functions import functions, resolve
 from kpg.runtime.records import dataclass
 from kpg.runtime.types import UNKNOWN, Type
@@ -136,7 +136,7 @@ class _Solver:
             return signature.args, signature.result
         try:
             found = resolve(SQL_NAMES.get(function, function), tuple(types))
-        except ProgrammingError as error:
+        except (ProgrammingError, NotSupportedError) as error:
             unknown = error.message.startswith("unknown function")
             message = f"functor {function} is not defined" if unknown else error.message
             known = (*FUNCTORS, *(one.name for one in functions()))

@@ -5,6 +5,7 @@ import pytest
 import kpg
 from kpg.listeners.states import state_of
 from kpg.runtime import unsupported
+from kpg.runtime.errors import DatalogError
 
 TYPES = """box circle line lseg money path point polygon tsquery tsvector xml"""
 """The names of all types that are refused."""
@@ -82,6 +83,22 @@ def test_function_is_refused(name: str) -> None:
     message, hint = f"function {name} is not supported", unsupported.FUNCTIONS[name]
     for statement in (f"SELECT {name}('a')", f"SELECT pg_catalog.{name}('a')", f"SELECT * FROM {name}('a')"):
         assert_refused(kpg.connect(), statement, message, hint)
+
+
+def test_the_place_of_a_type_is_its_name() -> None:
+    span = refusal(kpg.connect(), "CREATE TABLE t (id int, a polygon)").span
+    assert span is not None and span.source[span.start : span.end] == "polygon"
+
+
+def test_a_datalog_program_that_calls_a_function_is_refused_at_its_place() -> None:
+    with pytest.raises(DatalogError) as caught:
+        kpg.connect().datalog(".decl r(x: number) .output r\nr(x) :- x = area(1).")
+    span = caught.value.span
+    assert (caught.value.message, caught.value.hint) == (
+        "function area is not supported",
+        unsupported.FUNCTIONS["area"],
+    )
+    assert span is not None and span.source[span.start : span.end] == "area(1)"
 
 
 @pytest.mark.parametrize("name", FUNCTIONS.split())
