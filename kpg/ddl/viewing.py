@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
 
 from kpg.compiler.algebra.rel import Get, Rel
 from kpg.compiler.algebra.traverse import walk
@@ -108,8 +107,17 @@ def _create_kept(
     if engine.transactions.idle:
         return engine.create_materialized_view(entry, planned, uses, replace_old=statement.or_replace)
     engine.run(planned)
-    later = partial(plan_view, statement, engine.catalog, engine.statistics)
-    engine.create_later(entry, later, uses, replace_old=statement.or_replace)
+    seen = engine.catalog
+    path, settings, asker = seen.search_path, dict(seen.settings), seen.asker
+
+    def later() -> Planned:
+        """The plan at the commit, when the path, the settings and the role may be others."""
+        catalog = engine.catalog.copy()
+        catalog.search_path, catalog.settings, catalog.asker = path, settings, asker
+        return plan_view(statement, catalog, engine.statistics)
+
+    replace_old = statement.or_replace
+    engine.create_later(entry, later, uses, replace_old=replace_old, computed=engine.row_state())
     return None
 
 

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kpg.compiler.algebra.rel import Get, Rel
+from kpg.compiler.algebra.rel import types as rel_types
 from kpg.compiler.algebra.traverse import transform_up
 from kpg.compiler.catalog import Catalog, Consulted, TableEntry, ViewEntry
 from kpg.engine.client import Client, Sessions
@@ -27,7 +28,8 @@ from kpg.engine.table import Table
 from kpg.engine.transaction import Transactions
 from kpg.engine.wording import InPostgresWords, session_rows
 from kpg.listeners.notifications import Notification, Notifications
-from kpg.queries.planning import LiveStatistics, Planned
+from kpg.queries.planning import LiveStatistics, Planned, plan_view_entry
+from kpg.queries.reading import Reader
 from kpg.result import Result
 from kpg.runtime.errors import DataError, ProgrammingError
 from kpg.runtime.interrupts import DeferredInterrupt
@@ -342,6 +344,21 @@ class Engine(Kept):
     def select(self, planned: Planned) -> Result:
         """The result of a one-off query."""
         return planned.reader(self.executor.dictionary).result(*self.run(planned))
+
+    def check_views(self) -> None:
+        """Compute the views that the commit is to install: an error refuses the commit."""
+        state = self.row_state()
+        catalog = None
+        for name, keeping in self.keeping.items():
+            if keeping.computed == state or self.is_overlay(name):
+                continue
+            catalog = catalog or self.expanded_catalog()
+            entry = catalog.find(name)
+            if isinstance(entry, ViewEntry) and entry.rel is not None:
+                reader = Reader(
+                    entry.schema.names, rel_types(entry.rel), entry.order, self.executor.dictionary
+                )
+                self.run(plan_view_entry(entry, reader, catalog, self.statistics))
 
     @property
     def reading_catalog(self) -> Catalog:

@@ -78,6 +78,12 @@ class Kept(Following):
             self.references.settle(committing=committing)
             if committing:
                 self.references.defer(set(), deferred=False)
+        if committing and self.keeping:
+            self.check_views()
+
+    def check_views(self) -> None:
+        """Compute the views that the commit is to install: an error refuses the commit."""
+        raise NotImplementedError
 
     def step(self) -> None:
         """Take all pending changes through everything."""

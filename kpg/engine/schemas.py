@@ -43,10 +43,14 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Keeping:
-    """A view that a commit installs: whether its entry is ``materialized`` then, and what installs it."""
+    """A view that a commit installs: whether its entry is ``materialized`` then, and what installs it.
+
+    ``computed`` is the :meth:`Schemas.row_state` in which its rows have been computed without an error.
+    """
 
     materialized: bool
     install: Callable[[], None]
+    computed: object = None
 
 
 class Schemas:
@@ -297,10 +301,23 @@ class Schemas:
             installed = self._install(entry.name, planned, old)
             return self._keep(entry, planned, uses, installed)
 
+    def row_state(self) -> object:
+        """Return a value that is another one once rows have changed in the transaction or by a commit."""
+        return self.executor.epoch, self.executor.savepoint()
+
     def create_later(
-        self, entry: ViewEntry, plan: Callable[[], Planned], uses: frozenset[str], *, replace_old: bool
+        self,
+        entry: ViewEntry,
+        plan: Callable[[], Planned],
+        uses: frozenset[str],
+        *,
+        replace_old: bool,
+        computed: object = None,
     ) -> None:
-        """In a transaction: a view that is expanded where it is used, until the commit has it kept."""
+        """In a transaction: a view that is expanded where it is used, until the commit has it kept.
+
+        ``computed`` is the :meth:`row_state` in which it has been computed.
+        """
         expanded = replace(entry, materialized=False)
         self.create_view(expanded, uses, replace_old=replace_old)
         name = entry.name
@@ -311,7 +328,7 @@ class Schemas:
             planned = plan() if view is expanded else self._plan_definition(view)
             self.materialize(replace(view, materialized=entry.materialized), planned, self._uses[name])
 
-        self._keep_at_commit(name, Keeping(entry.materialized, keep))
+        self._keep_at_commit(name, Keeping(entry.materialized, keep, computed))
 
     def materialize(self, entry: ViewEntry, planned: Planned, uses: frozenset[str]) -> Maintained:
         """Keep a view up to date that was expanded where it is used; those who use it stay as they are."""

@@ -142,3 +142,60 @@ def test_numbers_of_rows_from_queries_are_rounded() -> None:
         for number, count in (("2.5", 3), ("2.5::float8", 2), ("null::int", 4), ("1", 1)):
             rows = db.query(f"select a from t limit (select {number})").fetchall()
             assert len(rows) == count
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "create materialized view m as select 1 / a q from t; insert into t values (0)",
+        "create or replace view w as select 1 / (a - 1) q from t",
+        "create or replace view w as select 1 / a q from t; insert into t values (0)",
+        "create materialized view m as select q from w; create materialized view n as select 1 / q r from m; "
+        "insert into t values (0)",
+        "savepoint s; create materialized view m as select 1 / a q from t; release s; update t set a = 0",
+    ],
+)
+def test_a_view_that_cannot_be_computed_at_the_commit_refuses_it(text: str, tmp_path: Path) -> None:
+    """Nothing of the transaction is there, and the folder can be opened."""
+    start = "create table t (a int); insert into t values (1); create view w as select a q from t; "
+    start += "create materialized view kept as select q from w"
+    with kpg.connect(tmp_path) as db:
+        db.sql(start)
+        with pytest.raises(kpg.DataError, match="division by zero"):
+            db.sql(f"begin; {text}; commit")
+    for _ in range(2):
+        with kpg.connect(tmp_path) as db:
+            assert db.query("select * from t").fetchall() == [(1,)]
+            kinds = (
+                "select relname, relkind from pg_class where relname in ('m', 'n', 'w', 'kept') order by 1"
+            )
+            assert db.query(kinds).fetchall() == [("kept", "m"), ("w", "v")]
+            assert db.query("select * from kept").fetchall() == [(1,)]
+
+
+@pytest.mark.parametrize("path", ["sh", '"$user", sh'])
+def test_the_commit_installs_a_view_as_it_was_defined(path: str, tmp_path: Path) -> None:
+    """Whatever the search path, the time zone and the role are by then."""
+    with kpg.connect(tmp_path) as db:
+        db.sql("create schema sh; create table sh.t (a timestamptz); create table t (a int); create role r")
+        db.sql("insert into sh.t values ('2024-01-01 12:00+00')")
+        db.sql(f"begin; set local search_path = {path}; set local timezone = 'Asia/Tokyo'")
+        db.sql("create materialized view m as select a::text from t")
+        db.sql("set local search_path = public; set local timezone = 'UTC'; set local role r; commit")
+        assert db.query("select relkind from pg_class where relname = 'm'").fetchall() == [("m",)]
+        assert db.query("select * from sh.m").fetchall() == [("2024-01-01 21:00:00+09",)]
+        db.sql("insert into sh.t values ('2024-01-01 13:00+00')")
+        rows = [("2024-01-01 21:00:00+09",), ("2024-01-01 22:00:00+09",)]
+        assert db.query("select * from sh.m order by 1").fetchall() == rows
+    with kpg.connect(tmp_path) as db:
+        assert db.query("select * from sh.m order by 1").fetchall() == rows
+
+
+def test_a_schema_may_have_a_materialized_view_over_its_tables() -> None:
+    with kpg.connect() as db:
+        db.sql(
+            "create schema z create table a (x int) create materialized view m as select count(*) n from a"
+        )
+        db.sql("insert into z.a values (1), (2)")
+        assert db.query("select * from z.m").fetchall() == [(2,)]
+        assert db.query("select relkind from pg_class where relname = 'm'").fetchall() == [("m",)]
