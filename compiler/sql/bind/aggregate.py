@@ -167,7 +167,9 @@ def _ordered(
 
 
 def _column(binding: Binding, into: Aggregates, aggregate: AggregateCall) -> Column:
-    if aggregate not in into.calls:
+    id_ = into.known.get(aggregate)
+    if id_ is None:
+        id_ = into.known[aggregate] = binding.fresh()
         into.calls.append(aggregate)
-        into.ids.append(binding.fresh())
-    return Column(into.ids[into.calls.index(aggregate)], aggregate.type)
+        into.ids.append(id_)
+    return Column(id_, aggregate.type)

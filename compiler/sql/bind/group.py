@@ -53,13 +53,15 @@ def bind_keys(binding: Binding, scope: Scope, node: exp.Select, items: Sequence[
     if not clause.expressions:
         return _all_keys(binding, scope, items)
     keys: dict[Scalar, Key] = {}
+    numbers: dict[Scalar, int] = {}
     sets: list[tuple[int, ...]] = []
     for parts in grouping_sets(clause.expressions, binding.refuse):
         places = []
         for part in parts:
             scalar = settled(_key(binding, scope, items, part))
-            key = keys.setdefault(scalar, _new_key(binding, scope, scalar))
-            places.append(list(keys.values()).index(key))
+            if scalar not in keys:
+                keys[scalar] = _new_key(binding, scope, scalar)
+            places.append(numbers.setdefault(scalar, len(numbers)))
         sets.append(tuple(sorted(set(places))))
     found = list(keys.values())
     if not has_sets(clause):

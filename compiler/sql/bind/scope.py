@@ -62,6 +62,8 @@ class Aggregates:
 
     ids: list[int] = field(default_factory=list)
     calls: list[AggregateCall] = field(default_factory=list)
+    known: dict[AggregateCall, int] = field(default_factory=dict)
+    """The id of each."""
     markers: list["Marker"] = field(default_factory=list)
     direct: list[tuple[Scalar, exp.Expr]] = field(default_factory=list)
     """Arguments that an aggregate takes once for each group, and where they are written."""

@@ -31,6 +31,9 @@ KINDS: dict[str, Callable[[int], str]] = {
     "sum": lambda n: f"SELECT {' + '.join(['a'] * n)} FROM t",
     "concatenation": lambda n: f"SELECT {' || '.join(['a::text'] * n)} FROM t",
     "CTEs": lambda n: f"WITH {', '.join(f'c{i} AS (SELECT a + {i} FROM t)' for i in range(n))} SELECT 1",
+    "aggregates": lambda n: f"SELECT {', '.join(f'sum(a + {i})' for i in range(n))} FROM t",
+    "GROUP BY": lambda n: f"SELECT count(*) FROM t GROUP BY {', '.join(f'a + {i}' for i in range(n))}",
+    "ORDER BY": lambda n: f"SELECT a FROM t ORDER BY {', '.join(f'a + {i}' for i in range(n))}",
     "statements": lambda n: "; ".join(f"SELECT {i}" for i in range(n)),
     "calls": lambda n: "SELECT " + "abs(" * n + "a" + ")" * n + " FROM t",
 }
