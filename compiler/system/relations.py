@@ -90,8 +90,9 @@ def _views(catalog: Catalog) -> Iterator[Row]:
     for schema, name, entry in allowed(catalog):
         if isinstance(entry, ViewEntry) and not entry.materialized:
             written, check = yes(written_names(catalog, entry)), "CASCADED" if entry.checked else "NONE"
-            text = query_of(catalog, entry)
-            yield DATABASE, schema, name, f" {text};", check, written, written, *_through(catalog, entry)
+            owned = catalog.rights.owns(catalog.asker.user, ("RELATION", entry.name.lower()))
+            text = f" {query_of(catalog, entry)};" if owned else None
+            yield DATABASE, schema, name, text, check, written, written, *_through(catalog, entry)
 
 
 def _through(catalog: Catalog, entry: ViewEntry) -> Row:

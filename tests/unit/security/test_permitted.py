@@ -49,3 +49,21 @@ def test_copy_takes_no_numbers_of_a_sequence_without_the_right_to(tmp_path: Path
         db.sql("grant usage on sequence t_k_seq to bob")
         bob.sql(copy)
         assert db.sql("select * from t").fetchall() == [(1, "x")]
+
+
+def test_the_text_of_a_view_is_shown_to_those_who_own_it() -> None:
+    with kpg.connect() as db:
+        db.sql("create table t (a int); create view v as select a from t; create view w as select a from t")
+        db.sql("create role owner; create role member; create role reader; grant owner to member")
+        db.sql("alter view v owner to owner; grant select on v, w to reader, member")
+        query = "select table_name, view_definition from information_schema.views order by 1"
+        shown = " select a from t;"
+        expected = {
+            "kpg": [("v", shown), ("w", shown)],
+            "member": [("v", shown), ("w", None)],
+            "reader": [("v", None), ("w", None)],
+        }
+        for role, rows in expected.items():
+            session = db.session(role)
+            assert session.sql(query).fetchall() == rows
+            session.close()

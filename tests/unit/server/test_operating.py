@@ -14,7 +14,7 @@ import sys
 import threading
 import urllib.error
 import urllib.request
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
@@ -314,8 +314,9 @@ def test_what_asyncio_says_of_tls_is_an_object_too(tmp_path: Path) -> None:
         plain.sendall(struct.pack("!ii", 8, 80877103))
         assert plain.recv(1) == b"S"
         plain.sendall(b"this is no handshake" * 10)
-        while plain.recv(100):
-            pass
+        with suppress(ConnectionError):  # a server that closes with bytes unread resets the connection
+            while plain.recv(100):
+                pass
     lines = [json.loads(line) for line in service.stop()]
     assert any("SSL" in line["message"] + line.get("exception", "") for line in lines)
 
