@@ -27,7 +27,7 @@ LINK = re.compile(r"(?<!!)\[([^\]]+)\]\(([^)#\s]+)(#[^)\s]*)?\)")
 def on_config(config: Any) -> Any:
     """Set the navigation: the front page, the tutorial, a section per folder, the pages of the root."""
     docs = ROOT / "docs"
-    front = [name for name in ("index.md", "tutorial.md") if (docs / name).is_file()]
+    front = [{"Overview": "index.md"}, *(["tutorial.md"] if (docs / "tutorial.md").is_file() else [])]
     sections = [
         {title: [path.relative_to(docs).as_posix() for path in sorted((docs / folder).glob("*.md"))]}
         for title, folder in SECTIONS.items()
@@ -67,4 +67,6 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
         path = posixpath.relpath(path.removeprefix("docs/"), posixpath.dirname(source) or ".")
         return f"[{text}]({path}{anchor})"
 
+    for label in re.findall(r"^\[([^\]]+)\]: (?:\.\./)+tests/", markdown, re.M):
+        markdown = re.sub(rf"^\[{label}\]: .*\n?", "", markdown, flags=re.M).replace(f"[{label}]", label)
     return LINK.sub(site_link, markdown)

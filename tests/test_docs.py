@@ -66,6 +66,7 @@ EVERYTHING = [
 MADE_UP = {"expr", "idx", "ARRANGEMENTS", "test_t44_..."}
 """Names that documents mention as bad ones, as words of SQL, or as forms of names."""
 FILE = re.compile(r"[a-z_.][\w.-]*(/[\w.-]+)*\.(py|c|lark|sql|toml|md)|[a-z][\w.]*(/[\w.-]+)+/?")
+LINK = re.compile(r"\]\(([^)#\s]+)")
 NAME = re.compile(r"[A-Za-z_][\w.]*(\(\w*\))?")
 
 
@@ -110,9 +111,15 @@ def test_objects_of_the_python_reference_exist() -> None:
     assert len({id(pkgutil.resolve_name(name)) for name in objects}) == len(objects) > 5
 
 
+def test_every_page_is_linked_from_the_front_page() -> None:
+    front = ROOT / "docs" / "index.md"
+    linked = {(front.parent / target).resolve() for target in LINK.findall(front.read_text(encoding="utf-8"))}
+    assert [page for page in documents() if page != front and page not in linked] == []
+
+
 @pytest.mark.parametrize("path", [ROOT / "README.md", *documents()], ids=lambda path: path.name)
 def test_links_lead_somewhere(path: Path) -> None:
-    for target in re.findall(r"\]\(([^)#\s]+)", path.read_text(encoding="utf-8")):
+    for target in LINK.findall(path.read_text(encoding="utf-8")):
         assert target.startswith("http") or (path.parent / target).exists(), target
 
 

@@ -19,11 +19,11 @@ def test_every_trap_names_the_files_of_its_tests() -> None:
         for names, number in NAMED.findall(path.read_text(encoding="utf-8")):
             for found in re.findall(r"[tT](\d+)", names or number):
                 tested[int(found)].add(str(path.relative_to(ROOT)))
+    text = (ROOT / "docs" / "explanation" / "traps.md").read_text(encoding="utf-8")
+    paths = dict(re.findall(r"^\[(.+)\]: \.\./\.\./(\S+)$", text, re.M))
     listed = {
-        int(number): set(re.findall(r"\(\.\./\.\./(\S+?)\)", files))
-        for number, files in ROW.findall(
-            (ROOT / "docs" / "explanation" / "traps.md").read_text(encoding="utf-8")
-        )
+        int(number): {paths[label] for label in re.findall(r"\[(.+?)\]", files)}
+        for number, files in ROW.findall(text)
     }
     assert {number for number, files in listed.items() if not files} == WITHOUT_TESTS
     assert {number: files for number, files in listed.items() if files} == dict(tested)
