@@ -13,7 +13,7 @@ from kpg.compiler.noted import Noted
 from kpg.compiler.resolved import ONLY_PUBLIC, USUAL_PATH, Resolved, path_for, resolve
 from kpg.compiler.rights import FIRST, Rights
 from kpg.compiler.rights import Asker as Asker
-from kpg.compiler.routines import Aggregate, Routine
+from kpg.compiler.routines import Aggregate, ArrayFold, Routine
 from kpg.runtime.errors import NotSupportedError, ProgrammingError, Span
 from kpg.runtime.functions.named import Named
 from kpg.runtime.records import dataclass
@@ -122,7 +122,7 @@ class Catalog:
     routines: dict[str, tuple[Routine, ...]] = field(default_factory=dict)
     """The functions that users have written, by name in lower case; those of one name differ in arguments."""
     others: dict[tuple[str, ...], Any] = field(default_factory=dict)
-    """Triggers, rules and aggregates of users, by their kinds, relations and names in lower case."""
+    """Rules and aggregates of users, by their kinds, relations and names in lower case."""
     moment: int = 0  # the present time of the statement that is run, in microseconds since 1970
     consulted: Consulted = field(default_factory=Consulted)
     """Shared by copies."""
@@ -133,8 +133,8 @@ class Catalog:
     """Number, user, program, state and last text of each session; kind and name of what it waits for."""
     numbers: Callable[[], Mapping[str, int]] = dict
     """What sequences will give next, by their names; those that were never asked are not there."""
-    caller: "Callable[[Routine], Named[Own]] | None" = None
-    """Gives the function by which plans call a routine whose body is run."""
+    fold_function: "Callable[[ArrayFold], Named[Own]] | None" = None
+    """The function by which plans compute an aggregate of users."""
     version: int = 0
     """How often relations, or what anybody may do with them, have come, changed or gone."""
     rights: Rights = field(default_factory=Rights)
@@ -384,7 +384,7 @@ class Catalog:
             activity=self.activity,
             numbers=self.numbers,
             rights=self.rights.copy(),
-            caller=self.caller,
+            fold_function=self.fold_function,
             attached=self.attached,
         )
 

@@ -1,6 +1,5 @@
 """Functions that users write in SQL: what CREATE FUNCTION says, as data, and which one a call means."""
 
-import re
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
@@ -8,6 +7,7 @@ from typing import Final
 from kpg.compiler.resolved import path_of
 from kpg.runtime.errors import ProgrammingError
 from kpg.runtime.functions.rules import common_type, converts
+from kpg.runtime.plan import Mfp
 from kpg.runtime.records import dataclass
 from kpg.runtime.types import TEXT, UNKNOWN, Kind, Type, array
 
@@ -42,15 +42,8 @@ class Routine:
     rows: bool
     body: str
     strict: bool
-    language: str = "sql"
-    kind: str = "function"
-    """``function`` or ``procedure``; a trigger's function gives a ``trigger``."""
     outs: tuple[tuple[str, Type], ...] = ()
     """The OUT parameters, and the columns of TABLE."""
-    runs: bool = False
-    """Whether the body is run for each call, and not put in its place."""
-    pure: bool = False
-    """Of one that is run: whether it neither reads nor changes anything."""
     definer: bool = False
     """Whether its body has the rights of its owner: SECURITY DEFINER."""
     declared: tuple[tuple[str, str], ...] = ()
@@ -81,7 +74,8 @@ class Routine:
 class Aggregate:
     """CREATE AGGREGATE: a state, how an argument's value changes it, and what it gives in the end.
 
-    ``init`` is the text of the first state, None for NULL; ``fold`` computes all of it of arrays.
+    ``init`` is the text of the first state, None for NULL; ``fold`` is the name of the function of arrays
+    that computes all of it, ``result`` the type of its value.
     """
 
     name: str
@@ -91,6 +85,28 @@ class Aggregate:
     init: str | None
     final: str
     fold: str
+    result: Type | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ArrayFold:
+    """What computes an aggregate of arrays of its arguments, whose types are known.
+
+    ``items`` are the types of the elements of the arrays. ``first`` computes the first state, of no columns;
+    ``step`` the next one, of column 0, the state, and the elements behind it; ``final`` the result.
+    ``strict``: elements with a NULL are left out, and a state that is NULL stays. With ``start`` the first
+    element makes the first state, of column 0.
+    """
+
+    label: str
+    items: tuple[Type, ...]
+    state: Type
+    first: Mfp
+    step: Mfp
+    final: Mfp
+    result: Type
+    strict: bool
+    start: Mfp | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,11 +186,7 @@ def _fitting(routine: Routine, places: Sequence[Place], types: Sequence[Type]) -
             return None
         exact += 2 * (type_ == target) + (type_ == UNKNOWN and target == TEXT)
     parameters = tuple(replace(one, type=settled(one.type, meant)) for one in routine.parameters)
-    body = routine.body
-    if routine.runs and meant != UNKNOWN and "any" in body:
-        body = re.sub(rf"\b({'|'.join(ELEMENTS)})\b", str(meant), body)
-        body = re.sub(rf"\b({'|'.join(ARRAYS)})\b", f"{meant}[]", body)
-    return exact, replace(routine, parameters=parameters, result=settled(routine.result, meant), body=body)
+    return exact, replace(routine, parameters=parameters, result=settled(routine.result, meant))
 
 
 WIDER: Final = (Kind.SMALLINT, Kind.INTEGER, Kind.BIGINT, Kind.DECIMAL, Kind.NUMERIC, Kind.REAL, Kind.DOUBLE)

@@ -1,29 +1,9 @@
-"""Triggers and partitions as data: what else there is to a relation."""
+"""Partitions as data: what else there is to a relation."""
 
 from collections.abc import Mapping
 from typing import Any
 
 from kpg.runtime.records import dataclass
-
-
-@dataclass(frozen=True, slots=True)
-class Trigger:
-    """CREATE TRIGGER. ``timing`` is BEFORE, AFTER or INSTEAD; ``columns`` are those of UPDATE OF."""
-
-    name: str
-    table: str
-    timing: str
-    events: tuple[str, ...]
-    columns: tuple[str, ...]
-    for_rows: bool
-    condition: str
-    function: str
-    arguments: tuple[str, ...]
-    old_rows: str = ""
-    new_rows: str = ""
-    enabled: bool = True
-    deferral: str = ""
-    """Of a constraint trigger that may wait for the commit: DEFERRABLE, or DEFERRED if it does by itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +55,7 @@ def heirs(others: Mapping[tuple[str, ...], Any], name: str) -> tuple[str, ...]:
 
 
 def is_plain(others: Mapping[tuple[str, ...], Any], name: str) -> bool:
-    """Whether a change of a table is of that one only: it has no trigger or partition."""
+    """Whether a change of a table is of that one only: it has no partition."""
     lower = name.lower()
     return not any(
         key[1] == lower or (key[0] == "inherits" and key[2] == lower)

@@ -21,17 +21,15 @@ if TYPE_CHECKING:
 
 
 def check_plain(engine: "Engine", name: str) -> None:
-    """NotSupportedError for a table whose triggers or partitions rows would go past."""
+    """NotSupportedError for a table whose partitions rows would go past."""
     from kpg.runtime.errors import NotSupportedError
 
     lower = engine.catalog.get(name).name.lower()
-    for key in engine.catalog.others:
-        if key[1] == lower and key[0] in ("trigger", "partitioned"):
-            what = "is partitioned" if key[0] == "partitioned" else f"has {key[0]} {key[2]}"
-            raise NotSupportedError(
-                f'rows of Python for table "{name}", which {what}, are not supported',
-                hint="use INSERT or COPY",
-            )
+    if ("partitioned", lower, "") in engine.catalog.others:
+        raise NotSupportedError(
+            f'rows of Python for table "{name}", which is partitioned, are not supported',
+            hint="use INSERT or COPY",
+        )
 
 
 @synchronized()

@@ -14,6 +14,8 @@ MONEY: Final = "Use numeric(15, 2)."
 TEXT_SEARCH: Final = "Match text with LIKE, ILIKE or a regular expression."
 XML: Final = "Store the document as text, or convert it to jsonb."
 UNION: Final = "Define the columns in each table, and make a view of their UNION ALL."
+TRIGGER: Final = "Maintain a derived table with CREATE MATERIALIZED VIEW, or follow changes with SUBSCRIBE."
+PROCEDURE: Final = "Send the statements from the client in one transaction, or write a function in SQL."
 
 TYPES: Final[Mapping[str, str]] = {
     "point": "Store coordinates in two double precision columns.",
@@ -56,6 +58,8 @@ SYNTAX: Final[Mapping[str, str]] = {
     "INHERITS": UNION,
     "RULE": "Use an updatable view, or change both tables in one transaction.",
     "TEXT SEARCH": TEXT_SEARCH,
+    **dict.fromkeys(("TRIGGER", "CONSTRAINT TRIGGER", "EVENT TRIGGER"), TRIGGER),
+    **dict.fromkeys(("PROCEDURE", "DO", "CALL"), PROCEDURE),
 }
 """Kinds of objects (``CREATE TEXT SEARCH``), statements and clauses, in upper case."""
 

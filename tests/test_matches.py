@@ -13,8 +13,6 @@ import kpg
 
 OPEN = {
     ("kpg.ddl.altering", "_alter_view"): "the others are of tables only",
-    ("kpg.blocks.purity", "_texts"): "loops and the like are told apart by _of_others",
-    ("kpg.blocks.running", "statement"): "the others are told apart by _simple",
     (
         "kpg.ddl.domains",
         "_following",

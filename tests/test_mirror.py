@@ -60,7 +60,6 @@ LISTENING = "unit/server/test_listening.py"
 JSON_PATHS = "unit/functions/test_json_paths.py"
 PAST = "unit/engine/test_past.py"
 
-BODIES = "unit/blocks/test_running.py"
 
 WORKERS = "properties/test_workers.py"
 
@@ -83,24 +82,11 @@ ELSEWHERE: dict[str, str] = {
     "kpg/settings/readonly.py": "oracle/sql/statements_sessions.sql",
     "kpg/statements/positioned.py": "oracle/sql/cursors_positioned.sql",
     "kpg/ddl/aggregates.py": "oracle/sql/aggregates_of_users.sql",
-    "kpg/blocks/actions.py": "oracle/sql/triggers_rowwise.sql",
-    "kpg/blocks/rowwise.py": "oracle/sql/triggers_rowwise.sql",
-    "kpg/inheritance/beside.py": "oracle/sql/triggers_rowwise.sql",
+    "kpg/inheritance/beside.py": "oracle/sql/partitions_changed.sql",
     "kpg/ddl/altering_kin.py": "oracle/sql/partitions_changed.sql",
     "kpg/inheritance/inheriting.py": "oracle/sql/partitions_changed.sql",
     "kpg/inheritance/routing.py": "oracle/sql/partitions_changed.sql",
     "kpg/ddl/rereading.py": "unit/kpg/test_partitions_followed.py",
-    "kpg/blocks/assigning.py": BODIES,
-    "kpg/blocks/commands.py": BODIES,
-    "kpg/blocks/conditions.py": BODIES,
-    "kpg/blocks/cursors.py": BODIES,
-    "kpg/blocks/evaluating.py": BODIES,
-    "kpg/blocks/frame.py": BODIES,
-    "kpg/blocks/procedures.py": BODIES,
-    "kpg/blocks/purity.py": BODIES,
-    "kpg/blocks/raising.py": BODIES,
-    "kpg/blocks/returning.py": BODIES,
-    "kpg/blocks/triggers.py": BODIES,
     **{
         f"runtime/{name}.py": WORKERS
         for name in (

@@ -130,14 +130,6 @@ class Detach:
 
 
 @dataclass(frozen=True, slots=True)
-class Switch:
-    """ENABLE or DISABLE triggers: one by its name, or all of them."""
-
-    name: str
-    enabled: bool
-
-
-@dataclass(frozen=True, slots=True)
 class Secure:
     """ENABLE, DISABLE, FORCE or NO FORCE ROW LEVEL SECURITY; None is left as it is."""
 
@@ -185,7 +177,6 @@ Action = (
     | SettleConstraint
     | Attach
     | Detach
-    | Switch
     | Secure
     | Nothing
     | SetInvoker

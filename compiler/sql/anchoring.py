@@ -14,7 +14,7 @@ from typing import Any, Final, TypeVar
 from sqlglot import exp
 
 from kpg.compiler.catalog import PUBLIC, Catalog
-from kpg.compiler.resolved import Resolved, written
+from kpg.compiler.resolved import written
 from kpg.compiler.sql import statements as ast
 from kpg.compiler.sql.ddl.reader import tree_of
 from kpg.compiler.sql.tokens import tokenize
@@ -30,7 +30,6 @@ TEXTS: Final[Mapping[str, tuple[str, ...]]] = {
     "Check": ("text",),
     "UniqueIndex": ("elements", "where"),
     "Domain": ("default", "checks"),
-    "Trigger": ("condition",),
     "Partitioned": ("keys",),
     "Constraints": ("rules", "checks"),
     "CreateTable": ("constraints", "partitioned"),
@@ -41,7 +40,6 @@ TEXTS: Final[Mapping[str, tuple[str, ...]]] = {
     "AlterDomain": ("action",),
     "CreateDomain": ("domain",),
     "CreateIndex": ("elements", "where", "what"),
-    "CreateTrigger": ("made",),
     "CreateFunction": ("parameters",),
     "Parameter": ("default",),
     "DefinePolicy": ("using", "check"),
@@ -261,10 +259,3 @@ def in_quotes(name: str) -> str:
 def asks_sequence(text: str, name: str) -> bool:
     """Whether a DEFAULT names a sequence of the catalog, with its schema or, as of old, without."""
     return any(one.lower() in text.lower() for one in (f"'{name}'", in_quotes(name)))
-
-
-def trigger_function(name: str, catalog: Catalog) -> str:
-    """The whole name of the function that a trigger names, as the catalog has it."""
-    schema, _, plain = name.rpartition(".")
-    known = catalog.find_routines(plain, schema)
-    return Resolved(known[0].name) if known else name

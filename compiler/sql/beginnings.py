@@ -23,7 +23,7 @@ WORDS: Final = (
         "VALUES",
     ),
     *("EXPLAIN", "COPY", "BEGIN", "COMMIT", "ROLLBACK", "SHOW", "DESCRIBE", "VERIFY", "COMMENT", "REFRESH"),
-    *("GRANT", "REVOKE", "PREPARE", "EXECUTE", "DEALLOCATE", "DECLARE", "FETCH", "SUBSCRIBE", "CALL", "SET"),
+    *("GRANT", "REVOKE", "PREPARE", "EXECUTE", "DEALLOCATE", "DECLARE", "FETCH", "SUBSCRIBE", "SET"),
 )
 """What most statements begin with."""
 INNER: Final = (

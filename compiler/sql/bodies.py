@@ -47,12 +47,6 @@ def _statements(tokens: list[Token]) -> list[list[Token]]:
     return [one for one in found if one]
 
 
-def gives_rows(text: str) -> bool:
-    """Whether a statement of a body is a query, or has RETURNING."""
-    tree = tree_of(tokenize(text), text)
-    return isinstance(tree, exp.Query | exp.Values) or tree.args.get("returning") is not None
-
-
 def names_called(tree: exp.Expr) -> frozenset[str]:
     """The names of functions that a query calls, in lower case, of those that SQL does not have."""
     return frozenset(str(node.this).lower() for node in tree.find_all(exp.Anonymous))

@@ -1,7 +1,5 @@
 """Statements that change what there is besides tables' rows: sequences, schemas, indexes, ALTER, comments."""
 
-from typing import TYPE_CHECKING
-
 from kpg.compiler.constraints import Domain
 from kpg.compiler.routines import Parameter
 from kpg.compiler.sql.alterations import Action as Action
@@ -23,15 +21,11 @@ from kpg.compiler.sql.alterations import SetNotNull as SetNotNull
 from kpg.compiler.sql.alterations import SetRule as SetRule
 from kpg.compiler.sql.alterations import SetSchema as SetSchema
 from kpg.compiler.sql.alterations import SettleConstraint as SettleConstraint
-from kpg.compiler.sql.alterations import Switch as Switch
 from kpg.compiler.sql.definition import Definition
 from kpg.compiler.sql.roles import AnyRole
 from kpg.runtime.errors import Span
 from kpg.runtime.records import dataclass
 from kpg.runtime.types import Type
-
-if TYPE_CHECKING:
-    from kpg.compiler.triggers import Trigger
 
 Options = tuple[tuple[str, object], ...]
 """Options of a sequence, as they were written."""
@@ -200,8 +194,6 @@ class CreateFunction(Definition):
     strict: bool
     or_replace: bool
     span: Span
-    language: str = "sql"
-    kind: str = "function"
     outs: tuple[tuple[str, Type], ...] = ()
     definer: bool = False
     declared: tuple[tuple[str, str], ...] = ()
@@ -264,15 +256,6 @@ class DropAggregate(Definition):
 
 
 @dataclass(frozen=True, slots=True)
-class CreateTrigger(Definition):
-    """CREATE TRIGGER."""
-
-    made: "Trigger"
-    or_replace: bool
-    span: Span
-
-
-@dataclass(frozen=True, slots=True)
 class DefinePolicy(Definition):
     """CREATE, ALTER, RENAME or DROP of a policy, as ``verb`` says; what is not given is not changed."""
 
@@ -307,26 +290,6 @@ class CreateEgoView(Definition):
     span: Span
 
 
-@dataclass(frozen=True, slots=True)
-class RenameTrigger(Definition):
-    """ALTER TRIGGER name ON table RENAME TO."""
-
-    name: str
-    table: str
-    new: str
-    span: Span
-
-
-@dataclass(frozen=True, slots=True)
-class DropTrigger(Definition):
-    """DROP TRIGGER."""
-
-    name: str
-    table: str
-    if_exists: bool
-    span: Span
-
-
 AnyDefinition = (
     CreateSequence
     | CreateEgoView
@@ -347,9 +310,6 @@ AnyDefinition = (
     | AlterFunction
     | CreateAggregate
     | DropAggregate
-    | CreateTrigger
     | DefinePolicy
-    | RenameTrigger
-    | DropTrigger
     | AnyRole
 )

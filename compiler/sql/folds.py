@@ -1,7 +1,9 @@
 """Aggregates of users: what is put in the place of a call, and what computes it.
 
 A call of one becomes a function of the array of what is aggregated: that array is kept as any other, with the
-call's DISTINCT, ORDER BY, FILTER and OVER, and the function is run once for each distinct one.
+call's DISTINCT, ORDER BY, FILTER and OVER, and the function is computed once for each distinct one. It starts
+with the aggregate's first state and computes the step function for each element, then the final function:
+see :mod:`kpg.compiler.sql.bind.folds`.
 """
 
 from collections.abc import Sequence
@@ -90,30 +92,6 @@ def called(name: str, args: Sequence[str]) -> str:
     if form:
         return form.format(*args)
     return f"{plain}({', '.join(args)})"
-
-
-def body_of(one: Aggregate, *, strict: bool) -> str:
-    """The body of the function that computes an aggregate of arrays of its arguments."""
-    items = [
-        f"x{place}[i]::{shown(type_)}" if type_.kind is Kind.ARRAY else f"x{place}[i]"
-        for place, type_ in enumerate(one.types)
-    ]
-    lines = []
-    if strict:
-        lines += [f"IF {item} IS NULL THEN CONTINUE; END IF;" for item in items]
-        if one.init is None and items:
-            first = f"s := {items[0]}; started := true; CONTINUE;"
-            lines.append(f"IF NOT started THEN {first} END IF;")
-        lines.append("IF s IS NULL THEN EXIT; END IF;")
-    lines.append(f"s := {called(one.step, ('s', *items))};")
-    init = "NULL" if one.init is None else "'" + one.init.replace("'", "''") + "'"
-    final = called(one.final, ("s",)) if one.final else "s"
-    loop = "\n    ".join(lines)
-    return (
-        f"DECLARE s {shown(one.state)} := {init}; started boolean := false;\n"
-        "  n int := coalesce(cardinality(x0), 0);\n"
-        f"BEGIN\n  FOR i IN 1 .. n LOOP\n    {loop}\n  END LOOP;\n  RETURN {final};\nEND"
-    )
 
 
 def shown(type_: Type) -> str:

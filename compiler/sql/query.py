@@ -71,7 +71,9 @@ def named_relations(query: ast.Select, catalog: Catalog) -> frozenset[str]:
     common = {with_.alias.lower() for with_ in query.query.find_all(exp.CTE)}
     found = (catalog.find(relation_name(table)) for table in query.query.find_all(exp.Table))
     names = {entry.name for entry in found if entry is not None and entry.name.lower() not in common}
-    return frozenset(names) | (_routines(query.query, catalog) if catalog.routines else frozenset())
+    return frozenset(names) | (
+        _routines(query.query, catalog) if catalog.routines or catalog.others else frozenset()
+    )
 
 
 def read_relations(statement: object, catalog: Catalog) -> frozenset[str]:
@@ -95,20 +97,22 @@ def read_relations(statement: object, catalog: Catalog) -> frozenset[str]:
 
 
 def _routines(tree: exp.Expr, catalog: Catalog) -> frozenset[str]:
-    """The functions in SQL that a tree calls, and what their bodies name, by the names that views know."""
+    """The functions and aggregates in SQL that a tree and their bodies call, by the names that views know."""
     from kpg.compiler.sql.bodies import body_of
 
     found: set[str] = set()
+    aggregates = catalog.aggregates if catalog.others else {}
     pending = [tree]
     while pending:
         for node in pending.pop().find_all(exp.Func):
             names = [str(node.this)] if isinstance(node, exp.Anonymous) else type(node).sql_names()
             schema = node.parent.this.name if isinstance(node.parent, exp.Dot) else ""
+            for one in (one for name in names for one in aggregates.get(name.lower(), ())):
+                found.add(f"function {one.fold}")
             for routine in (one for name in names for one in catalog.find_routines(name.lower(), schema)):
                 if routine.key not in found:
                     found.add(routine.key)
-                    if not routine.runs:
-                        pending.append(body_of(routine.body))
+                    pending.append(body_of(routine.body))
     return frozenset(found)
 
 

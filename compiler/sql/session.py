@@ -185,22 +185,6 @@ class Close(Session):
     span: Span
 
 
-@dataclass(frozen=True, slots=True)
-class Do(Session):
-    """DO: a body that is run once."""
-
-    body: str
-    span: Span
-
-
-@dataclass(frozen=True, slots=True)
-class CallProcedure(Session):
-    """CALL: the procedure as it is called."""
-
-    call: exp.Expr
-    span: Span
-
-
 AnySession = (
     Savepoint
     | LockTable
@@ -219,6 +203,4 @@ AnySession = (
     | Declare
     | Fetch
     | Close
-    | Do
-    | CallProcedure
 )

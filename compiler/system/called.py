@@ -33,18 +33,12 @@ def taken(one: Routine) -> list[tuple[str, str, Type, str]]:
     return found + [("t" if table else "o", name, type_, "") for name, type_ in one.outs]
 
 
-def _gives(one: Routine) -> Type | None:
-    return None if one.kind == "procedure" else one.result
-
-
 def typed_routines(catalog: Catalog) -> Iterator[tuple[str, str, str, Type]]:
     """Schema and specific name of each routine and the places and types of what it takes; 0 is the result."""
     for schema, specific, one in _known(catalog):
         for place, (_, _, type_, _) in enumerate(taken(one), 1):
             yield schema, specific, str(place), type_
-        result = _gives(one)
-        if result is not None:
-            yield schema, specific, "0", result
+        yield schema, specific, "0", one.result
 
 
 def _parameters(catalog: Catalog) -> Iterator[Row]:
@@ -58,21 +52,16 @@ def _parameters(catalog: Catalog) -> Iterator[Row]:
 
 def _routines(catalog: Catalog) -> Iterator[Row]:
     for schema, specific, one in _known(catalog):
-        result, language = _gives(one), one.language.upper()
-        procedure = one.kind == "procedure"
         told = dict(one.declared)
-        gives: Row = (None, None, None, None, None)
-        if result is not None:
-            gives = (kind_of(result), *identified(catalog, result), "0")
         own = catalog.rights.acts_as(catalog.asker.user)
         shown = not catalog.is_limited or catalog.rights.owner(("FUNCTION", one.name.lower())) in own
         yield (
             *(DATABASE, schema, specific, DATABASE, schema, split(catalog, one.name)[1]),
-            *("PROCEDURE" if procedure else "FUNCTION", *gives),
-            "SQL" if language == "SQL" else "EXTERNAL",
+            *("FUNCTION", kind_of(one.result), *identified(catalog, one.result), "0"),
+            "SQL",
             one.body if shown else None,
-            *(language, "GENERAL", yes(told.get("volatility") == "IMMUTABLE"), "MODIFIES"),
-            *(None if procedure else yes(one.strict), "YES", 0),
+            *("SQL", "GENERAL", yes(told.get("volatility") == "IMMUTABLE"), "MODIFIES"),
+            *(yes(one.strict), "YES", 0),
             *("DEFINER" if one.definer else "INVOKER", "NO", "NO"),
         )
 

@@ -11,14 +11,13 @@ from kpg.compiler.system.users import routines
 
 STANDARD: Final = (
     (2200, "pg_namespace", "standard public schema"),
-    (13500, "pg_language", "PL/pgSQL procedural language"),
     (13501, "pg_extension", "PL/pgSQL procedural language"),
 )
 """What is said of what is always there."""
 
 
 DATABASE_NUMBER: Final = 1
-OF_RELATIONS: Final = ("RELATION", "COLUMN", "CONSTRAINT", "TRIGGER", "POLICY")
+OF_RELATIONS: Final = ("RELATION", "COLUMN", "CONSTRAINT", "POLICY")
 """Kinds of what has the name of a relation."""
 
 
@@ -56,13 +55,11 @@ def _found(catalog: Catalog, key: tuple[str, ...]) -> list[tuple[int, str, int]]
             return [(number_of("relation", key[1]), "pg_class", names.index(key[2]) + 1)]
         case "CONSTRAINT":
             return [(number_of("constraint", f"{key[1]} {key[2]}"), "pg_constraint", 0)]
-        case "TRIGGER":
-            return [(number_of("trigger", f"{key[1]}.{key[2]}"), "pg_trigger", 0)]
         case "SCHEMA":
             return [(schema_number(name), "pg_namespace", 0)]
         case "TYPE" | "DOMAIN":
             return [(number_of("type", name), "pg_type", 0)]
-        case "FUNCTION" | "PROCEDURE" | "AGGREGATE":
+        case "FUNCTION" | "AGGREGATE":
             plain = name.rpartition(".")[2]
             return [
                 (number, "pg_proc", 0)

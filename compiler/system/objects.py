@@ -6,7 +6,6 @@ from typing import Final
 
 from kpg.compiler.catalog import Catalog, ViewEntry
 from kpg.compiler.system import (
-    acting,
     called,
     comments,
     counted,
@@ -230,14 +229,12 @@ POSTGRES: Final = {
     ),
     **ownership.POSTGRES,
     **policies.POSTGRES,
-    **acting.POSTGRES,
 }
 
 
 INFORMATION: Final = {
     **relations.INFORMATION,
     **ownership.INFORMATION,
-    **acting.INFORMATION,
     **called.INFORMATION,
     **standard.INFORMATION,
 }

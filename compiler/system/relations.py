@@ -16,7 +16,7 @@ from kpg.compiler.system.naming import (
 )
 from kpg.compiler.system.stored import domain_at
 from kpg.compiler.system.words import query_of
-from kpg.compiler.triggers import Heir, Trigger
+from kpg.compiler.triggers import Heir
 from kpg.compiler.views import written_columns
 from kpg.runtime.records import dataclass
 from kpg.runtime.types import BIGINT, BOOLEAN, INTEGER, OID, TEXT, Type
@@ -92,15 +92,7 @@ def _views(catalog: Catalog) -> Iterator[Row]:
             written, check = yes(written_names(catalog, entry)), "CASCADED" if entry.checked else "NONE"
             owned = catalog.rights.owns(catalog.asker.user, ("RELATION", entry.name.lower()))
             text = f" {query_of(catalog, entry)};" if owned else None
-            yield DATABASE, schema, name, text, check, written, written, *_through(catalog, entry)
-
-
-def _through(catalog: Catalog, entry: ViewEntry) -> Row:
-    """Whether triggers instead of it take UPDATE, DELETE and INSERT of a view."""
-    name = entry.name.lower()
-    every = [one for one in catalog.others.values() if isinstance(one, Trigger) and one.timing == "INSTEAD"]
-    events = {event for one in every if one.table.lower() == name for event in one.events}
-    return yes("UPDATE" in events), yes("DELETE" in events), yes("INSERT" in events)
+            yield DATABASE, schema, name, text, check, written, written, "NO", "NO", "NO"
 
 
 def written_names(catalog: Catalog, entry: Entry) -> frozenset[str]:

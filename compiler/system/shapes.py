@@ -259,14 +259,6 @@ ROWS: Final[dict[str, tuple[dict[str, int | str], ...]]] = {
     "pg_language": (
         {"oid": 12, "lanname": "internal", "lanowner": 10},
         {"oid": 14, "lanname": "sql", "lanowner": 10, "lanpltrusted": 1},
-        {
-            "oid": 13500,
-            "lanname": "plpgsql",
-            "lanowner": 10,
-            "lanispl": 1,
-            "lanpltrusted": 1,
-            "lanplcallfoid": 13400,
-        },
     ),
     "pg_range": tuple(
         {

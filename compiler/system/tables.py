@@ -12,7 +12,7 @@ from kpg.compiler.system.kin import bound_text, inherited, is_partition, is_part
 from kpg.compiler.system.naming import modifier, number_of, schema_number, split, type_facts
 from kpg.compiler.system.relations import Row, System, columns, constraints, entries
 from kpg.compiler.system.stored import domain_at, modifier_at, physical, rule_of, type_at
-from kpg.compiler.triggers import Heir, Trigger
+from kpg.compiler.triggers import Heir
 from kpg.runtime.types import Type
 from kpg.runtime.values.places import BLOCK
 
@@ -41,7 +41,6 @@ def _relations(catalog: Catalog, indexed: set[str]) -> Iterator[Row]:
     keys = [(entry.name, one.target) for _, entry, one in constraints(catalog) if isinstance(one, ForeignKey)]
     # Postgres keeps foreign keys by triggers on both sides, and psql looks for keys where there are some.
     linked = {name.lower() for pair in keys for name in pair}
-    linked |= {one.table.lower() for one in others if isinstance(one, Trigger)}
     parents = {one.parent.lower() for one in others if isinstance(one, Heir)}
     counts = {str(name): int(str(rows)) for name, rows in catalog.consulted.session("rows")}
     checked = [entry.name for _, entry, one in constraints(catalog) if isinstance(one, Check)]

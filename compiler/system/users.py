@@ -22,16 +22,14 @@ from kpg.compiler.system.words import quoted, shown_name
 from kpg.runtime.errors import ProgrammingError
 from kpg.runtime.types import Kind, Type
 
-LANGUAGES: Final = {"internal": 12, "c": 13, "sql": 14, "plpgsql": 13500}
+LANGUAGES: Final = {"internal": 12, "c": 13, "sql": 14}
 
 
 def routines(catalog: Catalog) -> Iterator[tuple[int, Routine | Aggregate]]:
-    """The functions, procedures and aggregates, by their numbers."""
-    folds = {one.fold for group in catalog.aggregates.values() for one in group}
+    """The functions and aggregates, by their numbers."""
     for routines_ in catalog.routines.values():
         for one in routines_:
-            if one.name not in folds:
-                yield number_of("function", one.label), one
+            yield number_of("function", one.label), one
     for group in catalog.aggregates.values():
         for aggregate in group:
             listed = ", ".join(map(str, aggregate.types))
@@ -65,17 +63,13 @@ def function_rows(catalog: Catalog) -> Iterator[Row]:
     for number, one in routines(catalog):
         schema, name = split(catalog, one.name)
         owner = role_number(catalog.rights.owner(("FUNCTION", one.name.lower())))
-        kind, language, body, strict, rows, result = "a", "internal", "aggregate_dummy", 0, 0, None
+        kind, language, body, strict, rows = "a", "internal", "aggregate_dummy", 0, 0
         if isinstance(one, Routine):
-            kind = "p" if one.kind == "procedure" else "f"
-            language, body, strict, rows = one.language, one.body, int(one.strict), int(one.rows)
-            result = one.result if kind == "f" else None
-        else:
-            result = _given(catalog, one)
+            kind, language, body, strict, rows = "f", "sql", one.body, int(one.strict), int(one.rows)
         definer = int(isinstance(one, Routine) and one.definer)
-        gives = ROUTINE_TYPES["void"] if kind == "p" else 0 if result is None else type_number_of(result)
+        gives = 0 if one.result is None else type_number_of(one.result)
         facts = (gives, len(_types(one)), body)
-        language_number = LANGUAGES.get(language.lower(), 14)
+        language_number = LANGUAGES[language]
         head = (number, name, schema_number(schema), owner, kind, *facts, language_number, strict, rows)
         path = dict(one.declared).get("search_path") if isinstance(one, Routine) else None
         config = None if path is None else '{"search_path=' + path.replace('"', '\\"') + '"}'
@@ -117,11 +111,6 @@ def _argument_facts(one: Routine | Aggregate) -> Row:
     )
 
 
-def _given(catalog: Catalog, one: Aggregate) -> Type | None:
-    """The type of what an aggregate gives."""
-    return next((routine.result for routine in catalog.routines.get(one.fold, ())), None)
-
-
 def _types(one: Routine | Aggregate) -> list[Type]:
     return list(one.types) if isinstance(one, Aggregate) else [part.type for part in one.parameters]
 
@@ -148,7 +137,7 @@ def arguments(catalog: Catalog, one: Routine | Aggregate, *, defaults: bool = Tr
         return ", ".join(type_name(catalog, type_) for type_ in one.types)
     parts = []
     for part in one.parameters:
-        words = ["VARIADIC"] if part.variadic else ["IN"] if one.kind == "procedure" else []
+        words = ["VARIADIC"] if part.variadic else []
         words += [quoted(part.name)] if part.name else []
         words.append(type_name(catalog, part.type))
         if part.default and defaults:
@@ -166,12 +155,9 @@ def identity(catalog: Catalog, one: Routine | Aggregate) -> str:
 
 
 def result(catalog: Catalog, one: Routine | Aggregate) -> str | None:
-    """What a function gives; None for a procedure."""
+    """What a function gives."""
     if isinstance(one, Aggregate):
-        gives = _given(catalog, one)
-        return None if gives is None else type_name(catalog, gives)
-    if one.kind == "procedure":
-        return None
+        return None if one.result is None else type_name(catalog, one.result)
     if one.rows and len(one.outs) > 1:
         listed = (f"{quoted(name)} {type_name(catalog, type_)}" for name, type_ in one.outs)
         return f"TABLE({', '.join(listed)})"
@@ -183,11 +169,8 @@ def definition(catalog: Catalog, one: Routine | Aggregate) -> str | None:
     if isinstance(one, Aggregate):
         raise ProgrammingError(f'"{split(catalog, one.name)[1]}" is an aggregate function')
     schema, name = split(catalog, one.name)
-    given = result(catalog, one)
     head = f"{quoted(schema)}.{quoted(name)}({arguments(catalog, one)})"
-    lines = [f"CREATE OR REPLACE {one.kind.upper()} {head}"]
-    lines += [] if given is None else [f" RETURNS {given}"]
-    lines.append(f" LANGUAGE {one.language.lower()}")
+    lines = [f"CREATE OR REPLACE FUNCTION {head}", f" RETURNS {result(catalog, one)}", " LANGUAGE sql"]
     said = dict(one.declared)
     words = [said.get("window", ""), said.get("volatility", "").replace("VOLATILE", "")]
     words.append(said.get("parallel", "").replace("PARALLEL UNSAFE", ""))
@@ -197,8 +180,7 @@ def definition(catalog: Catalog, one: Routine | Aggregate) -> str | None:
     lines += [f" {' '.join(word for word in words if word)}"] if any(words) else []
     if one.path is not None:
         lines.append(f" SET search_path TO {', '.join(map(_in_quotes, said['search_path'].split(',')))}")
-    mark = "$function$" if one.kind == "function" else "$procedure$"
-    return "\n".join(lines) + f"\nAS {mark}{one.body}{mark}\n"
+    return "\n".join(lines) + f"\nAS $function${one.body}$function$\n"
 
 
 def _in_quotes(schema: str) -> str:

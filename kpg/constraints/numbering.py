@@ -31,7 +31,7 @@ def settle_numbers(engine: Engine) -> None:
 def settling(engine: Engine, compute: Callable[[], T]) -> T:
     """What a statement computes; the numbers that it has given rows are taken, if it fails too."""
     try:
-        return widening(lambda: engine.computed(compute))
+        return widening(compute)
     finally:
         settle_numbers(engine)
 

@@ -70,10 +70,6 @@ class References:
         self._incoming: dict[str, list[Link]] = {}
         self.inserts: list[Inserted | Landed] = []
         self.removals: list[Removed] = []
-        self.after: list[Callable[[], object]] = []
-        """What triggers do once all changes of a statement have been made."""
-        self.late: list[tuple[str, Callable[[], object]]] = []
-        """What constraint triggers do when the transaction ends, by their names."""
         self._moving: dict[str, Words] = {}
         self.immediate: set[str] = set()
         self.deferred: set[str] = set()
@@ -127,19 +123,17 @@ class References:
         self.defer(set(), deferred=False)
         self.inserts.clear()
         self.removals.clear()
-        self.after.clear()
         self._moving.clear()
-        self.late.clear()
 
     @property
-    def waiting(self) -> tuple[int, int, int]:
+    def waiting(self) -> tuple[int, int]:
         """How much there is to be settled."""
-        return len(self.inserts), len(self.removals), len(self.late)
+        return len(self.inserts), len(self.removals)
 
-    def return_to(self, waiting: tuple[int, int, int]) -> None:
+    def return_to(self, waiting: tuple[int, int]) -> None:
         """Forget what is to be settled since there was so much of it."""
-        inserts, removals, late = waiting
-        del self.inserts[inserts:], self.removals[removals:], self.late[late:]
+        inserts, removals = waiting
+        del self.inserts[inserts:], self.removals[removals:]
 
     # What has changed
 
@@ -199,19 +193,11 @@ class References:
                     waiting.append(event)
         self.removals = waiting
 
-    def finish(self) -> None:
-        """Do what comes after changes that were made for keys."""
-        while self.after:
-            self.after.pop(0)()
-
     def settle(self, *, committing: bool) -> None:
         """Act on what has changed, and check that rows refer to one; what is deferred, when committing."""
-        if committing and self.late:
-            self.catch_up(None)
         if not self.inserts and not self.removals:
             return
         self.act()
-        self.finish()
         waiting, self.removals = self.removals, []
         late = []
         for removed in waiting:
@@ -229,21 +215,12 @@ class References:
                 self._check_inserted(one)
         self.removals = [Removed(one.link, one.old, one.new, checked=True) for one in late]
 
-    def catch_up(self, names: set[str] | None) -> None:
-        """Run the constraint triggers of these names that wait, all without any."""
-        while mine := [one for one in self.late if names is None or one[0] in names]:
-            self.late.remove(mine[0])
-            mine[0][1]()
-
     def _is_deferred(self, key: ForeignKey) -> bool:
-        return key.deferrable and self.is_deferred(key.name, deferred=key.deferred)
-
-    def is_deferred(self, name: str, *, deferred: bool) -> bool:
-        """Whether a constraint is checked late now, if it is ``deferred`` or not by itself."""
-        name = name.lower()
+        """Whether a key is checked only when the transaction commits."""
+        name = key.name.lower()
         if name in self.immediate or name in self.deferred:
-            return name in self.deferred
-        return deferred
+            return key.deferrable and name in self.deferred
+        return key.deferrable and key.deferred
 
     def _act(self, event: Removed) -> bool:
         """Do what a key's action says; False if it says nothing, so that it has to be checked."""

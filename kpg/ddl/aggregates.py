@@ -1,17 +1,27 @@
 """CREATE and DROP AGGREGATE: an aggregate, and the function that computes it of arrays."""
 
-from typing import assert_never
+import re
+from dataclasses import replace
+from itertools import count
+from typing import Final, assert_never
 
-from kpg.compiler.routines import Aggregate, Parameter
+from kpg.compiler.catalog import Catalog
+from kpg.compiler.routines import Aggregate, ArrayFold
 from kpg.compiler.sql import definitions as ast
 from kpg.compiler.sql import statements
-from kpg.compiler.sql.folds import LENIENT, PREFIX, body_of, called, is_polymorphic
+from kpg.compiler.sql.bind.folds import fold_of, is_strict
+from kpg.compiler.sql.folds import PREFIX, called, is_polymorphic, shown
+from kpg.compiler.sql.parse import parse_query
 from kpg.compiler.system.users import type_name
-from kpg.ddl.routines import known_type, run_routine, signature
+from kpg.ddl.routines import known_type, signature
 from kpg.engine.engine import Engine
 from kpg.listeners.notices import say_skipped
-from kpg.runtime.errors import NotSupportedError, ProgrammingError
-from kpg.runtime.types import TEXT, Kind, Type, array
+from kpg.queries.planning import plan
+from kpg.runtime.errors import NotSupportedError, ProgrammingError, Span
+from kpg.runtime.types import INTEGER, Type
+
+TYPES_APART: Final = re.compile(r", (?![^(]*\))")
+"""Commas between types, but none within parentheses."""
 
 
 def define_aggregate(engine: Engine, statement: ast.CreateAggregate | ast.DropAggregate) -> None:
@@ -41,61 +51,38 @@ def _create(engine: Engine, statement: ast.CreateAggregate) -> None:
             raise ProgrammingError(message, span=span)
         _refuse_used(engine, old, "replaced", statement)
         known.remove(old)
-    fold = old.fold if old is not None else f"{PREFIX}{name}_{len(known)}"
+    fold = old.fold if old is not None else _free_name(catalog, name)
     one = Aggregate(name, types, statement.step, state, statement.init, statement.final, fold)
-    strict = _check_step(engine, one, statement)
-    _make_fold(engine, one, statement, strict=strict)
+    _check_state(catalog, one, span)
+    if is_polymorphic(state) or any(map(is_polymorphic, types)):
+        one = replace(one, result=_result(engine, one))
+    else:
+        try:
+            one = replace(one, result=fold_of(catalog, one, types or (INTEGER,)).result)
+        except ProgrammingError as error:
+            raise ProgrammingError(error.message, span=span, hint=error.hint) from None
     catalog.others["aggregate", name, ""] = (*known, one)
 
 
-def _check_step(engine: Engine, one: Aggregate, statement: ast.CreateAggregate) -> bool:
-    """Whether the function for a step takes no NULLs; ProgrammingError if there is none."""
-    plain = one.step.lower().removeprefix("pg_catalog.")
-    schema, _, name = plain.rpartition(".")
-    routines = [
-        each
-        for each in engine.catalog.find_routines(name, schema)
-        if len(each.parameters) == 1 + len(one.types) or any(part.variadic for part in each.parameters)
-    ]
-    strict = routines[0].strict if routines else plain not in LENIENT
+def _free_name(catalog: Catalog, name: str) -> str:
+    """A name for the fold of a new aggregate."""
+    taken = {one.fold for group in catalog.aggregates.values() for one in group}
+    return next(made for number in count() if (made := f"{PREFIX}{name}_{number}") not in taken)
+
+
+def _check_state(catalog: Catalog, one: Aggregate, span: Span) -> None:
+    """ProgrammingError if the first element cannot be the state that a strict step needs."""
     fits = not one.types or one.types[0] == one.state or is_polymorphic(one.types[0])
-    if strict and one.init is None and not fits:
+    if one.init is None and not fits and is_strict(catalog, one):
         raise ProgrammingError(
             "must not omit initial value when transition function is strict and transition type is not "
             "compatible with input type",
-            span=statement.span,
+            span=span,
         )
-    return strict
-
-
-def _make_fold(engine: Engine, one: Aggregate, statement: ast.CreateAggregate, *, strict: bool) -> None:
-    """The function of the arrays of what is aggregated."""
-    gathered = one.types or (Type(Kind.INTEGER),)
-    parameters = tuple(Parameter(f"x{place}", _gathered(type_)) for place, type_ in enumerate(gathered))
-    made = ast.CreateFunction(
-        one.fold,
-        parameters,
-        _result(engine, one),
-        (),
-        False,
-        body_of(one, strict=strict),
-        False,
-        True,
-        statement.span,
-        "plpgsql",
-    )
-    run_routine(engine, made)
-
-
-def _gathered(type_: Type) -> Type:
-    """The type of the array of what is of a type; arrays are gathered as texts."""
-    if is_polymorphic(type_):
-        return Type(Kind.ENUM, name="anyarray")
-    return array(TEXT) if type_.kind is Kind.ARRAY else array(type_)
 
 
 def _result(engine: Engine, one: Aggregate) -> Type:
-    """The type of what an aggregate gives."""
+    """The type of what a polymorphic aggregate gives."""
     if not one.final:
         return one.state
     plain = one.final.lower().removeprefix("pg_catalog.")
@@ -104,10 +91,6 @@ def _result(engine: Engine, one: Aggregate) -> Type:
     exact = [each for each in routines if each.parameters[0].type == one.state]
     if routines:
         return (exact or routines)[0].result
-    from kpg.compiler.sql.folds import shown
-    from kpg.compiler.sql.parse import parse_query
-    from kpg.queries.planning import plan
-
     text = f"SELECT {called(one.final, (f'CAST(NULL AS {shown(one.state)})',))}"
     return plan(parse_query(text), engine.catalog, engine.statistics).schema.types[0]
 
@@ -141,7 +124,6 @@ def _drop(engine: Engine, statement: ast.DropAggregate, name: str, types: tuple[
         catalog.others["aggregate", plain, ""] = rest
     else:
         del catalog.others["aggregate", plain, ""]
-    catalog.routines.pop(old.fold, None)
 
 
 def _refuse_used(
@@ -151,3 +133,16 @@ def _refuse_used(
     if users:
         message = f'aggregate {one.name} cannot be {what}: view "{users[0]}" uses it'
         raise ProgrammingError(message, span=statement.span, hint="drop the view first")
+
+
+def labelled_fold(engine: Engine, label: str) -> ArrayFold | None:
+    """The fold that plans name so; None if there is none."""
+    name, _, rest = label.partition("(")
+    plain = name.rpartition(".")[2]
+    known = (one for group in engine.catalog.aggregates.values() for one in group)
+    one = next((each for each in known if each.fold == plain), None)
+    if one is None:
+        return None
+    query = ", ".join(f"CAST(NULL AS {part})" for part in TYPES_APART.split(rest.removesuffix(")")))
+    types = plan(parse_query(f"SELECT {query}"), engine.catalog, engine.statistics).schema.types
+    return fold_of(engine.catalog, one, tuple(type_.parts[0] for type_ in types))

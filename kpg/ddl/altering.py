@@ -173,7 +173,7 @@ class _Altering(ColumnChange):
                 self._rename_constraint(old, new)
             case ast.SettleConstraint():
                 self._settle_constraint(action)
-            case ast.Attach() | ast.Detach() | ast.Switch() | ast.Secure():
+            case ast.Attach() | ast.Detach() | ast.Secure():
                 from kpg.ddl.altering_kin import alter_kin
 
                 alter_kin(self.engine, self.entry, action, self.span)

@@ -1,4 +1,4 @@
-"""ALTER TABLE: partitions, and which of its triggers act."""
+"""ALTER TABLE: partitions, and row-level security."""
 
 from dataclasses import replace
 from typing import assert_never
@@ -7,7 +7,7 @@ from kpg.compiler.catalog import TableEntry
 from kpg.compiler.constraints import Check, ForeignKey, Unique
 from kpg.compiler.sql import definitions as ast
 from kpg.engine.engine import Engine
-from kpg.runtime.errors import ProgrammingError, Span
+from kpg.runtime.errors import Span
 
 
 def of_heir(parent: TableEntry, child: TableEntry, action: ast.Action) -> ast.Action | None:
@@ -27,7 +27,7 @@ def of_heir(parent: TableEntry, child: TableEntry, action: ast.Action) -> ast.Ac
 def alter_kin(
     engine: Engine,
     entry: TableEntry,
-    action: ast.Attach | ast.Detach | ast.Switch | ast.Secure,
+    action: ast.Attach | ast.Detach | ast.Secure,
     span: Span,
 ) -> None:
     """Run an action on a table."""
@@ -40,23 +40,9 @@ def alter_kin(
             from kpg.inheritance.partitions import detach
 
             detach(engine, entry, action, span)
-        case ast.Switch():
-            _switch(engine, entry, action, span)
         case ast.Secure():
             from kpg.security.securing import secure
 
             secure(engine, entry, action, span)
         case _:
             assert_never(action)
-
-
-def _switch(engine: Engine, entry: TableEntry, action: ast.Switch, span: Span) -> None:
-    others = engine.catalog.others
-    name = action.name.lower()
-    keys = [key for key in others if key[:2] == ("trigger", entry.name.lower())]
-    keys = [key for key in keys if not name or key[2] == name]
-    if name and not keys:
-        message = f'trigger "{action.name}" for table "{entry.name}" does not exist'
-        raise ProgrammingError(message, span=span)
-    for key in keys:
-        others[key] = replace(others[key], enabled=action.enabled)

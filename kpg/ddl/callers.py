@@ -16,7 +16,7 @@ from kpg.compiler.sql import definitions as ast
 from kpg.compiler.sql import statements
 from kpg.compiler.sql.anchoring import calls, casts
 from kpg.compiler.sql.rules import check_rules
-from kpg.compiler.triggers import Partitioned, Trigger
+from kpg.compiler.triggers import Partitioned
 from kpg.engine.engine import Engine
 from kpg.listeners.notices import say_cascade
 from kpg.runtime.errors import Error, NotSupportedError, ProgrammingError, Span
@@ -77,10 +77,6 @@ def callers(engine: Engine, routine: Routine, span: Span) -> Iterator[Caller]:
         tables = (one for one in engine.catalog if isinstance(one, TableEntry))
         free = frozenset(one.name for one in tables if _can_do_without(engine, one, routine))
     yield from _naming(engine, called, span, free)
-    for key, one in list(engine.catalog.others.items()):
-        if isinstance(one, Trigger) and _whole(one.function) == _whole(routine.name):
-            what = f'trigger "{one.name}" of {one.table}'
-            yield Caller(what, partial(engine.catalog.others.pop, key, None))
 
 
 def _naming(engine: Engine, names: Calls, span: Span, free: frozenset[str] = frozenset()) -> Iterator[Caller]:
@@ -95,10 +91,6 @@ def _naming(engine: Engine, names: Calls, span: Span, free: frozenset[str] = fro
     for name, type_ in list(catalog.types.items()):
         if isinstance(type_, Domain):
             yield from _of_domain(engine, name, type_, names, span)
-
-
-def _whole(name: str) -> str:
-    return name.lower().removeprefix(f"{PUBLIC}.")
 
 
 def _can_do_without(engine: Engine, entry: TableEntry, routine: Routine) -> bool:
@@ -150,8 +142,6 @@ def _of_domain(engine: Engine, name: str, domain: Domain, names: Calls, span: Sp
 def _texts(one: object) -> tuple[str, ...]:
     """The texts of a policy or the like that may call functions."""
     match one:
-        case Trigger():
-            return (one.condition,)
         case Policy():
             return (one.using, one.check)
         case UniqueIndex():

@@ -1,6 +1,5 @@
 """Statements that define what is neither table nor view, or change what is: sequences, schemas, ALTER."""
 
-from collections.abc import Iterable
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, assert_never
@@ -18,7 +17,7 @@ from kpg.result import Affected, Result
 from kpg.runtime.errors import ProgrammingError
 
 if TYPE_CHECKING:
-    from kpg.blocks.actions import Actions
+    pass
 
 
 def define(engine: Engine, statement: ast.AnyDefinition) -> Result | None:
@@ -82,10 +81,6 @@ def define(engine: Engine, statement: ast.AnyDefinition) -> Result | None:
 
             check_altered(engine, statement)
             alter(engine, statement)
-        case ast.CreateTrigger() | ast.DropTrigger() | ast.RenameTrigger():
-            from kpg.blocks.triggers import define_trigger
-
-            define_trigger(engine, statement)
         case ast.DefinePolicy():
             from kpg.security.securing import define_policy
 
@@ -273,9 +268,6 @@ def _truncate(engine: Engine, statement: ast.Truncate) -> int:
     catalog = engine.catalog
     chosen = to_truncate(engine, statement)
     rows = 0
-    actions = truncating(engine, chosen) if catalog.others else []
-    for one in actions:
-        one.before_statement("TRUNCATE")
     for name in chosen:
         table = engine.table(name)
         rowids = engine.executor.rowids(name)
@@ -292,8 +284,6 @@ def _truncate(engine: Engine, statement: ast.Truncate) -> int:
                     at = engine.sequences.next.get(rule.sequence)
                     engine.sequences.restart(rule.sequence)
                     engine.journal.note(undo=partial(engine.sequences.restart, rule.sequence, at))
-    for one in actions:
-        one.after_statement("TRUNCATE")
     return rows
 
 
@@ -324,13 +314,6 @@ def to_truncate(engine: Engine, statement: ast.Truncate) -> set[str]:
     return chosen
 
 
-def truncating(engine: Engine, names: Iterable[str]) -> list["Actions"]:
-    """What triggers of tables do."""
-    from kpg.blocks.actions import Actions
-
-    return [Actions(engine, engine.catalog.get(name), None) for name in names]
-
-
 def _comment(engine: Engine, statement: ast.Comment) -> None:
     catalog = engine.catalog
     key: tuple[str, ...] = (statement.kind, statement.name.lower())
@@ -354,7 +337,7 @@ def _comment(engine: Engine, statement: ast.Comment) -> None:
                 message = f'constraint "{statement.part}" of "{table.name}" does not exist'
                 raise ProgrammingError(message, span=statement.span)
             key = ("CONSTRAINT", table.name.lower(), statement.part.lower())
-        case "TRIGGER" | "POLICY":
+        case "POLICY":
             relation = catalog.get(statement.name, statement.span)
             key = (statement.kind, relation.name.lower(), statement.part.lower())
             if (statement.kind.lower(), *key[1:]) not in catalog.others:
@@ -363,7 +346,7 @@ def _comment(engine: Engine, statement: ast.Comment) -> None:
                 raise ProgrammingError(message, span=statement.span)
         case "DOMAIN CONSTRAINT":
             key = (*key, statement.part.lower())
-        case "FUNCTION" | "PROCEDURE" | "ROUTINE":
+        case "FUNCTION" | "ROUTINE":
             schema, _, plain = statement.name.rpartition(".")
             if not catalog.find_routines(plain, schema):
                 raise ProgrammingError(f'function "{statement.name}" does not exist', span=statement.span)

@@ -7,11 +7,9 @@ from typing import Any, TypeVar
 
 from kpg.compiler.catalog import PUBLIC, TableEntry, ViewEntry
 from kpg.compiler.constraints import Domain
-from kpg.compiler.resolved import Resolved
 from kpg.compiler.routines import Aggregate
 from kpg.compiler.sql.anchoring import with_texts
 from kpg.compiler.sql.renaming import FUNCTION, RELATION, TYPE, Names, with_names
-from kpg.compiler.triggers import Trigger
 from kpg.engine.engine import Engine
 from kpg.runtime.errors import NotSupportedError, Span
 from kpg.runtime.types import Type
@@ -76,13 +74,11 @@ def _of_view(entry: ViewEntry, changed: Any) -> ViewEntry:
 
 
 def _calling(one: Any, names: Names) -> Any:
-    """A trigger, or aggregates, that name a function by itself."""
+    """Aggregates that name a function by itself."""
 
     def new(name: str) -> str:
         return names.get((FUNCTION, name.lower().removeprefix(f"{PUBLIC}.")), name)
 
-    if isinstance(one, Trigger) and new(one.function) != one.function:
-        return replace(one, function=Resolved(new(one.function)))
     if isinstance(one, tuple) and any(isinstance(each, Aggregate) for each in one):
         found = tuple(replace(each, step=new(each.step), final=new(each.final)) for each in one)
         return found if found != one else one

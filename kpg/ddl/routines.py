@@ -1,37 +1,32 @@
 """Functions in SQL: made, replaced, renamed and dropped."""
 
-import re
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final, assert_never
 
 from kpg.compiler.catalog import Catalog
 from kpg.compiler.resolved import beside
-from kpg.compiler.routines import POLYMORPHIC, Routine, chosen
+from kpg.compiler.routines import POLYMORPHIC, Routine
 from kpg.compiler.sql import definitions as ast
 from kpg.compiler.sql.anchoring import whole_body
 from kpg.compiler.sql.bind.inlined import check_body
 from kpg.compiler.sql.bind.query import new_binding
-from kpg.compiler.sql.bodies import body_of, gives_rows, names_called, texts_of
+from kpg.compiler.sql.bodies import body_of, names_called
 from kpg.compiler.sql.ddl.functions import CURRENT
 from kpg.compiler.sql.volatile import has_calls, is_chance
 from kpg.compiler.system.naming import type_facts
-from kpg.compiler.system.users import arguments, type_name
+from kpg.compiler.system.users import type_name
 from kpg.engine.engine import Engine
 from kpg.listeners.notices import say_cascade, say_skipped
 from kpg.runtime.errors import NotSupportedError, ProgrammingError, Span
 from kpg.runtime.types import Kind, Type, record
 
-AS_THEY_ARE = frozenset((*POLYMORPHIC, "void", "record", "trigger", "procedure"))
-
-
+AS_THEY_ARE = frozenset((*POLYMORPHIC, "void", "record"))
 KEYWORD_TYPES: Final = (
     *("bit", "bool", "bpchar", "float4", "float8", "int2", "int4", "int8", "interval", "numeric"),
     *("time", "timestamp", "timestamptz", "timetz", "varbit", "varchar"),
 )
 """Types of whose keywords Postgres' grammar makes names in pg_catalog."""
-TYPES_APART: Final = re.compile(r", (?![^(]*\))")
-"""Commas between types, but none within parentheses."""
 
 
 def run_routine(engine: Engine, statement: ast.CreateFunction | ast.DropFunction | ast.AlterFunction) -> None:
@@ -64,9 +59,7 @@ def _create(engine: Engine, statement: ast.CreateFunction) -> None:
             message = f"function {name} cannot be replaced by one that gives something else"
             raise ProgrammingError(message, span=statement.span, hint="drop it first")
         known[known.index(old)] = routine
-        if old.runs or routine.runs:
-            _refuse_used(engine, old, "replaced", statement.span)
-        elif engine.users(old.key):
+        if engine.users(old.key):
             from kpg.ddl.replacing import views_calling
 
             engine.plan_again(views_calling(engine, old, tuple(known), statement.span))
@@ -91,18 +84,11 @@ def _routine(engine: Engine, statement: ast.CreateFunction, name: str) -> Routin
         statement.rows,
         whole_body(statement.body, catalog) if statement.parsed else statement.body,
         statement.strict,
-        statement.language,
-        statement.kind,
         outs,
         definer=statement.definer,
         declared=_declared(statement.declared, catalog),
     )
-    if statement.kind == "procedure" or statement.language == "plpgsql" or _is_run(statement.body, name):
-        from kpg.blocks.procedures import settled
-
-        if statement.language == "sql":
-            _check_last(made, span)
-        return settled(engine, made)
+    _check_volatility(made, span)
     if any(_is_polymorphic(one.type) for one in parameters):
         return made
     return _checked(catalog, made, span)
@@ -114,25 +100,18 @@ def _declared(said: tuple[tuple[str, str], ...], catalog: Catalog) -> tuple[tupl
     return tuple((name, path if value == CURRENT else value) for name, value in said)
 
 
-def _check_last(made: Routine, span: Span) -> None:
-    """ProgrammingError if the last statement of a body in SQL does not give what is declared."""
-    texts = texts_of(made.body)
-    if made.kind == "procedure" or made.result.name == "void" or (texts and gives_rows(texts[-1])):
-        return
-    raise ProgrammingError(
-        f"function {made.name} gives nothing: its last statement gives no rows",
-        span=span,
-        hint="end it with a query, or with RETURNING",
-    )
-
-
-def _is_run(body: str, name: str) -> bool:
-    """Whether a body in SQL is run for each call: it changes something, calls itself, or is of chance."""
-    try:
-        tree = body_of(body)
-    except NotSupportedError:
-        return True
-    return has_calls(tree) or any(is_chance(node) for node in tree.walk()) or name in names_called(tree)
+def _check_volatility(made: Routine, span: Span) -> None:
+    """NotSupportedError for a body that has another value at each call, or that calls itself."""
+    tree = body_of(made.body)
+    if has_calls(tree) or any(map(is_chance, tree.walk())):
+        raise NotSupportedError(
+            f"function {made.name}, which is volatile, is not supported",
+            span=span,
+            hint="Call random() and nextval() in the statement itself.",
+        )
+    if made.name.rpartition(".")[2] in names_called(tree):
+        message = f"function {made.name}, which calls itself, is not supported"
+        raise NotSupportedError(message, span=span, hint="Write WITH RECURSIVE.")
 
 
 def _checked(catalog: Catalog, made: Routine, span: Span) -> Routine:
@@ -202,11 +181,6 @@ def _drop(engine: Engine, statement: ast.DropFunction, name: str, types: Sequenc
         return
     if routine is None:
         raise ProgrammingError(f'{statement.kind} "{name}" does not exist', span=statement.span)
-    if statement.kind not in (routine.kind, "routine"):
-        message = f"{name}({arguments(engine.catalog, routine)}) is not a {statement.kind}"
-        wrong = ProgrammingError(message, span=statement.span, hint=f"use DROP {routine.kind.upper()}")
-        wrong.sqlstate = "42809"
-        raise wrong
     drop_routine(engine, routine, statement.span, cascade=statement.cascade)
 
 
@@ -288,22 +262,3 @@ def _refuse_used(engine: Engine, routine: Routine, what: str, span: Span) -> Non
             span=span,
             hint="drop the view first",
         )
-
-
-def labelled(engine: Engine, label: str) -> Routine | None:
-    """The routine that plans name so: that of these arguments, or one of any that is called with these."""
-    name, _, rest = label.partition("(")
-    routines = engine.catalog.routines.get(name, ())
-    found = next((one for one in routines if one.label == label), None)
-    if found is not None or not rest or not any(one.runs for one in routines):
-        return found
-    from kpg.compiler.sql.parse import parse_query
-    from kpg.queries.planning import plan
-
-    parts = TYPES_APART.split(rest.removesuffix(")"))
-    query = parse_query(f"SELECT {', '.join(f'CAST(NULL AS {part})' for part in parts)}")
-    types = plan(query, engine.catalog, engine.statistics).schema.types
-    try:
-        return chosen(routines, types, [""] * len(types), spread=False).routine
-    except ProgrammingError:
-        return None

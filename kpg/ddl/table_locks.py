@@ -27,7 +27,7 @@ OWN: Final = TABLE_MODES[3]
 """SHARE UPDATE EXCLUSIVE: rows may change meanwhile, definitions may not."""
 CHECKED: Final = TABLE_MODES[5]
 """SHARE ROW EXCLUSIVE: rows may be read, and only one defines something."""
-NOTED: Final = ("TABLE", "COLUMN", "CONSTRAINT", "TRIGGER")
+NOTED: Final = ("TABLE", "COLUMN", "CONSTRAINT")
 """What has comments that are a table's."""
 
 
@@ -83,9 +83,7 @@ def _named(engine: Engine, statement: Defining) -> Iterator[Lock]:
         case ddl.DropOther(kind="INDEX"):
             indexes = (engine.catalog.find_index(name) for name in statement.names)
             yield from ((index.table, CLOSED) for index in indexes if index is not None)
-        case ddl.CreateTrigger(made=made):
-            yield made.table, CHECKED
-        case ddl.DropTrigger() | ddl.RenameTrigger() | ddl.DefinePolicy():
+        case ddl.DefinePolicy():
             yield statement.table, CLOSED
         case ddl.Comment() if statement.kind in NOTED:
             yield statement.name, OWN
@@ -130,9 +128,6 @@ def _altered(engine: Engine, name: str, action: ddl.Action) -> Iterator[Lock]:
             return
         case ddl.SettleConstraint(validates=True) | ddl.Nothing():
             yield name, OWN
-            return
-        case ddl.Switch():
-            yield name, CHECKED
             return
         case ddl.Attach(child=child):
             yield from ((name, OWN), (child, CLOSED))

@@ -3,17 +3,16 @@
 In between nothing has changed, so that the parts of a statement all see the tables as they were before it.
 """
 
-from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, assert_never
+from typing import assert_never
 
 import numpy as np
 from numpy.typing import NDArray
 
 from kpg.compiler.catalog import Catalog, TableEntry
 from kpg.compiler.sql import statements as ast
-from kpg.compiler.sql.change import lower_returning, nothing
+from kpg.compiler.sql.change import lower_returning
 from kpg.compiler.sql.given import given_insert, insert_places
 from kpg.constraints.numbering import numbered_insert, numbered_update, settling
 from kpg.dml.modify import checked, distinct
@@ -26,9 +25,6 @@ from kpg.runtime.errors import DataError, IntegrityError, NotSupportedError, Ser
 from kpg.runtime.plan import Mfp
 from kpg.runtime.records import dataclass
 from kpg.runtime.types import Type
-
-if TYPE_CHECKING:
-    from kpg.blocks.actions import Actions
 
 Words = NDArray[np.int64]
 
@@ -51,8 +47,6 @@ class Changes:
     updated: tuple[Words, Words] | None = None
     inserted: Words | None = None
     returned: Returned | None = None
-    actions: Any = None
-    """What triggers do beside them."""
 
     @property
     def count(self) -> int:
@@ -70,9 +64,6 @@ class Changes:
 
     def apply(self) -> None:
         """Make the changes."""
-        if self.actions is not None:
-            self.actions.apply(self)
-            return
         if self.deleted is not None:
             self.table.delete(self.deleted)
         if self.updated is not None:
@@ -134,17 +125,19 @@ def into_table(engine: Engine, statement: ast.Change) -> ast.Change:
     return through_view(statement, engine.catalog)
 
 
-def prepared_alone(engine: Engine, statement: ast.Change, actions: "Actions | None" = None) -> Changes:
+def prepared_alone(engine: Engine, statement: ast.Change) -> Changes:
     """What a statement is going to change of one table."""
     statement = into_table(engine, statement)
     table = engine.table(statement.table)
     match statement:
         case ast.Insert():
-            return _insert(engine, table, statement, actions)
+            return _insert(engine, table, statement)
         case ast.Delete():
-            return _delete(engine, table, statement, actions)
+            planned, data = found_rows(engine, statement)
+            return deletion(table, statement, planned, data)
         case ast.Update():
-            return _update(engine, table, statement, actions)
+            planned, data = found_rows(engine, statement)
+            return updating(engine, table, statement, planned, data)
         case ast.Merge():
             from kpg.dml.merging import merge_changes
 
@@ -153,13 +146,9 @@ def prepared_alone(engine: Engine, statement: ast.Change, actions: "Actions | No
             assert_never(statement)
 
 
-def _insert(engine: Engine, table: Table, statement: ast.Insert, actions: "Actions | None") -> Changes:
-    if actions is not None:
-        actions.before_statement("INSERT")
-        if statement.conflict is not None and statement.conflict.assignments:
-            actions.before_statement("UPDATE")
+def _insert(engine: Engine, table: Table, statement: ast.Insert) -> Changes:
     statement, words = given_words(engine, table, statement)
-    return insertion(engine, table, statement, words, actions)
+    return insertion(engine, table, statement, words)
 
 
 def given_words(engine: Engine, table: Table, statement: ast.Insert) -> tuple[ast.Insert, Words]:
@@ -213,7 +202,6 @@ def insertion(
     table: Table,
     statement: ast.Insert,
     words: Words,
-    actions: "Actions | None" = None,
     *,
     fitted: bool = True,
 ) -> Changes:
@@ -229,8 +217,6 @@ def insertion(
         check_insertion(statement, entry, catalog)
     if entry.constraints.rules and len(statement.columns):
         words = _with_defaults(engine, statement, entry, words)
-    if actions is not None:
-        words = actions.before_insert(words)
     if not fitted:
         return Changes(table, inserted=words)
     words = checked(words, table)
@@ -242,9 +228,6 @@ def insertion(
         from kpg.dml.conflicting import settled
 
         words, updated = settled(engine, table, statement, words)
-        if updated is not None and actions is not None:
-            rowids, changed = actions.before_update(*updated)
-            updated = rowids, checked(changed, table)
         if updated is not None:
             if table.guard is not None:
                 updated = updated[0], table.guard.fitting(updated[1])
@@ -300,13 +283,6 @@ def _returned(engine: Engine, table: Table, statement: ast.Insert, rows: Words) 
     return returned_by_query(engine, table, statement, rows)
 
 
-def _delete(engine: Engine, table: Table, statement: ast.Delete, actions: "Actions | None") -> Changes:
-    if actions is not None:
-        actions.before_statement("DELETE")
-    planned, data = found_rows(engine, statement)
-    return deletion(table, statement, planned, data)
-
-
 def deletion(table: Table, statement: ast.Delete, planned: Planned, data: Words) -> Changes:
     """What deleting changes, given the rows of its plan."""
     if not statement.returning:
@@ -314,23 +290,6 @@ def deletion(table: Table, statement: ast.Delete, planned: Planned, data: Words)
     rowids, first = np.unique(data[0], return_index=True)
     names, types = planned.schema.names[1:], planned.schema.types[1:]
     return Changes(table, deleted=rowids, returned=Returned(names, types, data[1:, first]))
-
-
-def _update(engine: Engine, table: Table, statement: ast.Update, actions: "Actions | None") -> Changes:
-    if actions is not None:
-        actions.before_statement("UPDATE")
-    planned, data = found_rows(engine, statement)
-    return updating(engine, table, statement, planned, data)
-
-
-def shown_again(engine: Engine, table: Table, statement: ast.Update) -> "Callable[[Words], Returned] | None":
-    """What RETURNING of an UPDATE gives for rows that have become others; None if they do not say all."""
-    if not statement.returning or statement.sources:
-        return None
-    given = ast.Select(nothing(), statement.span)
-    returning = statement.returning
-    shown = ast.Insert(statement.table, statement.alias, (), given, None, statement.span, returning=returning)
-    return lambda words: _returned(engine, table, shown, words)
 
 
 def updating(engine: Engine, table: Table, statement: ast.Update, planned: Planned, data: Words) -> Changes:

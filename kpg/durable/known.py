@@ -60,12 +60,26 @@ class Exclusion:
         return constraints.UniqueIndex(**fields)
 
 
+class EarlierRoutine:
+    """A function, which has had more fields: its language, and whether its body was run for each call."""
+
+    def __new__(cls, **fields: Any) -> Any:
+        """The function, if its body is one query that is put in the place of calls."""
+        left = {name: fields.pop(name) for name in ("language", "kind", "runs", "pure") if name in fields}
+        is_query = left.get("language", "sql") == "sql" and left.get("kind", "function") == "function"
+        if left.get("runs") or not is_query:
+            return Removed(**fields, **left)
+        return routines.Routine(**fields)
+
+
 EARLIER: Final[dict[str, type]] = {
     "trigger.Deed": Removed,
+    "trigger.Trigger": Removed,
+    "routine.Routine": EarlierRoutine,
     "rule.Exclusion": Exclusion,
 }
 """Classes that are read and never written, by the names that earlier versions gave them."""
-NOT_KEPT: Final = frozenset({"Catalog", "NoStatistics", "Rights"})
+NOT_KEPT: Final = frozenset({"ArrayFold", "Catalog", "NoStatistics", "Rights"})
 
 
 def codec(function: Callable[[str], Any]) -> Codec:

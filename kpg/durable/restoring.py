@@ -9,6 +9,8 @@ from kpg.compiler.catalog import PUBLIC, TableEntry
 from kpg.compiler.clock import CLOCK, CLOCK_SCHEMA
 from kpg.compiler.constraints import UniqueIndex
 from kpg.compiler.resolved import resolve
+from kpg.compiler.routines import Aggregate, Routine
+from kpg.compiler.sql.folds import PREFIX
 from kpg.compiler.triggers import Heir
 from kpg.durable.known import Removed
 from kpg.durable.state import Key, State
@@ -64,7 +66,11 @@ class Restoring:
                 case "sequence":
                     catalog.sequences[key[1]] = resolve(value, "name")
                 case "routine":
-                    catalog.routines[key[1]] = value
+                    kept = _routines(value)
+                    if kept:
+                        catalog.routines[key[1]] = kept
+                case "other" if key[1] == "aggregate":
+                    catalog.others[key[1:]] = _with_results(value, state)
                 case "other":
                     self._other(key, value)
                 case "comment":
@@ -94,10 +100,7 @@ class Restoring:
         """A definition of a relation beside the relation itself."""
         kind, *names = key[1:]
         if isinstance(value, Removed) or (isinstance(value, Heir) and value.told is None):
-            raise OperationalError(
-                f'the folder has {kind} "{names[-1]}" of "{names[0]}": kpg has no such definitions any more',
-                hint="drop it with the version of kpg that wrote the folder",
-            )
+            raise _no_more(f'{kind} "{names[-1]}" of "{names[0]}"')
         kind = "unique index" if isinstance(value, UniqueIndex) else kind  # earlier versions say exclusion
         self._engine.catalog.others[kind, *names] = resolve(value, "table", "parent", "child", "kept")
 
@@ -172,13 +175,14 @@ class Restoring:
             if key[0] == "function" and key not in self._done and self._whole:
                 self._function(key[1], value)
                 self._done.add(key)
-        from kpg.blocks.procedures import IN_FROM
-        from kpg.ddl.routines import labelled
+        folds = {name: made for name, made in self._functions.items() if name.partition("#")[0].endswith(")")}
+        if folds:
+            from kpg.ddl.aggregates import labelled_fold
 
-        for name, made in self._functions.items():
-            routine = labelled(self._engine, name.partition("#")[0].removesuffix(IN_FROM))
-            if routine is not None and routine.pure:
-                self._engine.procedures.adopt(routine, made)
+            for name, made in folds.items():
+                fold = labelled_fold(self._engine, name.partition("#")[0])
+                if fold is not None:
+                    self._engine.folds.adopt(fold, made)
 
     def _goals_again(self) -> None:
         texts = [key[1] for key in self._state if key[0] == "goal"]
@@ -301,3 +305,32 @@ def _imported(name: str, place: str) -> Any:
             hint=f"make it importable, or give it: kpg.connect(folder, functions={{{name!r}: ...}})",
         ) from error
     return found
+
+
+def _no_more(what: str) -> OperationalError:
+    """The error for a definition of a kind that there is not any more."""
+    return OperationalError(
+        f"the folder has {what}: kpg has no such definitions any more",
+        hint="drop it with the version of kpg that wrote the folder",
+    )
+
+
+def _routines(known: tuple[Routine | Removed, ...]) -> tuple[Routine, ...]:
+    """The functions of a name, without those that computed an aggregate in earlier versions."""
+    kept: list[Routine] = []
+    for one in known:
+        if isinstance(one, Routine):
+            kept.append(one)
+        elif not one.fields["name"].rpartition(".")[2].startswith(PREFIX):
+            raise _no_more(f'{one.fields["kind"]} "{one.fields["name"]}", which is not one query')
+    return tuple(kept)
+
+
+def _with_results(aggregates: tuple[Aggregate, ...], state: State) -> tuple[Aggregate, ...]:
+    """Aggregates with the types of their values, which earlier versions kept with the functions of these."""
+    found = []
+    for one in aggregates:
+        folds = (each for each in state.get(("routine", one.fold), ()) if isinstance(each, Removed))
+        given = next((each.fields["result"] for each in folds), None)
+        found.append(replace(one, result=one.result or given))
+    return tuple(found)

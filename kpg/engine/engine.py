@@ -54,7 +54,7 @@ class Point:
 
     rows: object
     mark: Mark
-    waiting: tuple[int, int, int]
+    waiting: tuple[int, int]
 
 
 class Engine(Kept):
@@ -81,7 +81,7 @@ class Engine(Kept):
         fork = trunk.executor.fork if trunk is not None else partial(make, merge_effort)
         self.executor = fork(self._interrupt)
         self.catalog = Catalog() if trunk is None else trunk.catalog.copy()
-        self.catalog.caller = lambda routine: self.procedures.named(routine)
+        self.catalog.fold_function = lambda fold: self.fold_function(fold)
         self.views: dict[str, Maintained] = {}
         self._plans: dict[str, Plan] = {}
         self.statistics = LiveStatistics(self.executor, self._plans)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple, NoReturn
 
 from kpg.engine.lock_modes import CONFLICTS, SHOWN
-from kpg.runtime.errors import NotSupportedError, OperationalError, Waiting
+from kpg.runtime.errors import OperationalError, Waiting
 
 if TYPE_CHECKING:
     from kpg.engine.kept import Kept
@@ -70,8 +70,6 @@ class Locks:
         self._wishes: dict[int, Wish] = {}
         self.suspends = False
         """Whether who runs the present statement can undo it, and run it again."""
-        self.begun = 0
-        """The number of transactions of the session when the statement began."""
         self.naps = self.napped = 0
         """How often the statement has slept before, and how many of these times have come up again."""
         self._journal: list[tuple[int, Key, Hold, bool]] = []
@@ -161,14 +159,12 @@ class Locks:
         """An error if the present statement cannot wait."""
         if not self.suspends:
             raise NoLockError("could not obtain lock: a session has it", hint="wait in a session")
-        if engine.transactions.begun > self.begun + 1:
-            raise NotSupportedError("waiting for a lock in a procedure that has committed is not supported")
 
     # What a statement has done, which is undone if it has to wait
 
     def begin(self, engine: "Kept", naps: int) -> None:
         """A statement begins whose work can be done again, after so many naps."""
-        self.suspends, self.begun = True, engine.transactions.begun
+        self.suspends = True
         self.naps, self.napped = naps, 0
 
     @property

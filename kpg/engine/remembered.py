@@ -113,7 +113,7 @@ class Remembered:
 
 
 def changes_alone(engine: "Engine", name: str) -> bool:
-    """Whether a change of a relation runs nothing else: no triggers or partitions."""
+    """Whether a change of a relation runs nothing else: it has no partitions."""
     others = engine.catalog.others
     if not others:
         return True
@@ -121,7 +121,4 @@ def changes_alone(engine: "Engine", name: str) -> bool:
     from kpg.compiler.triggers import is_plain
 
     entry = engine.catalog.find(name)
-    if not isinstance(entry, TableEntry) or not is_plain(others, entry.name):
-        return False
-    # What a foreign key changes may have triggers.
-    return not engine.references.incoming(entry.name) or all(key[0] != "trigger" for key in others)
+    return isinstance(entry, TableEntry) and is_plain(others, entry.name)

@@ -15,6 +15,7 @@ from kpg.compiler.constraints import Constraints
 from kpg.compiler.constraints import Sequence as Numbers
 from kpg.compiler.resolved import Resolved, untaken
 from kpg.compiler.rights import FIRST
+from kpg.compiler.routines import ArrayFold
 from kpg.engine.journal import Journal
 from kpg.engine.table import Table, Watch
 from kpg.engine.transaction import Transactions
@@ -23,6 +24,7 @@ from kpg.queries.planning import LiveStatistics, Planned, plan_view_entry
 from kpg.queries.reading import Reader
 from kpg.runtime.errors import NotSupportedError, ProgrammingError
 from kpg.runtime.executor import Executor
+from kpg.runtime.functions.named import Named
 from kpg.runtime.handles import Installation
 from kpg.runtime.interrupts import DeferredInterrupt
 from kpg.runtime.monitor import Monitor
@@ -32,10 +34,11 @@ from kpg.runtime.types import Schema
 from kpg.view import Maintained
 
 if TYPE_CHECKING:
-    from kpg.blocks.procedures import Procedures
-    from kpg.constraints.references import References, Rows
+    from kpg.constraints.references import References
     from kpg.constraints.sequences import Sequences
     from kpg.engine.past import Past
+    from kpg.queries.folding import Folds
+    from kpg.runtime.functions.own import Own
 
 Words = NDArray[np.int64]
 T = TypeVar("T")
@@ -94,7 +97,7 @@ class Schemas:
         """Foreign keys."""
         from kpg.constraints.references import References
 
-        return References(self.executor, self._table_of)
+        return References(self.executor, lambda name: self._tables[name])
 
     @cached_property
     def sequences(self) -> "Sequences":
@@ -104,20 +107,19 @@ class Schemas:
         return Sequences(lambda: self.catalog)
 
     @cached_property
-    def procedures(self) -> "Procedures":
-        """Functions whose bodies are run."""
-        from kpg.blocks.procedures import Procedures
+    def folds(self) -> "Folds":
+        """The functions of arrays that compute users' aggregates."""
+        from kpg.queries.folding import Folds
 
-        return Procedures(self)  # type: ignore[arg-type]
+        return Folds(self.executor)
 
-    def computed(self, run: Callable[[], T]) -> T:
-        """What something gives that may call functions whose bodies are run."""
-        return self.procedures.computed(run) if self.catalog.routines else run()
-
-    def _table_of(self, name: str) -> "Rows":
-        from kpg.blocks.rowwise import acted
-
-        return acted(self, self._tables[name]) if self.catalog.others else self._tables[name]  # type: ignore[arg-type]
+    def fold_function(self, fold: "ArrayFold") -> "Named[Own]":
+        """The name by which plans call a fold."""
+        known = self.folds.find(fold)
+        if known is None:
+            known = Named(fold.label, self.catalog.number_function())
+            self.folds.adopt(fold, known)
+        return known
 
     def refuse_in_transaction(self, what: str) -> None:
         """Raise unless what cannot be undone may change now."""
@@ -193,7 +195,7 @@ class Schemas:
             self.refresh_rules()
 
     def _forget_others(self, name: str) -> None:
-        """The triggers of a relation go with it."""
+        """What is kept beside a relation goes with it: unique indexes, policies, inheritance, partitions."""
         others, lower = self.catalog.others, name.lower()
         kept = [one.kept for key, one in others.items() if key[:2] == ("unique index", lower)]
         for key in [one for one in others if one[1] == lower or (one[0] == "inherits" and one[2] == lower)]:

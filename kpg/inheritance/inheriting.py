@@ -3,7 +3,6 @@
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,9 +17,6 @@ from kpg.engine.engine import Engine
 from kpg.inheritance.beside import prepared_beside
 from kpg.result import Affected, Result
 from kpg.runtime.errors import NotSupportedError, ProgrammingError, Span
-
-if TYPE_CHECKING:
-    from kpg.blocks.actions import Actions
 
 Words = NDArray[np.int64]
 
@@ -52,25 +48,20 @@ def parts_of(engine: Engine, entry: Entry) -> Iterator[None]:
 def _together(
     engine: Engine, statement: ast.Update | ast.Delete, entry: Entry, heirs_: Sequence[str]
 ) -> "Several":
-    from kpg.blocks.triggers import actions_of
     from kpg.inheritance.routing import moved
 
-    event = "DELETE" if isinstance(statement, ast.Delete) else "UPDATE"
-    around = actions_of(engine, statement)
-    if around is not None:
-        around.before_statement(event)
     parts: list[Changes] = []
     moves = 0
     for name in (entry.name, *heirs_):
         one = replace(statement, table=name, alone=True)
         if not isinstance(one, ast.Update):
-            parts.append(prepared_beside(engine, one, whole=False))
+            parts.append(prepared_beside(engine, one))
             continue
-        changes = prepared_beside(engine, replace(one, whole=entry.name), whole=False)
+        changes = prepared_beside(engine, one)
         found, count = moved(engine, entry.name, changes)
         parts += found
         moves += count
-    return Several(parts, around, event, moves)
+    return Several(parts, moves)
 
 
 def _chosen(returned: Returned, names: Sequence[str]) -> Words:
@@ -118,15 +109,11 @@ class Several:
     deleted = None
     inserted = None
 
-    def __init__(
-        self, parts: Sequence[Changes], around: "Actions | None" = None, event: str = "", moves: int = 0
-    ) -> None:
-        """``around`` is what is done before and after a statement of an event; ``moves`` count once."""
+    def __init__(self, parts: Sequence[Changes], moves: int = 0) -> None:
+        """``moves`` of the changes are counted twice: rows that go from one table to another."""
         self._moves = moves
         self.parts = parts
         self.table = parts[0].table
-        self._around = around
-        self._event = event
 
     @property
     def count(self) -> int:
@@ -147,8 +134,6 @@ class Several:
         """Make the changes."""
         for part in self.parts:
             part.apply()
-        if self._around is not None:
-            self._around.after_statement(self._event)
 
     def result(self) -> Result:
         """What the statement gives."""

@@ -12,22 +12,15 @@ from kpg.dml.changing import Changes
 from kpg.dml.merging import merge_changes
 from kpg.engine.engine import Engine
 from kpg.inheritance.inheriting import Several, parts_of
-from kpg.inheritance.routing import inserted_beside, moved
-from kpg.runtime.errors import NotSupportedError
+from kpg.inheritance.routing import moved, route_words
 
 
 def merged(engine: Engine, statement: ast.Merge) -> Several | None:
     """What a MERGE changes in several tables; None if there is only one."""
-    from kpg.blocks.triggers import actions_of
-
     entry = engine.catalog.find(statement.table)
     below = heirs(engine.catalog.others, entry.name) if isinstance(entry, TableEntry) else ()
     if statement.part or not isinstance(entry, TableEntry) or not below:
         return None
-    for name in (entry.name, *below):
-        if actions_of(engine, replace(statement, table=name), whole=False) is not None:
-            message = "MERGE into a table with partitions that have triggers is not supported"
-            raise NotSupportedError(message, span=statement.span)
     with parts_of(engine, entry):
         parts, moves = _there(engine, statement, entry, below)
         return Several([*parts, *_new(engine, statement, entry)], moves=moves)
@@ -55,4 +48,4 @@ def _new(engine: Engine, statement: ast.Merge, entry: TableEntry) -> list[Change
         return []
     asked = replace(statement, whens=whens, part="unmatched")
     rows = merge_changes(engine, engine.table(entry.name), asked).inserted
-    return [] if rows is None or not rows.shape[1] else list(inserted_beside(engine, entry.name, rows).parts)
+    return [] if rows is None or not rows.shape[1] else list(route_words(engine, entry.name, rows).parts)

@@ -11,12 +11,14 @@ from kpg.compiler.constraints import NO_RULE, Check, Constraints
 from kpg.compiler.resolved import written
 from kpg.compiler.sql import definitions as ddl
 from kpg.compiler.sql import statements as ast
+from kpg.compiler.sql.parse import parse_query
 from kpg.compiler.triggers import Bound, Heir, Partitioned, heirs
 from kpg.ddl.defining import definition
 from kpg.ddl.indexes import check_key
 from kpg.ddl.rereading import check_rereadable, end_past, reread
 from kpg.engine.engine import Engine
 from kpg.inheritance.routing import fits, order_of, partitions_of
+from kpg.queries.planning import plan
 from kpg.runtime.errors import IntegrityError, ProgrammingError, Span
 from kpg.runtime.types import Schema
 
@@ -263,12 +265,12 @@ def _before(low: tuple[str, ...], high: tuple[str, ...], place: int = 0) -> str:
 
 def _test(engine: Engine, parent: TableEntry, whole: Partitioned, text: str) -> bool:
     """Whether something holds of values of a table's keys."""
-    from kpg.blocks.frame import Frame
-
     for place, key in enumerate(whole.keys):
         text = text.replace(f"@{place}(", f"CAST(@{place}(")
         text = _with_types(text, f"@{place}(", _type_of(engine, parent, key))
-    return engine.procedures.evaluator.truth(Frame(""), text)
+    planned = plan(parse_query(f"SELECT {text}"), engine.catalog, engine.statistics)
+    words, _ = engine.run(planned)
+    return bool(words[0, 0] == 1)
 
 
 def _with_types(text: str, mark: str, type_: str) -> str:
@@ -285,9 +287,6 @@ def _with_types(text: str, mark: str, type_: str) -> str:
 
 def _type_of(engine: Engine, parent: TableEntry, key: str) -> str:
     """The type of a key of a partitioned table."""
-    from kpg.compiler.sql.parse import parse_query
-    from kpg.queries.planning import plan
-
     query = parse_query(f"SELECT {key} FROM ONLY {written(parent.name)}")
     return str(plan(query, engine.catalog, engine.statistics).schema.types[0])
 

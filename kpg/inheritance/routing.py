@@ -29,37 +29,18 @@ def is_partitioned(engine: Engine, name: str) -> bool:
 
 def routed(engine: Engine, statement: ast.Insert) -> Several | None:
     """What an INSERT into a partitioned table changes; None if the table is none."""
-    from kpg.blocks.triggers import actions_of
-
     entry = engine.catalog.find(statement.table)
     if not isinstance(entry, TableEntry) or not is_partitioned(engine, entry.name):
         return None
-    around = actions_of(engine, statement)
-    if around is not None:
-        around.before_statement("INSERT")
     table = engine.table(entry.name)
     statement, words = given_words(
         engine, table, replace(statement, returning=listed(statement, entry.schema.names))
     )
     whole = replace(statement, conflict=None, returning=())
-    inserted = insertion(engine, table, whole, words, None, fitted=False).inserted
+    inserted = insertion(engine, table, whole, words, fitted=False).inserted
     assert inserted is not None
     with parts_of(engine, entry):
-        return Several(_parts(engine, entry, statement, inserted), around, "INSERT")
-
-
-def inserted_beside(engine: Engine, name: str, words: Words) -> Several:
-    """What inserting rows that are whole changes, with triggers and partitions."""
-    from kpg.blocks.actions import Actions
-
-    around = Actions(engine, engine.catalog.table(name), None)
-    around.before_statement("INSERT")
-    if is_partitioned(engine, engine.catalog.table(name).name):
-        return Several(route_words(engine, name, words).parts, around, "INSERT")
-    span = Span("", 0, 0)
-    entry = engine.catalog.table(name)
-    statement = ast.Insert(name, "", entry.schema.names, ast.Select(nothing(), span), None, span)
-    return Several([_part(engine, entry, statement, words)], around, "INSERT")
+        return Several(_parts(engine, entry, statement, inserted))
 
 
 def route_words(engine: Engine, name: str, words: Words, *, moves: bool = False) -> Several:
@@ -71,36 +52,12 @@ def route_words(engine: Engine, name: str, words: Words, *, moves: bool = False)
 
 def _parts(engine: Engine, entry: TableEntry, statement: ast.Insert, words: Words) -> list[Changes]:
     """The changes of the partitions that take rows; IntegrityError if none takes one."""
-    if words.shape[1] > 1 and _is_rowwise(engine, entry):
-        parts: list[Changes] = []
-        for place in range(words.shape[1]):
-            row = np.ascontiguousarray(words[:, place : place + 1])
-            parts += _parts(engine, entry, statement, row)
-        return parts
     return [_part(engine, leaf, statement, rows) for leaf, rows in _leaves(engine, entry, words)]
 
 
 def _part(engine: Engine, leaf: TableEntry, statement: ast.Insert, rows: Words) -> Changes:
-    from kpg.blocks.triggers import actions_of
-
     one = replace(statement, table=leaf.name, columns=leaf.schema.names)
-    actions = actions_of(engine, one, whole=False)
-    table = engine.table(leaf.name)
-    if actions is not None and actions.is_rowwise(("INSERT", "UPDATE")):
-        from kpg.blocks.rowwise import inserted_rows
-
-        return inserted_rows(engine, table, one, rows, actions)  # type: ignore[return-value]
-    return replace(insertion(engine, table, one, rows), actions=actions)
-
-
-def _is_rowwise(engine: Engine, entry: TableEntry) -> bool:
-    """Whether something is done before rows of a partition."""
-    from kpg.blocks.actions import Actions
-    from kpg.compiler.triggers import heirs
-
-    names = (entry.name, *heirs(engine.catalog.others, entry.name))
-    every = (Actions(engine, engine.catalog.get(name), None) for name in names)
-    return any(one.is_rowwise(("INSERT", "UPDATE")) for one in every)
+    return insertion(engine, engine.table(leaf.name), one, rows)
 
 
 def partitions_of(engine: Engine, name: str) -> list[Heir]:

@@ -12,8 +12,11 @@ from kpg.runtime.convert.lists import to_rows
 from kpg.runtime.dictionary import Dictionary
 from kpg.runtime.errors import InternalError
 from kpg.runtime.records import dataclass
+from kpg.runtime.scalar import Literal
 from kpg.runtime.trace.updates import Updates
-from kpg.runtime.types import ERROR, NULL, Kind, Type, is_loose
+from kpg.runtime.types import ERROR, NULL, Kind, Type, is_loose, record
+from kpg.runtime.values import codec_of
+from kpg.runtime.values.codec import word_functions
 
 if TYPE_CHECKING:
     import pyarrow
@@ -108,6 +111,58 @@ class Reader:
             name = self.names[int(np.argmax((visible == ERROR).any(axis=1)))]
             raise InternalError(f"column {name} holds the result of a failed operation")
         return visible
+
+
+def literal_of(word: int, type_: Type, dictionary: Dictionary) -> Literal:
+    """A word as a constant."""
+    if word == NULL:
+        return Literal(None, type_)
+    return Literal(dictionary.get(word) if type_.is_interned else int(word), type_)
+
+
+def row_literal(
+    words: Sequence[int] | None, names: Sequence[str], types: Sequence[Type], dictionary: Dictionary
+) -> Literal:
+    """A row as one constant; NULL for none."""
+    type_ = record(list(types), list(names))
+    if words is None:
+        return Literal(None, type_)
+    values = (plain_value(word, part, dictionary) for word, part in zip(words, types, strict=True))
+    return Literal(codec_of(type_).encode(tuple(values)), type_)
+
+
+def plain_value(word: int, type_: Type, dictionary: Dictionary) -> Any:
+    """A word as Python functions of plans take it; None for NULL."""
+    if word == NULL:
+        return None
+    if type_.is_interned:
+        text = dictionary.get(word)
+        return text if type_.is_text else codec_of(type_).decode(text)
+    return word_functions(type_)[1](word)
+
+
+def word_of(value: Any, type_: Type, dictionary: Dictionary) -> int:
+    """Inverse of :func:`plain_value`."""
+    if value is None:
+        return NULL
+    if type_.is_interned:
+        return dictionary.code(value if type_.is_text else codec_of(type_).encode(value))
+    return int(word_functions(type_)[0](value))
+
+
+def words_of(result: Result, dictionary: Dictionary) -> Words:
+    """The rows of a result as words ``int64[w, n]``."""
+    contents = result.contents
+    if isinstance(contents, Decoded):
+        return contents.words[: len(result.columns)]
+    rows = [
+        [
+            NULL if value is None else word_of(codec_of(type_).from_python(value), type_, dictionary)
+            for value, type_ in zip(row, result.types, strict=True)
+        ]
+        for row in result.part()
+    ]
+    return np.array(rows, np.int64).T.reshape(len(result.types), len(rows))
 
 
 def _rows(words: Words, types: tuple[Type, ...], dictionary: Dictionary) -> list[Row]:

@@ -82,14 +82,11 @@ def check_definition(catalog: Catalog, statement: Defining) -> None:
             for name in statement.tables:
                 need_named(catalog, name, span)
                 need(catalog, key_of(catalog.table(name, span).name), "D", span)
-        case ddl.CreateTrigger(made=made):
-            _need_relation(catalog, made.table, span)
-            _need_called(catalog, made.function, span)
         case ddl.DefinePolicy(verb="drop"):
             entry = catalog.find(statement.table)
             if entry is None or statement.name.lower() in _policies(catalog, entry.name):
                 _need_relation(catalog, statement.table, span)  # which is looked for first
-        case ddl.DropTrigger() | ddl.RenameTrigger() | ddl.DefinePolicy():
+        case ddl.DefinePolicy():
             _need_relation(catalog, statement.table, span)
         case ddl.Alter():
             _need_relation(catalog, statement.name, span)
@@ -191,13 +188,6 @@ def _need_overloads(catalog: Catalog, name: str, span: Span) -> None:
     """
     if name in catalog.routines:
         need_owner(catalog, ("FUNCTION", name), span)
-
-
-def _need_called(catalog: Catalog, name: str, span: Span) -> None:
-    """PrivilegeError unless who asks may call a function."""
-    schema, _, plain = name.rpartition(".")
-    for routine in catalog.find_routines(plain, schema)[:1]:
-        need(catalog, ("FUNCTION", routine.name.lower()), "X", span)
 
 
 def _need_relation(catalog: Catalog, name: str, span: Span, *, dropping: bool = False) -> None:

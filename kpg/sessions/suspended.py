@@ -4,12 +4,11 @@ What they have done is undone, and others have their turn; they are done again w
 """
 
 import logging
-import re
 import threading
 import time
 from collections import deque
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from kpg.engine.lock_modes import SHARED
 from kpg.engine.locks import DeadlockError, NoLockError, Waits, Wish
@@ -28,7 +27,6 @@ if TYPE_CHECKING:
 
 
 log = logging.getLogger("kpg.sessions")
-MAY_WAIT: Final = re.compile("advisory|pg_sleep", re.IGNORECASE)
 
 
 @dataclass(slots=True, eq=False)
@@ -61,7 +59,6 @@ class Suspended:
         """Those of them who cannot go on before another session has done with the database."""
         self.wakes: tuple[Callable[[], object], ...] = ()
         """Have somebody do what waits, from any thread."""
-        self._version, self._bodies = -1, False
 
     def __contains__(self, session: "Session") -> bool:
         return session in self._paused
@@ -89,19 +86,12 @@ class Suspended:
                 self.wake()
 
     def point(self) -> "Point | None":
-        """What to return to if a statement has to wait for who has locked something, or within a function."""
+        """What to return to if a statement has to wait for who has locked something."""
         engine = self._hub.engine
         if engine.transactions.state is not State.OPEN:
             return None
-        if engine.watching or not engine.locks.alone(engine.catalog.asker.number):
-            return engine.savepoint()
-        if not engine.catalog.routines:
-            return None
-        if self._version != engine.catalog.version:
-            self._version = engine.catalog.version
-            known = engine.catalog.routines.values()
-            self._bodies = any(MAY_WAIT.search(one.body) for overloads in known for one in overloads)
-        return engine.savepoint() if self._bodies else None
+        waits = engine.watching or not engine.locks.alone(engine.catalog.asker.number)
+        return engine.savepoint() if waits else None
 
     # Waiting
 

@@ -136,14 +136,6 @@ def run_session(engine: Engine, statement: ast.AnySession, execute: Run) -> "Res
         case ast.Savepoint(name=name):
             with engine.transactions.undoing():
                 engine.transactions.release(name)
-        case ast.Do():
-            from kpg.blocks.commands import do
-
-            do(engine, statement)
-        case ast.CallProcedure():
-            from kpg.blocks.commands import call
-
-            return call(engine, statement)
         case ast.Execute():
             return _execute(engine, statement, execute)
         case ast.SetPosition():
@@ -201,7 +193,7 @@ def _setting(engine: Engine, statement: ast.AnySession) -> Result | None:
             from kpg.statements.cursors import run_cursor
 
             return run_cursor(engine, statement)
-        case ast.Savepoint() | ast.Execute() | ast.SetPosition() | ast.Do() | ast.CallProcedure():
+        case ast.Savepoint() | ast.Execute() | ast.SetPosition():
             raise AssertionError(statement)
         case _:
             assert_never(statement)
@@ -344,22 +336,17 @@ def _set_path(engine: Engine, statement: ast.Set) -> None:
 def _set_constraints(engine: Engine, statement: ast.SetConstraints) -> None:
     references = engine.references
     known = {link.key.name.lower(): link.key for link in references.all()}
-    waiting = {one.name.lower(): one for key, one in engine.catalog.others.items() if key[0] == "trigger"}
-    triggers = {name for name, one in waiting.items() if one.deferral}
     for name in statement.names:
-        if name.lower() in triggers:
-            continue
         if name.lower() not in known:
             raise ProgrammingError(f'constraint "{name}" does not exist', span=statement.span)
         if not known[name.lower()].deferrable:
             raise ProgrammingError(f'constraint "{name}" is not deferrable', span=statement.span)
     if engine.transactions.idle:
         return
-    names = {name.lower() for name in statement.names} or {*known, *triggers}
+    names = {name.lower() for name in statement.names} or set(known)
     engine.transactions.settled.note(engine.transactions.depth, deferral(engine.references))
     references.defer(names, deferred=statement.deferred)
     if not statement.deferred:
-        references.catch_up(names)
         references.settle(committing=False)
 
 

@@ -128,14 +128,14 @@ def _export_snapshot(engine: Engine, args: Sequence[Any]) -> str:
 
 
 def _sleep(engine: Engine, args: Sequence[Any]) -> str | None:
-    """Sleep: in a session others have their turn meanwhile, unless a procedure has committed before.
+    """Sleep: in a session others have their turn meanwhile.
 
     A function is run again after each nap, up to it: one of many naps takes the others in one go.
     """
     if args[0] is None:
         return None
     locks, seconds = engine.locks, max(float(args[0]), 0.0)
-    if locks.suspends and engine.transactions.begun <= locks.begun + 1 and locks.naps < MOST_NAPS:
+    if locks.suspends and locks.naps < MOST_NAPS:
         locks.sleep(seconds)
         return ""
     end = time.monotonic() + seconds

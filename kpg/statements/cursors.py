@@ -12,7 +12,7 @@ from kpg.compiler.sql import session as ast
 from kpg.compiler.sql.statements import Select
 from kpg.engine.engine import Engine
 from kpg.engine.transaction import State
-from kpg.queries.reading import Decoded
+from kpg.queries.reading import Decoded, words_of
 from kpg.result import Affected, Result, Row
 from kpg.runtime.errors import Error, ProgrammingError
 from kpg.runtime.records import dataclass
@@ -124,7 +124,7 @@ def opened(engine: Engine, name: str, query: Select, *, holds: bool = False) -> 
         cursor = Cursor(name, select(engine, query), None, True)
     else:
         result, entry = found
-        words = engine.procedures.evaluator.words(result)
+        words = words_of(result, engine.executor.dictionary)
         width = words.shape[0] - len(entry.schema.columns)
         names, types = tuple(result.columns[:width]), tuple(result.types[:width])
         contents = Decoded(names, types, np.ascontiguousarray(words[:width]), engine.executor.dictionary)

@@ -12,7 +12,6 @@ from typing import Any, Final, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from kpg.blocks.frame import Value
 from kpg.compiler.sql import locking
 from kpg.compiler.sql import statements as ast
 from kpg.compiler.sql.locking import REFUSES, SKIPS, Target
@@ -24,7 +23,7 @@ from kpg.engine.lock_modes import ROW_SHARE
 from kpg.engine.locks import Wish
 from kpg.engine.row_locks import refusal
 from kpg.queries.planning import plan
-from kpg.queries.reading import Decoded, expand, permutation
+from kpg.queries.reading import Decoded, expand, literal_of, permutation
 from kpg.result import Result
 from kpg.runtime.errors import InterfaceError, NotSupportedError, ProgrammingError, SerializationError
 from kpg.runtime.records import dataclass
@@ -93,10 +92,10 @@ def _as_query(engine: Engine, found: Locked) -> Any:
         engine.table(table).insert(np.ascontiguousarray(found.words))
         return locking.of_table(found.names, table)
     rows = [
-        [Value(type_, word).literal(dictionary) for type_, word in zip(found.types, row, strict=True)]
+        [literal_of(word, type_, dictionary) for type_, word in zip(found.types, row, strict=True)]
         for row in found.words.T.tolist()
     ]
-    nothing = [Value(type_, int(NULL)).literal(dictionary) for type_ in found.types]
+    nothing = [literal_of(NULL, type_, dictionary) for type_ in found.types]
     return locking.of_rows(found.names, rows, nothing)
 
 

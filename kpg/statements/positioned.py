@@ -5,13 +5,13 @@ from typing import NoReturn
 
 import numpy as np
 
-from kpg.blocks.frame import Value
 from kpg.compiler.catalog import TableEntry
 from kpg.compiler.sql import statements as ast
 from kpg.compiler.sql.positioned import at_row
 from kpg.dml.changing import Changes, prepared
 from kpg.engine.engine import Engine
 from kpg.engine.transaction import State
+from kpg.queries.reading import literal_of
 from kpg.runtime.errors import ProgrammingError, Span
 from kpg.statements.cursors import Cursor, Words, is_open, key_of
 
@@ -29,9 +29,7 @@ def positioned(engine: Engine, statement: ast.Update | ast.Delete) -> Changes:
         _refuse(f'cursor "{statement.cursor}" is not positioned on a row', "24000", statement.span)
     words = cursor.whole[:, cursor.place - 1].tolist()
     dictionary = engine.executor.dictionary
-    row = [
-        Value(type_, word).literal(dictionary) for type_, word in zip(entry.schema.types, words, strict=True)
-    ]
+    row = [literal_of(word, type_, dictionary) for type_, word in zip(entry.schema.types, words, strict=True)]
     found = prepared(engine, at_row(statement, entry, row))
     return _first(engine, found, cursor, entry) if isinstance(found, Changes) else found
 

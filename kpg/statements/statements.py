@@ -55,10 +55,6 @@ def execute(engine: Engine, statement: ast.Statement) -> Outcome:
     """Run one statement."""
     try:
         with DEEP:
-            if engine.catalog.routines or engine.catalog.others:
-                from kpg.blocks.commands import within_transaction
-
-                return within_transaction(engine, statement, _execute)
             return _execute(engine, statement)
     except RecursionError:
         message = "a statement nested this deep is not supported"

@@ -35,7 +35,7 @@ from kpg.compiler.sql.tree import (
 )
 from kpg.engine.engine import Engine
 from kpg.queries.planning import plan_bound
-from kpg.queries.reading import permutation
+from kpg.queries.reading import literal_of, permutation
 from kpg.runtime.dictionary import Dictionary
 from kpg.runtime.errors import InternalError
 from kpg.runtime.functions.keys import key_string
@@ -71,9 +71,7 @@ class Asking:
 
     def literal(self, word: int, type_: Type) -> Literal:
         """A word as a constant."""
-        if word == NULL:
-            return Literal(None, type_)
-        return Literal(self.dictionary.get(word) if type_.is_interned else int(word), type_)
+        return literal_of(word, type_, self.dictionary)
 
     def same(self, scalar: Scalar, word: int) -> Scalar:
         """Whether a scalar is a value, NULL being one."""

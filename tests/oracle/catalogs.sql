@@ -18,7 +18,6 @@ create view light as select id, name, weight from pet where weight < 5;
 create materialized view heavy as select owner, count(*) as n from pet group by owner;
 create function add2(x int, y int default 2) returns int language sql immutable as 'select x + y';
 create function both3(x int, out a int, out b text) language sql as 'select x, ''y''';
-create procedure nothing(x int) language sql as 'select 1';
 create table parted (id int, at date) partition by range (at);
 create table parted1 partition of parted for values from ('2020-01-01') to ('2021-01-01');
 comment on table pet is 'the pets';

@@ -4,8 +4,6 @@ create domain pos as int not null default 1 constraint pos_check check (value > 
 create table dept (id serial primary key, title varchar(20) not null unique,
     budget numeric(12, 2) default 0 check (budget >= 0));
 create function plus(a int, b int default 2) returns int language sql immutable strict as $$ select a + b $$;
-create function changed() returns trigger language plpgsql as $$ begin return new; end $$;
-create procedure done(x int) language plpgsql as $$ begin null; end $$;
 create function many(n int) returns table (x int, y text) language sql stable as $$ select n, 'a' $$;
 create table emp (id bigint generated always as identity primary key, name text not null default 'x',
     dept int references dept (id) on delete cascade, m mood default 'ok', hired date,
@@ -23,9 +21,6 @@ create view rich as select e.name, d.title from emp e join dept d on d.id = e.de
 create view above as select name, plus(1) as two from rich;
 create materialized view counts as select dept, count(*) as n from emp group by dept;
 create unique index on counts (dept);
-create trigger emp_changed before insert or update of name on emp
-    for each row when (new.dept > 0) execute function changed();
-create trigger stat after delete on dept for each statement execute function changed();
 create sequence sq start 7 increment 2;
 create schema other;
 create table other.t (x int primary key, y text unique, d int references dept);

@@ -13,8 +13,6 @@ OTHERS = """
     create function far.ok(int) returns boolean language sql as 'select false';
     create function far.bump(int) returns int language sql as 'select -1';
     create function far.later(int) returns int language sql as 'select -5';
-    create function far.tf() returns trigger language plpgsql as $$ begin return null; end $$;
-    create function far.wf() returns trigger language plpgsql as $$ begin return null; end $$;
     create domain far.small as int check (value < 1000);
     create type far.mood as enum ('x');
 """
@@ -39,7 +37,7 @@ def temporary(statement: str) -> str:
 
 @pytest.mark.parametrize("path", ["far", "far, public", "temporary"])
 def test_what_hides_names_changes_no_definition(postgres: str, tmp_path: Path, path: str) -> None:
-    """Tables, keys, triggers, rules, views, sequences, in a folder that is opened again meanwhile."""
+    """Tables, keys, rules, views, sequences, in a folder that is opened again meanwhile."""
     beside = Beside(postgres, kpg.connect(tmp_path / "db"))
     for statement in script("defined.sql"):
         beside.run(statement)

@@ -55,53 +55,6 @@ def drawn(random: Generator, texts: Sequence[str]) -> Action:
     return together(change(random), *some(random, texts), end="commit" if kind < 0.95 else "rollback")
 
 
-def triggers(random: Generator) -> Action:
-    k, g = int(random.integers(12)), int(random.integers(4))
-    word = ("insert", "update", "delete", "insert or update", "update of v")[int(random.integers(5))]
-    return drawn(
-        random,
-        (
-            f"create or replace trigger tr{g} after {word} on t for each row execute function audited()",
-            f"create trigger tr{g} before insert or update on t for each row execute function doubles()",
-            f"create or replace trigger tr{g} after {word} on t for each statement "
-            "execute function counted()",
-            f"drop trigger if exists tr{g} on t",
-            f"alter table t disable trigger tr{g}",
-            f"alter table t enable trigger tr{g}",
-            f"update shown set v = v + 1 where k < {k}",
-            f"insert into shown values ({k}, {g})",
-            "create or replace trigger into_shown instead of insert on shown for each row "
-            "execute function shows()",
-            "drop trigger if exists into_shown on shown",
-            change(random),
-            change(random),
-            change(random),
-            "delete from audit where n > 20",
-            "create or replace function audited() returns trigger language plpgsql as $$ begin "
-            f"insert into audit values (tg_op || '{g}', {k}); return null; end $$",
-        ),
-    )
-
-
-TRIGGERS = Theme(
-    (
-        "create table audit (what text, n int)",
-        "create view shown as select k, v from t",
-        "create materialized view audits as select what, count(*) n, sum(n) s from audit group by what",
-        "create function audited() returns trigger language plpgsql as $$ begin "
-        "insert into audit values (tg_op, coalesce(new.k, old.k)); return null; end $$",
-        "create function doubles() returns trigger language plpgsql as $$ begin "
-        "if new.v > 7 then return null; end if; new.v := new.v * 2; return new; end $$",
-        "create function counted() returns trigger language plpgsql as $$ declare many int; begin "
-        "select count(*) into many from t; insert into audit values (tg_op || ' all', many); "
-        "return null; end $$",
-        "create function shows() returns trigger language plpgsql as $$ begin "
-        "insert into t values (new.k, 1, new.v); return new; end $$",
-    ),
-    triggers,
-)
-
-
 def roles(random: Generator) -> Action:
     n, m = (int(one) for one in random.integers(3, size=2))
     right = ("select", "insert", "update", "delete", "all", "select (k), update (v)")[int(random.integers(6))]
@@ -135,44 +88,35 @@ def roles(random: Generator) -> Action:
 ROLES = Theme(("create role r0", "create role r1", "grant select, insert on t to r0"), roles)
 
 
-def bodies(random: Generator) -> Action:
+def functions(random: Generator) -> Action:
     k, g = int(random.integers(12)), int(random.integers(1, 5))
     return drawn(
         random,
         (
-            f"call fill({100 + k}, {g})",
-            f"call fill({100 + k}, {g})",
-            f"select taken({g})",
-            f"select digits({1000 * k + g})",
-            "do $$ begin update t set v = v + 1 where v < 100; delete from u where k % 2 = 0; end $$",
-            f"do $$ begin insert into t values ({k}, 1, 1); raise exception 'no'; "
-            f"exception when others then insert into u (name) values (sqlerrm); end $$",
-            f"do $$ begin for i in 1..{g} loop begin insert into t values (i, i % 3, i); "
-            "exception when unique_violation then update t set v = v + 1 where k = i; end; end loop; end $$",
-            "create or replace procedure fill(first int, many int) language plpgsql as $$ begin "
-            f"for i in 1..many loop insert into t values (first + i, {g % 4}, i); end loop; end $$",
-            "create or replace function digits(n int) returns int language plpgsql as $$ declare s int := 0; "
-            f"begin while n > 0 loop s := s + n % 10; n := n / 10; end loop; return s + {g}; end $$",
-            "create or replace materialized view digit as select k, digits(k * 17) d from t",
+            f"select shifted({1000 * k + g})",
+            f"insert into t select {100 + k} + x, x % 3, x from counted({g}) x",
+            f"create or replace function shifted(n int) returns int language sql as 'select n % 7 + {g}'",
+            "create or replace materialized view digit as select k, shifted(k * 17) d from t",
+            "create or replace materialized view product as select g, times(v % 3 + 1) p from t group by g",
             "drop view if exists digit",
-            "drop procedure if exists fill",
+            "drop view if exists product",
+            f"update shown set v = v + 1 where k < {k}",
+            f"insert into shown values ({k}, {g})",
             change(random),
         ),
     )
 
 
-BODIES = Theme(
+FUNCTIONS = Theme(
     (
-        "create procedure fill(first int, many int) language plpgsql as $$ begin "
-        "for i in 1..many loop insert into t values (first + i, i % 3, i); end loop; end $$",
-        "create function digits(n int) returns int language plpgsql as $$ declare s int := 0; "
-        "begin while n > 0 loop s := s + n % 10; n := n / 10; end loop; return s; end $$",
-        "create function taken(many int) returns int language plpgsql as $$ declare one record; n int := 0; "
-        "begin for one in select k from t order by k limit many loop delete from t where k = one.k; "
-        "n := n + 1; end loop; return n; end $$",
-        "create materialized view digit as select k, digits(k * 17) d from t",
+        "create function shifted(n int) returns int language sql as 'select n % 7'",
+        "create function counted(many int) returns setof int language sql as "
+        "'select x from generate_series(1, many) x'",
+        "create aggregate times (int) (sfunc = int4mul, stype = int, initcond = '1')",
+        "create materialized view digit as select k, shifted(k * 17) d from t",
+        "create view shown as select k, v from t",
     ),
-    bodies,
+    functions,
 )
 
 
@@ -428,7 +372,7 @@ def shaped() -> Theme:
     return Theme((*made, "insert into u (name) values ('ab'), ('b'), (null), ('aa')"), shapes)
 
 
-THEMES = (shaped(), TRIGGERS, ROLES, BODIES, PARTED, EGOS, SESSIONS, TYPES, LATTICES)
+THEMES = (shaped(), ROLES, FUNCTIONS, PARTED, EGOS, SESSIONS, TYPES, LATTICES)
 
 
 def themes(random: Generator) -> list[Theme]:

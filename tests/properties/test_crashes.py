@@ -32,7 +32,7 @@ def test_the_power_goes_with_views_loops_and_programs(seed: int, monkeypatch: py
 
 
 @pytest.mark.parametrize("seed", [600, 601, 602, 606, 607])
-def test_the_power_goes_with_triggers_rights_partitions_and_more(seed: int) -> None:
+def test_the_power_goes_with_rights_functions_partitions_and_more(seed: int) -> None:
     Life(seed, views=False, themes=True, failing=0.1 * (seed % 2), cuts=4).run(24)
 
 

@@ -12,7 +12,7 @@ from kpg.compiler.routines import Aggregate, Routine
 from kpg.compiler.sql.bind.calls import call, coerce
 from kpg.compiler.sql.bind.choices import choice, chosen, kept_choice, kept_texts
 from kpg.compiler.sql.bind.scope import Binding
-from kpg.compiler.system import acting, indexes, keys, kin, naming, objects, tables, users
+from kpg.compiler.system import indexes, keys, kin, naming, objects, tables, users
 from kpg.compiler.system.words import is_visible, quoted
 from kpg.runtime.scalar import If, Literal, Scalar
 from kpg.runtime.types import BIGINT, BOOLEAN, OID, TEXT
@@ -90,7 +90,7 @@ def _texts(catalog: Catalog, name: str, pretty: bool) -> Iterable[tuple[int, str
         case "pg_get_viewdef":
             return objects.of_views(catalog)
         case "pg_get_triggerdef":
-            return acting.definitions(catalog, pretty=pretty)
+            return ()
         case "pg_get_constraintdef":
             return keys.texts(catalog, pretty=pretty)
         case "pg_get_ruledef":

@@ -71,10 +71,6 @@ def bind_routine(binding: Binding, scope: Scope, node: exp.Expr) -> Scalar | Non
         return None
     if routine.rows:
         return binding.expression(scope, _as_array(node, routine))
-    if routine.runs:
-        from kpg.compiler.sql.bind.run import called
-
-        return _strict(binding, routine, called(binding, routine, values, node), values, node)
     scalar = _simple(binding, routine, values) if not routine.columns else None
     if scalar is None:
         query = _one_row(binding, _bound(binding, routine, values, node, first=True), routine)
@@ -116,13 +112,6 @@ def bind_routine_rows(
     if routine is None or not (routine.rows or routine.columns or declared):
         return None
     name = routine.name.rpartition(".")[2]
-    if routine.runs:
-        from kpg.compiler.sql.bind.run import called_rows, types_of
-
-        types = tuple(declared.values()) if declared else types_of(routine)
-        made, columns = called_rows(binding, routine, values, node, None, types, numbered=numbered)
-        shown = tuple(declared) or routine.columns or (alias or name,)
-        return Inlined(made, alias or name, (*shown, "ordinality") if numbered else shown, columns)
     first = not routine.rows
     query = _bound(binding, routine, values, node, first=first, outer=first, numbered=numbered)
     names = routine.columns or (alias or name,)

@@ -348,6 +348,12 @@ def _routine(binding: Binding, scope: Scope, node: exp.Expr) -> Scalar | None:
         found = bind_routine(binding, scope, node)
         if found is not None:
             return found
+    if binding.catalog.others and binding.catalog.aggregates:
+        from kpg.compiler.sql.bind.folds import bind_fold
+
+        found = bind_fold(binding, scope, node)
+        if found is not None:
+            return found
     return field_called(binding, scope, node) if isinstance(node, exp.Anonymous) else None
 
 

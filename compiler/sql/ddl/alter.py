@@ -94,9 +94,8 @@ def _other(reader: Reader) -> ast.Action:
         if reader.take(*words.split(), "ROW", "LEVEL", "SECURITY"):
             return secured
     for words in ("ENABLE", "ENABLE ALWAYS", "ENABLE REPLICA", "DISABLE"):
-        if reader.take(*words.split(), "TRIGGER"):
-            name = "" if reader.take("ALL") or reader.take("USER") else reader.name()
-            return ast.Switch(name, words in ("ENABLE", "ENABLE ALWAYS"))
+        if reader.at(*words.split(), "TRIGGER"):
+            raise unsupported_syntax("TRIGGER", reader.here(), verb=f"ALTER TABLE ... {words}")
         if reader.at(*words.split(), "RULE"):
             raise unsupported_syntax("RULE", reader.here(), verb=words)
     if reader.take("ATTACH", "PARTITION"):

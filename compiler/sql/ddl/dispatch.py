@@ -27,7 +27,6 @@ MODIFIERS: Final = (
 )
 """What may stand between CREATE and what it makes."""
 REFUSED: Final = {
-    "EVENT TRIGGER": "an event trigger",
     "FOREIGN": "a foreign table",
     "OPERATOR": "an operator of the user's",
     "DATABASE": "a database",
@@ -82,7 +81,7 @@ INSTEAD: Final = {
     "pg_trgm": "use LIKE, ILIKE or a regular expression",
 }
 """What does the work of extensions that are not there."""
-NAMED: Final = ("ROLE", "EXTENSION", "COLLATION", "TABLESPACE", "LANGUAGE", "EVENT TRIGGER", "STATISTICS")
+NAMED: Final = ("ROLE", "EXTENSION", "COLLATION", "TABLESPACE", "LANGUAGE", "STATISTICS")
 """What may be commented on, and the comment is kept without a look at what it is about."""
 COMMENTED: Final = (
     *NAMED,
@@ -96,7 +95,6 @@ COMMENTED: Final = (
     "TYPE",
     "DOMAIN",
     "FUNCTION",
-    "PROCEDURE",
     "ROUTINE",
     "AGGREGATE",
 )
@@ -142,23 +140,15 @@ def create(reader: Reader) -> statements.Statement | None:
 
 
 def _create_code(reader: Reader, *, or_replace: bool) -> statements.Statement | None:
-    """What has a body: a function, a procedure, a trigger."""
-    if reader.at("FUNCTION") or reader.at("PROCEDURE"):
+    """What has a body: a function, an aggregate, a policy."""
+    if reader.take("FUNCTION"):
         from kpg.compiler.sql.ddl.functions import create_function
 
-        kind = "function" if reader.take("FUNCTION") else "procedure"
-        if kind == "procedure":
-            reader.need("PROCEDURE")
-        return create_function(reader, or_replace=or_replace, kind=kind)
+        return create_function(reader, or_replace=or_replace)
     if reader.take("AGGREGATE"):
         from kpg.compiler.sql.ddl.aggregates import create_aggregate
 
         return create_aggregate(reader, or_replace=or_replace)
-    constraint = reader.take("CONSTRAINT", "TRIGGER")
-    if constraint or reader.take("TRIGGER"):
-        from kpg.compiler.sql.ddl.triggers import create_trigger
-
-        return create_trigger(reader, or_replace=or_replace, constraint=constraint)
     if reader.take("POLICY"):
         from kpg.compiler.sql.ddl.policies import create_policy
 
@@ -188,9 +178,7 @@ def _refuse(reader: Reader, verb: str) -> statements.Statement | None:
     absent = _absent(reader) if verb == "DROP" else None
     if absent is not None:
         return absent
-    for words in SYNTAX:
-        if reader.at(*words.split()):
-            raise unsupported_syntax(words, reader.here(), verb=verb)
+    _refuse_unsupported(reader, verb)
     for words, construct in REFUSED.items():
         if reader.at(*words.split()):
             reader.refuse(f"{verb} of {construct}" if verb != "CREATE" else construct)
@@ -210,6 +198,13 @@ def _absent(reader: Reader) -> Accepted | None:
             return Accepted(f"DROP {kind}", (), reader.span, skipped=tuple((fact, "00000") for fact in facts))
     reader.skip(start - reader.place)
     return None
+
+
+def _refuse_unsupported(reader: Reader, verb: str) -> None:
+    """NotSupportedError if an object follows of a kind that there is not."""
+    for words in SYNTAX:
+        if reader.at(*words.split()):
+            raise unsupported_syntax(words, reader.here(), verb=verb)
 
 
 def _extension(reader: Reader, verb: str) -> Accepted:
@@ -331,7 +326,7 @@ def alter_any(reader: Reader) -> statements.Statement | None:
         from kpg.compiler.sql.ddl.types import alter_type
 
         return alter_type(reader)
-    if reader.take("FUNCTION") or reader.take("ROUTINE") or reader.take("PROCEDURE"):
+    if reader.take("FUNCTION") or reader.take("ROUTINE"):
         from kpg.compiler.sql.ddl.functions import alter_function
 
         return alter_function(reader)
@@ -339,10 +334,6 @@ def alter_any(reader: Reader) -> statements.Statement | None:
         from kpg.compiler.sql.ddl.policies import alter_policy
 
         return alter_policy(reader)
-    if reader.take("TRIGGER"):
-        from kpg.compiler.sql.ddl.triggers import alter_trigger
-
-        return alter_trigger(reader)
     return _refuse(reader, "ALTER")
 
 
@@ -374,7 +365,7 @@ def drop(reader: Reader) -> statements.Statement | None:
 
 def _drop_code(reader: Reader) -> statements.Statement | None:
     """DROP of what has a body, or a condition."""
-    word = next((one for one in ("FUNCTION", "PROCEDURE", "ROUTINE") if reader.take(one)), "")
+    word = next((one for one in ("FUNCTION", "ROUTINE") if reader.take(one)), "")
     if word:
         from kpg.compiler.sql.ddl.functions import drop_function
 
@@ -383,10 +374,6 @@ def _drop_code(reader: Reader) -> statements.Statement | None:
         from kpg.compiler.sql.ddl.aggregates import drop_aggregate
 
         return drop_aggregate(reader)
-    if reader.take("TRIGGER"):
-        from kpg.compiler.sql.ddl.triggers import drop_trigger
-
-        return drop_trigger(reader)
     if reader.take("POLICY"):
         from kpg.compiler.sql.ddl.policies import drop_policy
 
@@ -437,6 +424,7 @@ def comment(reader: Reader) -> ast.Comment:
     """A COMMENT ON."""
     reader.need("COMMENT")
     reader.need("ON")
+    _refuse_unsupported(reader, "COMMENT ON")
     if reader.take("COLUMN"):
         parts = [reader.name()]
         while reader.take("."):
@@ -445,7 +433,7 @@ def comment(reader: Reader) -> ast.Comment:
             reader.unexpected("a relation and a column")
         name, part, kind = ".".join(parts[:-1]), parts[-1], "COLUMN"
         name = name.removeprefix("public.")
-    elif (word := next((one for one in ("CONSTRAINT", "TRIGGER", "POLICY") if reader.take(one)), "")) != "":
+    elif (word := next((one for one in ("CONSTRAINT", "POLICY") if reader.take(one)), "")) != "":
         part, kind = reader.name(), word
         reader.need("ON")
         kind = "DOMAIN CONSTRAINT" if kind == "CONSTRAINT" and reader.take("DOMAIN") else kind

@@ -1,6 +1,5 @@
 """CREATE, DROP and ALTER FUNCTION: functions in SQL; those in other languages are refused by name."""
 
-import re
 from dataclasses import replace
 from typing import Final
 
@@ -9,7 +8,8 @@ from kpg.compiler.sql import definitions as ast
 from kpg.compiler.sql.ddl.reader import TEXTS, Reader
 from kpg.compiler.sql.ddl.session import setting_value
 from kpg.runtime.errors import Error
-from kpg.runtime.types import TEXT, Kind, Type
+from kpg.runtime.types import Kind, Type
+from kpg.runtime.unsupported import unsupported_syntax
 
 DECLARED: Final = {
     **dict.fromkeys(("IMMUTABLE", "STABLE", "VOLATILE"), "volatility"),
@@ -44,18 +44,13 @@ class _Parts:
         self.declared: dict[str, str] = {}
         self.definer: bool | None = None
         """Whether it has its owner's rights."""
-        self.keeps_outs = False
-        """Whether OUT parameters are arguments too: those of a procedure."""
 
 
-def create_function(reader: Reader, *, or_replace: bool, kind: str = "function") -> ast.CreateFunction:
-    """What follows CREATE FUNCTION, or CREATE PROCEDURE."""
+def create_function(reader: Reader, *, or_replace: bool) -> ast.CreateFunction:
+    """What follows CREATE FUNCTION."""
     name = reader.relation()
     parts = _Parts()
-    parts.keeps_outs = kind == "procedure"
     _parameters(reader, parts)
-    if kind == "procedure":
-        parts.result = Type(Kind.ENUM, name="procedure")
     if reader.take("RETURNS", "TABLE"):
         parts.rows = True
         reader.need("(")
@@ -65,52 +60,23 @@ def create_function(reader: Reader, *, or_replace: bool, kind: str = "function")
                 break
         reader.need(")")
     elif reader.take("RETURNS"):
+        if reader.at("TRIGGER"):
+            raise unsupported_syntax("TRIGGER", reader.here(), verb="RETURNS")
         parts.rows = reader.take("SETOF")
         parts.result = type_name(reader)
     while not reader.done:
         _option(reader, parts)
-    if parts.language == "plpgsql":
-        parts.body, parts.language = _of_plpgsql(reader, name, parts)
-    elif parts.language not in ("", "sql"):
+    if parts.language not in ("", "sql"):
         reader.skip(-1)
         hint = "write it in SQL, or in Python: db.create_function"
         reader.refuse(f"a function in {parts.language}", hint)
     if not parts.body:
         reader.unexpected("AS and the body of the function")
-    return _built(reader, name, parts, (or_replace, kind))
+    return _built(reader, name, parts, or_replace=or_replace)
 
 
-def _of_plpgsql(reader: Reader, name: str, parts: _Parts) -> tuple[str, str]:
-    """The body and its language: of one that only returns, the query that it is.
-
-    One that calls itself stays what it is: a query computes all branches of a CASE.
-    """
-    from kpg.compiler.sql.blocks.parser import block_of
-    from kpg.compiler.sql.ddl.plpgsql import query_of
-
-    body = parts.body
-    if body == "-":
-        reader.unexpected("AS and the body of the function")
-    plain = parts.result is not None and not parts.outs and parts.result.name not in ("trigger", "procedure")
-    query = query_of(body) if plain else None
-    if query is not None and not _calls(query, name):
-        return query, "sql"
-    block_of(body)
-    return body, "plpgsql"
-
-
-def _calls(query: str, name: str) -> bool:
-    """Whether a function of this name may be called."""
-    return re.search(rf"\b{re.escape(name.rpartition('.')[2])}\s*\(", query, re.IGNORECASE) is not None
-
-
-def _built(reader: Reader, name: str, parts: _Parts, how: tuple[bool, str]) -> ast.CreateFunction:
-    or_replace, kind = how
-    if kind == "procedure":
-        parts.rows = parts.strict = False
-        result, columns = Type(Kind.ENUM, name="procedure"), tuple[str, ...]()
-    else:
-        result, columns = _result(reader, name, parts)
+def _built(reader: Reader, name: str, parts: _Parts, *, or_replace: bool) -> ast.CreateFunction:
+    result, columns = _result(reader, name, parts)
     return ast.CreateFunction(
         name,
         tuple(parts.parameters),
@@ -121,8 +87,6 @@ def _built(reader: Reader, name: str, parts: _Parts, how: tuple[bool, str]) -> a
         parts.strict,
         or_replace,
         reader.span,
-        parts.language or "sql",
-        kind,
         tuple(parts.outs),
         bool(parts.definer),
         tuple(sorted(parts.declared.items())),
@@ -154,7 +118,7 @@ def _parameters(reader: Reader, parts: _Parts) -> None:
         mode = mode or _mode(reader) or "IN"
         type_ = type_name(reader)
         default = reader.value() if reader.take("DEFAULT") or reader.take("=") or reader.take(":=") else ""
-        if mode != "OUT" or parts.keeps_outs:
+        if mode != "OUT":
             parts.parameters.append(Parameter(name, type_, default, mode == "VARIADIC"))
         if mode in ("OUT", "INOUT", "IN OUT"):
             parts.outs.append((name or f"column{len(parts.outs) + 1}", type_))
@@ -183,9 +147,9 @@ def _is_type(reader: Reader) -> bool:
 
 def type_name(reader: Reader) -> Type:
     """A type; what only functions have, or the rows of a relation, is an ENUM without labels."""
-    for word in ("RECORD", "VOID", "TRIGGER", "REFCURSOR"):
+    for word in ("RECORD", "VOID"):
         if reader.take(word):
-            return Type(Kind.ENUM, name=word.lower()) if word != "REFCURSOR" else TEXT
+            return Type(Kind.ENUM, name=word.lower())
     start = reader.place
     if (named := _of_column(reader)) is not None:
         return named
@@ -212,9 +176,6 @@ def _option(reader: Reader, parts: _Parts) -> None:
     if reader.take("LANGUAGE"):
         parts.language = reader.tokens[reader.place].text.lower() if not reader.done else ""
         reader.skip(1)
-        if parts.language != "sql":
-            skip = [one for one in reader.rest() if one.token_type in TEXTS]
-            parts.body = parts.body or (skip[0].text if skip else "-")
     elif reader.take("AS"):
         parts.body = text_of(reader)
     elif reader.take("RETURN"):
@@ -295,7 +256,7 @@ def signatures(reader: Reader) -> tuple[tuple[str, tuple[Type, ...] | None], ...
 
 
 def drop_function(reader: Reader, kind: str) -> ast.DropFunction:
-    """What follows DROP FUNCTION, PROCEDURE or ROUTINE, which ``kind`` says in lower case."""
+    """What follows DROP FUNCTION or ROUTINE, which ``kind`` says in lower case."""
     exists = reader.take("IF", "EXISTS")
     names = signatures(reader)
     cascade = reader.take("CASCADE")

@@ -30,7 +30,6 @@ KINDS: Final = {
     "DATABASE": "DATABASE",
     "FUNCTION": "FUNCTION",
     "ROUTINE": "FUNCTION",
-    "PROCEDURE": "FUNCTION",
     "TYPE": "TYPE",
     "DOMAIN": "TYPE",
 }
@@ -39,12 +38,12 @@ PLURALS: Final = {
     "SEQUENCES": "SEQUENCE",
     "FUNCTIONS": "FUNCTION",
     "ROUTINES": "FUNCTION",
-    "PROCEDURES": "FUNCTION",
     "TYPES": "TYPE",
     "SCHEMAS": "SCHEMA",
 }
 REFUSED: Final = {
     "LANGUAGE": "a privilege of a language",
+    "PROCEDURE": "a privilege of a procedure",
     "TABLESPACE": "a privilege of a tablespace",
     "FOREIGN": "a privilege of foreign data",
     "LARGE": "a privilege of a large object",

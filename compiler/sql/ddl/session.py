@@ -13,6 +13,7 @@ from kpg.compiler.sql.ddl.reader import Reader, parsed_expression
 from kpg.compiler.sql.parameters import rewritten
 from kpg.compiler.sql.syntax import transformed
 from kpg.runtime.errors import ProgrammingError, Span
+from kpg.runtime.unsupported import SYNTAX, unsupported_syntax
 
 Part = TypeVar("Part")
 
@@ -49,10 +50,8 @@ def read(word: str, reader: Reader) -> statements.Statement | None:
         return roles.owned(reader, word) if reader.take("REASSIGN", "OWNED", "BY") else roles.grant(reader)
     if word in REFUSED:
         reader.refuse(REFUSED[word])
-    if word in ("DO", "CALL"):
-        from kpg.compiler.sql.ddl.bodies import run
-
-        return run(word, reader)
+    if word in SYNTAX:
+        raise unsupported_syntax(word, reader.here())
     if word in ("LISTEN", "UNLISTEN", "NOTIFY"):
         return _channel(word, reader)
     if word in ("SET", "RESET", "SHOW"):

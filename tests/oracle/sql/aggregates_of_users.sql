@@ -9,7 +9,7 @@ create function step3(numeric, numeric, numeric) returns numeric language sql im
 create function fin3(numeric) returns text language sql immutable as $$ select 'sum ' || coalesce($1::text, 'none') $$;
 create aggregate dot(numeric, numeric) (sfunc = step3, stype = numeric, initcond = '0', finalfunc = fin3);
 create aggregate cnt(*) (sfunc = int8inc, stype = int8, initcond = '0');
-create function product_step(p numeric, x numeric) returns numeric language plpgsql immutable strict as $$ begin return p * x; end $$;
+create function product_step(p numeric, x numeric) returns numeric language sql immutable strict as $$ select p * x $$;
 create aggregate product(numeric) (sfunc = product_step, stype = numeric);
 create aggregate catarr(int[]) (sfunc = array_cat, stype = int[], initcond = '{}');
 create aggregate oldcat(basetype = text, sfunc = textcat, stype = text, initcond = '');

@@ -96,32 +96,3 @@ fetch 2 from c;
 move relative 2 from c;
 fetch c;
 commit;
-create function f() returns int language plpgsql as $$
-declare c cursor for select * from t where id < 4 order by id for update; r record; n int := 0;
-begin
- open c;
- loop
-  fetch c into r;
-  exit when not found;
-  n := n + 1;
-  update t set v = 'cur' || r.id where current of c;
- end loop;
- close c;
- return n;
-end $$;
-/* once */ select f();
-/* once */ select * from t order by id;
-create function h() returns int language plpgsql as $$
-declare c cursor (k int) for select id from t where id > k order by id; n int := 0;
-begin
- for r in c(7) loop n := n + r.id; delete from t where current of c; end loop;
- return n;
-end $$;
-/* once */ select h();
-/* once */ select * from t order by id;
-create function rc(refcursor) returns refcursor language plpgsql as $$ begin open $1 for select * from t order by id; return $1; end $$;
-begin;
-/* once */ select rc('mine');
-fetch 2 from mine;
-commit;
-fetch mine;

@@ -65,13 +65,3 @@ insert into item values (null, null, null), (1, 11, 'xx');
 delete from item where a = any (array(select numbers(1)));
 update item set a = a - 1;
 delete from item;
--- PL/pgSQL that only returns.
-create table again (a int);
-create function inc(x int) returns int as $$ begin return x + 1; end $$ language plpgsql;
-create function sign_of(x int) returns text language plpgsql as $$ begin if x > 0 then return case when x > 1 then 'big' else 'one' end; elsif x = 0 then return 'zero'; else if x < -10 then return 'deep'; end if; return 'neg; ' || x; end if; end; $$;
-create function from_again(low int) returns setof again as $$ begin return query select * from again where a >= low; end; $$ language plpgsql;
-select inc(1), inc(a) from again;
-select a, sign_of(a) from again;
-select * from from_again(0);
-insert into again values (1), (0), (5), (-3), (-20), (null);
-delete from again where inc(a) = 6;

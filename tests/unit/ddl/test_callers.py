@@ -29,9 +29,6 @@ def db() -> Database:
         ("create table t (a int) partition by range (b(a))", 'partitioned "t" of t'),
         ("create domain d as int check (ok(value)); create table t (a d)", "constraint t_a_check of table t"),
         ("create domain d as int default b(1)", "the DEFAULT of domain d"),
-        ("create table t (a int); create function tf() returns trigger language plpgsql as "
-         "$$ begin return new; end $$; create trigger g before insert on t for each row "
-         "when (ok(new.a)) execute function tf()", 'trigger "g" of t'),
     ],
 )  # fmt: skip
 def test_what_calls_a_function_keeps_it(db: Database, definition: str, message: str) -> None:

@@ -15,14 +15,9 @@ def db(tmp_path: Path) -> kpg.Database:
     return db
 
 
-def test_kept_views_indexes_and_triggers_go_on(db: kpg.Database, tmp_path: Path) -> None:
+def test_kept_views_and_indexes_go_on(db: kpg.Database, tmp_path: Path) -> None:
     db.sql("create materialized view far.n as select b, count(*) as n from far.t group by b")
-    db.sql("create index i on far.t (b); create table log (a int)")
-    db.sql(
-        "create function far.note() returns trigger language plpgsql as "
-        "$$ begin insert into log values (new.a); return new; end $$"
-    )
-    db.sql("create trigger g before insert on far.t for each row execute function far.note()")
+    db.sql("create index i on far.t (b)")
     db.sql("alter schema far rename to near")
     db.sql("insert into near.t values (3, 1)")
     assert db.sql("select * from near.n").fetchall() == [(1, 3)]
@@ -30,7 +25,6 @@ def test_kept_views_indexes_and_triggers_go_on(db: kpg.Database, tmp_path: Path)
     with kpg.connect(tmp_path / "db") as again:
         again.sql("insert into near.t values (4, 2)")
         assert again.sql("select * from near.n order by b").fetchall() == [(1, 3), (2, 1)]
-        assert again.sql("select a from log order by a").fetchall() == [(3,), (4,)]
         assert again.sql("select indexname from pg_indexes where tablename = 't' order by 1").fetchall() == [
             ("i",),
             ("t_pkey",),

@@ -2,8 +2,6 @@
 
 from pathlib import Path
 
-import pytest
-
 import kpg
 from kpg.ddl.renaming import retyped
 from kpg.runtime.types import Kind, Type, array
@@ -32,19 +30,6 @@ def test_a_rename_that_is_rolled_back_is_none() -> None:
         db.sql("begin; alter type mood rename to moods; rollback")
         db.sql("insert into t default values")
         assert db.sql("select m, 'happy'::mood from v").fetchall() == [("sad", "happy")]
-
-
-def test_a_type_that_a_view_calls_a_function_with_stays() -> None:
-    with kpg.connect() as db:
-        db.sql("create type mood as enum ('sad'); create table t (a int)")
-        db.sql(
-            "create function f(m mood) returns int language plpgsql immutable as $$ begin return 1; end $$"
-        )
-        db.sql("create view v as select f('sad') as n from t")
-        with pytest.raises(
-            kpg.NotSupportedError, match="renaming type mood is not supported while v calls f"
-        ):
-            db.sql("alter type mood rename to moods")
 
 
 def test_only_the_type_of_that_name_is_another() -> None:

@@ -16,7 +16,6 @@ TABLES = """
     create table c (id int primary key, p int references p (id));
     create table q (a int, b int) partition by range (a);
     create table q1 partition of q for values from (0) to (10);
-    create function f() returns trigger language plpgsql as $$ begin return new; end $$;
     create schema s; create table s.a (i int);
 """
 CHANGES = (
@@ -42,7 +41,6 @@ WAITS = (
     ("create view w as select * from t", ""),
     ("create table k as select * from t", ""),
     ("create materialized view mw as select * from t", ""),
-    ("create trigger g before insert on t for each row execute function f()", "012"),
     ("alter table c add foreign key (id) references p (id)", "45"),
     ("create table n (i int references p (id))", "5"),
     ("create table n (i int references t (id))", "012"),
@@ -62,7 +60,6 @@ WAITS = (
     ("alter table t enable row level security", "0123"),
     ("create policy y on t using (true)", "0123"),
     ("alter table t add check (x >= 0)", "0123"),
-    ("alter table t disable trigger all", "012"),
     ("create table n (like t)", ""),
     ("alter table u add column w int", "8"),
     ("drop table if exists u", "8"),
@@ -189,19 +186,6 @@ def test_what_is_taken_back_to_a_savepoint_keeps_nobody_out(db: kpg.Database) ->
     one.sql("commit")
     assert waiting.rows() == [(1,)]
     assert asked(one, "select count(*) from t") == [(5,)]
-
-
-def test_what_a_body_has_done_before_it_waits_is_done_once(db: kpg.Database) -> None:
-    one, other = db.session(), db.session()
-    one.sql("begin; insert into t values (7, 7)")
-    other.sql("begin")
-    body = (
-        "insert into u values (1, 1); execute 'alter table t add column z int'; insert into u values (2, 2);"
-    )
-    waiting = Asking(other, f"do $$ begin {body} end $$; select id from u order by id")
-    one.sql("commit")
-    assert waiting.rows() == [(1,), (2,)]
-    other.sql("commit")
 
 
 def test_only_who_may_define_waits(db: kpg.Database) -> None:

@@ -48,11 +48,6 @@ START = """
     insert into base values (1);
     create table audit (what text, n int);
     create function twice(x int) returns int language sql return x * 2;
-    create function noted() returns trigger language plpgsql as
-        $$ begin insert into audit values (tg_op, new.cents); return new; end $$;
-    create trigger notes after insert on shop.orders for each row execute function noted();
-    create procedure pay(c int, n bigint) language plpgsql as
-        $$ begin insert into shop.orders (customer, cents) values (c, n); end $$;
     create aggregate product (bigint) (sfunc = int8mul, stype = bigint, initcond = '1');
     create view plain as select id, name from customers where how = 'happy' with check option;
     create materialized view totals as select c.name, sum(o.cents) s, count(*) n, max(o.twice) m
@@ -91,7 +86,7 @@ far(a, b) :- arc(a, b). far(a, c) :- far(a, b), arc(b, c).
 size(n) :- n = count : { far(_, _) }.
 """
 CHANGES = """
-    insert into shop.orders (customer, cents) values (2, 7000); call pay(1, 33);
+    insert into shop.orders (customer, cents) values (2, 7000), (1, 33);
         delete from customers where id = 2;
     insert into customers (name, card) values ('eve', '08:00:2b:04:05:06');
         select nextval('numbers');
@@ -120,9 +115,8 @@ CATALOGS = (
     "select schemaname, indexname, indexdef from pg_indexes where schemaname <> 'pg_catalog'",
     "select rolname, rolcanlogin from pg_roles",
     "select grantee, table_name, privilege_type, is_grantable from information_schema.role_table_grants",
-    "select proname, prokind, pronargs from pg_proc where proname in ('twice', 'noted', 'pay', 'product')",
+    "select proname, prokind, pronargs from pg_proc where proname in ('twice', 'product')",
     "select polname, polcmd, polpermissive from pg_policy",
-    "select tgname, tgrelid::regclass::text from pg_trigger",
     "select sequencename, last_value from pg_sequences",
     "select obj_description('customers'::regclass), col_description('customers'::regclass, 2)",
     "select typname, enumlabel from pg_enum e join pg_type t on t.oid = e.enumtypid",

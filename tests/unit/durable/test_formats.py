@@ -6,6 +6,7 @@ there is a newer one.
 """
 
 import tarfile
+from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
 from typing import cast
@@ -13,10 +14,14 @@ from typing import cast
 import pytest
 
 import kpg
+from kpg.compiler.routines import Aggregate, Parameter, Routine
 from kpg.compiler.triggers import Bound, Heir
 from kpg.durable import known
 from kpg.durable.checking import check
+from kpg.durable.restoring import Restoring
 from kpg.runtime.records import dataclass
+from kpg.runtime.storage.codec import Codec
+from kpg.runtime.types import BIGINT, INTEGER, Type
 
 FOLDERS = Path(__file__).parent / "folders"
 
@@ -65,6 +70,34 @@ class Deed:
 
 
 @dataclass(frozen=True, slots=True)
+class Trigger:
+    """A trigger, as earlier versions kept it, but for most of its fields."""
+
+    name: str
+    table: str
+
+
+@dataclass(frozen=True, slots=True)
+class OldRoutine:
+    """A function, as earlier versions kept it."""
+
+    name: str
+    parameters: tuple[Parameter, ...]
+    result: Type
+    columns: tuple[str, ...]
+    rows: bool
+    body: str
+    strict: bool
+    language: str = "sql"
+    kind: str = "function"
+    outs: tuple[tuple[str, Type], ...] = ()
+    runs: bool = False
+    pure: bool = False
+    definer: bool = False
+    declared: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Exclusion:
     """EXCLUDE or a unique index over expressions, as earlier versions kept both."""
 
@@ -78,11 +111,14 @@ class Exclusion:
     kept: str = ""
 
 
+FORMER = {"trigger.Deed": Deed, "trigger.Trigger": Trigger, "rule.Exclusion": Exclusion}
+
+
 def _write(folder: Path, monkeypatch: pytest.MonkeyPatch, kind: str, name: str, made: object) -> None:
     """Make a folder with a definition of an earlier version for table t."""
     with monkeypatch.context() as patch:
         patch.setattr(known, "EARLIER", {})
-        patch.setattr(known, "MORE", known.MORE | {"trigger.Deed": Deed, "rule.Exclusion": Exclusion})
+        patch.setattr(known, "MORE", known.MORE | FORMER)
         with kpg.connect(folder) as db:
             db.sql("create table t (a int); create table r (a int); insert into t values (1)")
             db.sql("create unique index i on t (abs(a))")
@@ -98,6 +134,7 @@ def _write(folder: Path, monkeypatch: pytest.MonkeyPatch, kind: str, name: str, 
         ("rule", Deed("t")),
         ("exclusion", Exclusion("r", ("a",), ("=",), table="t", kept="k")),
         ("inherits", Heir("t", "r", "", False, cast("Bound", None))),
+        ("trigger", Trigger("r", "t")),
     ],
 )
 def test_a_folder_with_a_removed_definition_names_it(
@@ -119,3 +156,49 @@ def test_a_unique_index_of_an_earlier_version(tmp_path: Path, monkeypatch: pytes
             with pytest.raises(kpg.IntegrityError, match='"i"'):
                 db.sql("insert into t values (-1)")
             db.sql("create table if not exists more (a int)")
+
+
+def read_again(*values: OldRoutine) -> list[object]:
+    """What is read of functions that an earlier version has written."""
+    codec = Codec()
+    now = known.codec(lambda _: None)
+    for one, name in now.names.items():
+        if one is not Routine:
+            codec.add(one, name)
+    codec.add(OldRoutine, "routine.Routine")
+    found: list[object] = now.decode(codec.dumps(list(values)))
+    return found
+
+
+PLAIN = OldRoutine("f", (Parameter("x", INTEGER),), INTEGER, (), False, "SELECT x", True, definer=True)
+
+
+def test_functions_of_one_query_of_an_earlier_version_are_read() -> None:
+    now = Routine("f", (Parameter("x", INTEGER),), INTEGER, (), False, "SELECT x", True, definer=True)
+    assert read_again(PLAIN, replace(PLAIN, name="g")) == [now, replace(now, name="g")]
+
+
+@pytest.mark.parametrize(
+    ("given", "what"),
+    [
+        (replace(PLAIN, language="plpgsql", body="BEGIN RETURN x; END", runs=True), 'function "f"'),
+        (replace(PLAIN, body="DELETE FROM t RETURNING 1", runs=True), 'function "f"'),
+        (replace(PLAIN, kind="procedure"), 'procedure "f"'),
+    ],
+)
+def test_a_folder_with_a_body_that_was_run_names_it(given: OldRoutine, what: str) -> None:
+    with kpg.connect() as db, pytest.raises(kpg.OperationalError, match=f"the folder has {what}"):
+        Restoring(db._engine, None).begin({("routine", "f"): tuple(read_again(given))})
+
+
+def test_an_aggregate_of_an_earlier_version_takes_over_the_type_of_its_value() -> None:
+    fold = replace(PLAIN, name="kpg_fold_sums_0", result=BIGINT, language="plpgsql", runs=True, pure=True)
+    one = Aggregate("sums", (INTEGER,), "int8_sum", BIGINT, None, "", "kpg_fold_sums_0")
+    state = {
+        ("routine", "kpg_fold_sums_0"): tuple(read_again(fold)),
+        ("other", "aggregate", "sums", ""): (one,),
+    }
+    with kpg.connect() as db:
+        Restoring(db._engine, None).begin(state)
+        assert db._engine.catalog.aggregates == {"sums": (replace(one, result=BIGINT),)}
+        assert db._engine.catalog.routines == {}

@@ -615,31 +615,26 @@ def test_goals_that_nobody_has_prepared_again_are_in_nobodys_way(change: str) ->
         db.sql("drop table words")
 
 
-def test_triggers_procedures_children_roles_and_zones_live_on() -> None:
+def test_children_roles_and_zones_live_on() -> None:
     sim = Sim()
     db = opened(sim)
     for text in (
         "create table t (a int, b int)",
-        "create table log (a int)",
-        "create function f() returns trigger language plpgsql as "
-        "$$ begin insert into log values (new.a); return new; end $$",
-        "create trigger tr after insert on t for each row execute function f()",
         "create table child (a int, c int)",
-        "create procedure p(x int) language plpgsql as $$ begin insert into t values (x, x); end $$",
         "create role ada",
         "grant select on t to ada",
         "set timezone to 'Europe/Vienna'",
-        "create materialized view vz as select timestamptz '2024-01-01 00:00Z'::text z from log",
-        "call p(1)",
+        "create materialized view vz as select timestamptz '2024-01-01 00:00Z'::text z from t",
+        "insert into t values (1, 1)",
     ):
         db.sql(text)
     for end in ("killed", "checkpoint"):
         if end == "checkpoint":
             db.sql("checkpoint")
         with opened(sim.after_kill()) as again:
-            for text in ("call p(2)", "delete from t where a = 1", "insert into child values (3, 3)"):
-                again.sql(text)
-            assert sorted(again.query("select a from log").fetchall()) == [(1,), (2,)]
+            again.sql(
+                "insert into t values (2, 2); delete from t where a = 1; insert into child values (3, 3)"
+            )
             assert sorted(again.query("select a from t").fetchall()) == [(2,)]
             assert again.query("select distinct z from vz").fetchall() == [("2024-01-01 01:00:00+01",)]
             granted = "select privilege_type from information_schema.role_table_grants where grantee = 'ada'"

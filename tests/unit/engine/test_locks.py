@@ -141,22 +141,6 @@ def test_who_waits_goes_on_when_it_can(db: kpg.Database) -> None:
     assert asked(one, f"select {columns} from pg_locks") == [("advisory", 0, 2, 1, "ExclusiveLock", True)]
 
 
-def test_a_function_that_waits_is_done_once(db: kpg.Database) -> None:
-    one, other = db.session(), db.session()
-    db.sql("create table t (a int)")
-    body = "begin insert into t values (x); perform pg_advisory_xact_lock(1); return x; end"
-    db.sql(f"create function f(x int) returns int language plpgsql as $${body}$$")
-    asked(one, "select pg_advisory_lock(1)")
-    other.sql("begin; insert into t values (1)")
-    asking = Asking(lambda: asked(other, "select f(2)"))
-    waiting(db)
-    one.sql("insert into t values (3)")
-    asked(one, "select pg_advisory_unlock(1)")
-    assert asking.join() == [(2,)]
-    other.sql("commit")
-    assert asked(one, "select a from t order by a") == [(1,), (2,), (3,)]
-
-
 def test_those_who_wait_have_their_turn_in_order(db: kpg.Database) -> None:
     one, second, third = db.session(), db.session(), db.session()
     asked(one, "select pg_advisory_lock_shared(1)")

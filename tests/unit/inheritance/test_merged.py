@@ -50,10 +50,3 @@ def test_what_one_partition_has_is_no_news_for_another(db: kpg.Database) -> None
         db.sql(
             "merge into p using (values (70)) x (a) on p.a = x.a when not matched then insert values (x.a)"
         )
-
-
-def test_triggers_below_are_refused(db: kpg.Database) -> None:
-    db.sql("create function f() returns trigger language plpgsql as 'begin return new; end'")
-    db.sql("create trigger t before insert on low for each row execute function f()")
-    with pytest.raises(kpg.NotSupportedError, match="have triggers is not supported"):
-        db.sql("merge into p using (values (3)) x (a) on p.a = x.a when not matched then insert values (x.a)")

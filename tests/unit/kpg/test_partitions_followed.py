@@ -1,4 +1,4 @@
-"""Views over partitioned tables, whose partitions come and go; triggers of foreign keys' changes."""
+"""Views over partitioned tables, whose partitions come and go."""
 
 import kpg
 

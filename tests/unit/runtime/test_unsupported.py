@@ -28,6 +28,12 @@ SYNTAX = {
     "INHERIT": "CREATE TABLE t (a int); CREATE TABLE u (a int); ALTER TABLE u INHERIT t",
     "INHERITS": "CREATE TABLE t (a int); CREATE TABLE u () INHERITS (t)",
     "RULE": "CREATE RULE r AS ON INSERT TO t DO NOTHING",
+    "TRIGGER": "CREATE OR REPLACE TRIGGER a AFTER INSERT ON t EXECUTE FUNCTION f()",
+    "CONSTRAINT TRIGGER": "CREATE CONSTRAINT TRIGGER a AFTER INSERT ON t EXECUTE FUNCTION f()",
+    "EVENT TRIGGER": "CREATE EVENT TRIGGER a ON ddl_command_start EXECUTE FUNCTION f()",
+    "PROCEDURE": "CREATE PROCEDURE p() LANGUAGE sql AS 'SELECT 1'",
+    "DO": "DO $$ BEGIN END $$",
+    "CALL": "CALL p(1)",
     "TEXT SEARCH": "CREATE TEXT SEARCH CONFIGURATION c (COPY = english)",
 }
 """The objects, statements and clauses that are refused, each with a statement that has it."""
@@ -149,3 +155,30 @@ def test_actions_of_alter_table_are_refused() -> None:
         ("ALTER TABLE t NO INHERIT u", "NO INHERIT is not supported"),
     ):
         assert refusal(database, statement).message == message
+
+
+@pytest.mark.parametrize(
+    ("statement", "message"),
+    [
+        ("ALTER TRIGGER a ON t RENAME TO b", "ALTER TRIGGER is not supported"),
+        ("DROP TRIGGER a ON t", "DROP TRIGGER is not supported"),
+        ("COMMENT ON TRIGGER a ON t IS 'x'", "COMMENT ON TRIGGER is not supported"),
+        ("ALTER TABLE t DISABLE TRIGGER ALL", "ALTER TABLE ... DISABLE TRIGGER is not supported"),
+        ("CREATE FUNCTION f() RETURNS trigger AS '' LANGUAGE plpgsql", "RETURNS TRIGGER is not supported"),
+        ("DROP PROCEDURE p(int)", "DROP PROCEDURE is not supported"),
+        ("ALTER PROCEDURE p() RENAME TO q", "ALTER PROCEDURE is not supported"),
+    ],
+)
+def test_statements_about_a_refused_object_are_refused(statement: str, message: str) -> None:
+    name = "TRIGGER" if "trigger" in statement.lower() else "PROCEDURE"
+    assert_refused(kpg.connect(), statement, message, unsupported.SYNTAX[name])
+
+
+def test_catalogs_have_no_triggers() -> None:
+    database = kpg.connect()
+    database.sql("CREATE TABLE t (a int PRIMARY KEY, b int REFERENCES t)")
+    for relation in ("pg_trigger", "pg_event_trigger", "information_schema.triggers"):
+        assert database.sql(f"SELECT * FROM {relation}").fetchall() == []
+    assert database.sql("SELECT pg_get_triggerdef(oid) FROM pg_class WHERE relname = 't'").fetchall() == [
+        (None,)
+    ]

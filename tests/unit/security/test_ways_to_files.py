@@ -53,7 +53,6 @@ SQL: Final = (
     *("insert into t select * from '{}'", "update t set b = 'z' from '{}' f where true"),
     *("delete from t using '{}' f", "merge into t using '{}' f on true when matched then delete"),
     *("prepare p as select * from '{}'; execute p", "begin; declare c cursor for select * from '{}'"),
-    *("do $$ begin perform * from '{}'; end $$", "do $$ begin execute 'select * from \"{}\"'; end $$"),
     "create function f() returns bigint language sql as $$ select count(*) from '{}' $$; select f()",
     "create policy p on t using (exists (select from '{}'))",
     *("create function f() returns int language c as '{}', 'f'", "load '{}'", 'create extension "{}"'),

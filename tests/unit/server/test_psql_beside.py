@@ -29,7 +29,7 @@ DIFFERENT = {
     "the role that every database has made what is always there": (r"\du", r"\du+", r"\dg"),
     "nothing is stored apart, so that there is no schema pg_toast": (r"\dnS",),
     "there is one database": (r"\l", r"\l+"),
-    "PL/pgSQL is no extension of functions in C": (r"\dx+", r"\dL+"),
+    "there is no PL/pgSQL": (r"\dx+", r"\dL", r"\dL+"),
     "functions and operators that users have not made take any types that fit: they are listed by name": (
         *(r"\df abs", r"\da sum", r"\do ->", r"\dC int4"),
     ),

@@ -206,20 +206,6 @@ def test_who_may_not_insert_is_refused_together_too(db: kpg.Database) -> None:
     assert db.query("select id from t order by id").fetchall() == [(1,), (11,), (21,)]
 
 
-def test_triggers_run_for_rows_that_are_inserted_together(db: kpg.Database) -> None:
-    db.sql("""
-        create table log (x int);
-        create function noted() returns trigger language plpgsql as $$
-            begin insert into log values (new.id); return new; end $$;
-        create trigger g after insert on t for each row execute function noted()
-    """)
-    one = db.session()
-    futures = [insert(one, place, 1) for place in range(3)]
-    db.hub.serve()
-    assert [future.exception() for future in futures] == [None] * 3
-    assert db.query("select x from log order by x").fetchall() == [(0,), (1,), (2,)]
-
-
 def test_each_reads_moments_in_its_own_style(db: kpg.Database) -> None:
     db.sql("create table d (id int primary key, day date)")
     one, other = db.session(), db.session()

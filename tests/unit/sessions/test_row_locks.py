@@ -358,25 +358,6 @@ def test_the_database_itself_does_not_wait(db: kpg.Database) -> None:
     db.sql("update t set x = 1 where id = 1")
 
 
-def test_bodies_lock_and_wait(db: kpg.Database) -> None:
-    one, other = db.session(), db.session()
-    db.sql(
-        "create function take(k int) returns int language plpgsql as $$ declare got int; begin"
-        " insert into t values (k + 1000, 0); select x into got from t where id = k for update;"
-        " update t set x = x + 1 where id = k; return got; end $$;"
-        "create function tries(k int) returns text language plpgsql as $$ begin"
-        " perform 1 from t where id = k for update nowait; return 'had';"
-        " exception when lock_not_available then return 'none'; end $$"
-    )
-    one.sql("begin; update t set x = 10 where id = 1")
-    assert asked(other, "select tries(1)") == [("none",)]
-    assert asked(other, "select tries(2)") == [("had",)]
-    waiting = Asking(other, "select take(1)")
-    one.sql("commit")
-    assert waiting.rows() == [(10,)]
-    assert asked(one, "select id, x from t where id in (1, 1001)") == [(1, 11), (1001, 0)]
-
-
 def test_workers_take_every_job_once(running: Running) -> None:
     workers, jobs = 5, 40
     with psycopg.connect(running.dsn, autocommit=True) as one:
@@ -521,13 +502,6 @@ def test_who_goes_on_does_not_come_between_uncommitted_definitions(
             one.execute("drop table made")
         assert one.execute("select x from amid").fetchall() == [(2,)]
         one.execute("drop table amid")
-
-
-def test_a_block_that_sleeps_is_done_once(db: kpg.Database) -> None:
-    one = db.session()
-    one.sql("begin; do $$ begin update t set x = x + 1 where id = 1; perform pg_sleep(0.05); end $$")
-    assert asked(one, "select x from t where id = 1") == [(1,)]
-    one.sql("commit")
 
 
 def test_changes_are_nobody_elses_whatever_the_path_is(db: kpg.Database) -> None:

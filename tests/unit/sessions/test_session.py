@@ -8,11 +8,10 @@ import pytest
 import kpg
 from kpg.engine.transaction import State
 from kpg.runtime.errors import SerializationError
-from kpg.sessions import suspended
 from kpg.sessions.cancel import CanceledError
 from kpg.sessions.jobs import Given
 from tests.unit.sessions.conftest import rows
-from tests.waiting import Clock, until
+from tests.waiting import until
 
 TABLES = """
     create table t (id int primary key, x int);
@@ -452,54 +451,6 @@ def test_a_cancel_that_one_use_of_the_engine_misses_meets_the_next(db: kpg.Datab
     assert rows(one, "select 1") == [(1,)]
 
 
-SLEEPERS = """
-    create function f(i int) returns int language plpgsql as $$
-    begin
-        insert into t values (i, i);
-        perform pg_sleep(0.05);
-        insert into t values (i + 1, i);
-        perform pg_sleep(0.05);
-        return (select count(*) from t);
-    end $$;
-    create function nap() returns trigger language plpgsql as $$
-    begin perform pg_sleep(0.05); return new; end $$;
-    create table u (a int);
-    create trigger n before insert on u for each row execute function nap();
-"""
-
-
-@pytest.mark.parametrize("statement", ["select f(10)", "insert into u values (1), (2)"])
-def test_others_have_their_turn_while_a_function_sleeps(
-    db: kpg.Database, statement: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    db.sql(SLEEPERS)
-    monkeypatch.setattr(suspended, "time", Clock())  # no nap is over before others have had their turn
-    one, other = db.session(), db.session()
-    done: list[object] = []
-    thread = threading.Thread(target=lambda: done.append(one.sql(statement)))
-    thread.start()
-    until(lambda: rows(other, "select 1") and len(db.hub.suspended))
-    assert rows(other, "select * from v") == [(3, 2)]  # nothing of it is there
-    assert rows(other, "select count(*) from u") == [(0,)]
-    monkeypatch.undo()
-    thread.join()
-    assert len(done) == 1
-    expected = [(23, 4)] if "f(10)" in statement else [(3, 2)]
-    assert rows(other, "select * from v") == expected
-    assert len(rows(other, "select * from u")) == (0 if "f(10)" in statement else 2)
-
-
-def test_what_a_transaction_did_before_a_function_sleeps_is_there_once(db: kpg.Database) -> None:
-    db.sql(SLEEPERS)
-    one = db.session()
-    one.sql("begin; insert into t values (5, 5)")
-    assert rows(one, "select f(20)") == [(5,)]
-    one.sql("savepoint s")
-    assert rows(one, "select f(30)") == [(7,)]
-    one.sql("rollback to s; commit")
-    assert rows(db.session(), "select id from t") == [(1,), (2,), (20,), (21,), (5,)]
-
-
 def test_work_may_be_handed_in_while_what_waits_is_counted(db: kpg.Database) -> None:
     one, hub = db.session(), db.hub
 
@@ -636,14 +587,6 @@ def test_a_session_is_its_roles_and_not_that_of_another_which_gets_the_name() ->
         for text in ("select * from t", "create role more", "set role ann", "set session authorization eve"):
             with pytest.raises(kpg.Error, match="permission denied"):
                 ann.sql(text)
-
-
-def test_a_loop_without_statements_ends_with_its_time(db: kpg.Database) -> None:
-    one = db.session()
-    one.sql("set statement_timeout = '50ms'")
-    for loop in ("loop end loop", "while true loop end loop", "for i in 1 .. 1000000000000 loop end loop"):
-        with pytest.raises(CanceledError, match="statement timeout"):
-            one.sql(f"do $$ begin {loop}; end $$")
 
 
 @pytest.mark.parametrize(
