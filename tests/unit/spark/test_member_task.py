@@ -78,9 +78,10 @@ def test_workers_end_with_a_driver_that_is_killed() -> None:
 
 
 @pytest.mark.java
-def test_the_ten_lines_of_the_readme_print_what_they_say() -> None:
+def test_the_ten_lines_of_the_guide_print_what_they_say() -> None:
     """Whether there is a log of Spark beside it is the reader's settings."""
-    (example,) = [block.code for block in blocks((ROOT / "README.md").read_text()) if block.language == "py"]
+    guide = (ROOT / "docs" / "howto" / "workers.md").read_text()
+    (example,) = [block.code for block in blocks(guide) if block.language == "py"]
     assert len([line for line in example.splitlines() if line]) <= 10
     environment = os.environ | {"PYSPARK_PYTHON": sys.executable, "PYTHONPATH": os.pathsep.join(sys.path)}
     done = subprocess.run(
