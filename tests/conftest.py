@@ -15,8 +15,8 @@ from kpg.runtime.kernels import Kernel
 from tests import installed
 
 NOT_RUN = pytest.StashKey[Counter[tuple[str, str]]]()
-ROOM = 512
-"""MB by which a process may grow before it looks for garbage itself."""
+ROOM = 256
+"""MB by which a process may grow before garbage is collected: Python counts objects, not bytes."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -67,15 +67,31 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
         pytest.fail(f"marked {reason[0]}: {reason[1]}", pytrace=False)
 
 
+class Room:
+    """The size of the process when garbage was last collected."""
+
+    def __init__(self) -> None:
+        self.size = resident()
+
+    def keep(self) -> None:
+        """Collect garbage if the process has grown much."""
+        if resident() > self.size + ROOM:
+            gc.collect()
+            self.size = resident()
+
+
+@pytest.fixture(scope="session")
+def room() -> Room:
+    return Room()
+
+
 @pytest.fixture(autouse=True)
-def memory() -> Iterator[None]:
-    """Each test leaves the garbage collector on; one that leaves much garbage has it collected."""
-    before = resident()
+def collector(room: Room) -> Iterator[None]:
+    """Each test leaves the garbage collector on, and little garbage."""
     yield
     on = gc.isenabled()
     gc.enable()
-    if resident() > before + ROOM:
-        gc.collect()
+    room.keep()
     assert on, "the garbage collector was left off"
 
 
