@@ -26,7 +26,6 @@ DIFFERENT = {
     "applicable_roles": "predefined roles are members of each other there",
     "collation_character_set_applicability": "Postgres has the collations of its system",
     "collations": "as before",
-    "data_type_privileges": "what a procedure gives has a type there, without a number",
     "schemata": "pg_toast, and who owns a schema that was made anew",
     "sql_features": "says what parts of the standard Postgres has",
     "sql_implementation_info": "as before",

@@ -70,8 +70,6 @@ SELECT firstof(ARRAY[3,4]), firstof(ARRAY['q']);
 CREATE FUNCTION overl(int) RETURNS text AS $$ SELECT 'int' $$ LANGUAGE sql;
 CREATE FUNCTION overl(text) RETURNS text AS $$ SELECT 'text' $$ LANGUAGE sql;
 CREATE FUNCTION overl(numeric) RETURNS text AS $$ SELECT 'numeric' $$ LANGUAGE sql;
-CREATE FUNCTION ins(int, text) RETURNS SETOF compos LANGUAGE sql AS $$ INSERT INTO compos VALUES ($1,$2) RETURNING * $$;
-/* once */ SELECT * FROM ins(9,'nine');
 /* once */ WITH t AS (INSERT INTO compos VALUES (11,'k'),(12,'l') RETURNING *), d AS (DELETE FROM compos WHERE f1 = 1 RETURNING f2) SELECT t.f1, d.f2 FROM t, d ORDER BY 1;
 /* once */ WITH u AS (UPDATE compos SET f1 = f1 + 100 WHERE f1 > 10 RETURNING f1, f2) SELECT count(*), sum(f1) FROM u;
 /* once */ INSERT INTO compos SELECT f1+1, f2||'!' FROM compos WHERE f1 > 100 RETURNING f1, f2, f1*2 AS d;
