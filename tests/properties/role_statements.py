@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import Final
 
 ROLES: Final = ("ann", "bob", "eve", "team", "boss")
-TABLES: Final = ("t", "u", "p", "p1", "h", "s.t")
+TABLES: Final = ("t", "u", "p", "p1", "s.t")
 COLUMNS: Final = ("a", "o", "n")
 VIEWS: Final = ("v", "w", "s.v")
 FUNCTIONS: Final = ("f", "g")
@@ -17,13 +17,11 @@ SETUP: Final = (
     "create table p (a int primary key, o text, n int) partition by range (a)",
     "create table p1 partition of p for values from (0) to (5)",
     "create table p2 partition of p for values from (5) to (1000)",
-    "create table h (extra int) inherits (s.t)",
     "create sequence q",
     "insert into t select i, (array['ann', 'bob', 'eve'])[1 + i % 3], i % 4 from generate_series(0, 8) g(i)",
     "insert into s.t select * from t",
     "insert into p select * from t",
     "insert into u select * from t where a < 4",
-    "insert into h select a + 20, o, n, 1 from t",
     "create view v as select a, o from t where a < 7",
     "create view w with (security_invoker) as select o, count(*) as n from t group by o",
     "create view s.v as select a, o, n from p",
@@ -95,7 +93,7 @@ class Statements:
         return self._role() if self._odds(0.85) else "public"
 
     def _table(self) -> str:
-        return self._chance.choices(TABLES, (5, 2, 5, 2, 2, 4))[0]
+        return self._chance.choices(TABLES, (5, 2, 5, 2, 4))[0]
 
     def _relation(self) -> str:
         return self._table() if self._odds(0.7) else self._one(*VIEWS)
@@ -286,7 +284,7 @@ class Statements:
             f"merge into {target} using {source} on {target}.a = x.a when matched then "
             + self._one("update set o = x.o", "delete", "do nothing")
             + self._one("", f" when not matched then insert (a, o) values ({number}, '{who}')"),
-            f"truncate {self._one('u', 'h', 'p1', 's.t')}",
+            f"truncate {self._one('u', 'p1', 's.t')}",
         )
 
     def _ask(self) -> str:
