@@ -173,14 +173,14 @@ class Locks:
         return self.suspends and not self._journal
 
     @property
-    def progress(self) -> tuple[int, int, int]:
+    def progress(self) -> tuple[int, int]:
         """What is known of the present statement, for :meth:`go_on` with it after another one."""
-        return self.begun, self.naps, self.napped
+        return self.naps, self.napped
 
-    def go_on(self, progress: tuple[int, int, int]) -> None:
+    def go_on(self, progress: tuple[int, int]) -> None:
         """Go on with a statement whose work can be done again."""
         self.suspends = True
-        self.begun, self.naps, self.napped = progress
+        self.naps, self.napped = progress
 
     def over(self) -> None:
         """It is over."""

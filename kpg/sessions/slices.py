@@ -89,8 +89,7 @@ class Slices:
 
     def before_defining(self) -> None:
         """Have the present statement wait until nobody is aside."""
-        locks, transactions = self._hub.engine.locks, self._hub.engine.transactions
-        if self.aside and locks.suspends and transactions.begun <= locks.begun + 1:
+        if self.aside and self._hub.engine.locks.suspends:
             self._closing = True
             raise Waiting(None, PATIENCE)
 
