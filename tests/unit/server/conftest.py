@@ -37,8 +37,10 @@ class Running:
         """A thread that cancels a statement once it is being done."""
 
         def cancel() -> None:
-            until(lambda: self.is_doing(one.info.backend_pid, text))
-            one.cancel_safe()
+            try:
+                until(lambda: self.is_doing(one.info.backend_pid, text))
+            finally:
+                one.cancel_safe()  # in any case: some of these statements take all memory
 
         thread = threading.Thread(target=cancel)
         thread.start()
