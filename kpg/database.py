@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 Outcome = Result | View | None
 
 
-@synchronized("closed")
+@synchronized("closed", "hub")
 class Database(Ingesting, Profiling):
     """Tables in memory, and views over them that are kept up to date.
 
@@ -161,7 +161,10 @@ class Database(Ingesting, Profiling):
 
     @property
     def hub(self) -> "Hub":
-        """Where sessions wait for their turn."""
+        """Where sessions wait for their turn. Waits for the monitor only to make it."""
+        return self._hub or self._monitor.run(self._make_hub)
+
+    def _make_hub(self) -> "Hub":
         if self._hub is None:
             from kpg.sessions.hub import Hub
 
