@@ -123,7 +123,7 @@ def test_definitions_cannot_keep_a_statement_from_its_end(db: kpg.Database) -> N
     order.add("long", db.session(), long("select count(*) from t"))
     again()
     assert order.results()[0].fetchall() == [(True, 2)]
-    assert order.ended.index("long") < 2 * slices.REPEATS
+    assert order.ended.index("long") < 20 * slices.REPEATS
 
 
 def test_a_statement_with_pending_changes_keeps_the_engine(db: kpg.Database) -> None:
