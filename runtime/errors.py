@@ -223,17 +223,6 @@ class SerializationError(OperationalError):
         super().__init__(message, hint="the transaction was rolled back: run it again")
 
 
-class RaisedError(DatabaseError):
-    """What RAISE EXCEPTION says, with its SQLSTATE."""
-
-    def __init__(
-        self, message: str, *, state: str = "P0001", detail: str = "", hint: str | None = None
-    ) -> None:
-        super().__init__(message, hint=hint)
-        self.sqlstate = state
-        self.detail = detail or None
-
-
 class NotSupportedError(DatabaseError):
     """The text is valid SQL that kpg does not support."""
 

@@ -10,13 +10,14 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, settings
 
+from kpg.engine.memory import used_bytes
 from kpg.runtime.chain import small
 from kpg.runtime.kernels import Kernel
 from tests import installed
 
 NOT_RUN = pytest.StashKey[Counter[tuple[str, str]]]()
-ROOM = 256
-"""MB by which a process may grow before garbage is collected: Python counts objects, not bytes."""
+ROOM = 256 << 20
+"""Bytes by which a process may grow before garbage is collected: Python counts objects, not bytes."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -71,13 +72,13 @@ class Room:
     """The size of the process when garbage was last collected."""
 
     def __init__(self) -> None:
-        self.size = resident()
+        self.size = used_bytes()
 
     def keep(self) -> None:
         """Collect garbage if the process has grown much."""
-        if resident() > self.size + ROOM:
+        if used_bytes() > self.size + ROOM:
             gc.collect()
-            self.size = resident()
+            self.size = used_bytes()
 
 
 @pytest.fixture(scope="session")
@@ -93,12 +94,6 @@ def collector(room: Room) -> Iterator[None]:
     gc.enable()
     room.keep()
     assert on, "the garbage collector was left off"
-
-
-def resident() -> int:
-    """MB of this process that are in memory."""
-    with open("/proc/self/statm", encoding="ascii") as file:
-        return int(file.read().split()[1]) * os.sysconf("SC_PAGESIZE") >> 20
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:

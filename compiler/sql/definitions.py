@@ -205,7 +205,7 @@ class CreateFunction(Definition):
 class DropFunction(Definition):
     """DROP FUNCTION: names with the types of the arguments, None where these are left out.
 
-    ``kind`` is ``function``, ``procedure`` or ``routine``, which is either.
+    ``kind`` is ``function`` or ``routine``.
     """
 
     names: tuple[tuple[str, tuple[Type, ...] | None], ...]

@@ -51,7 +51,7 @@ BY_MESSAGE: Final = tuple(
         (ProgrammingError, r"column .* (does not exist|is unknown)|unknown column", "42703"),
         (
             ProgrammingError,
-            r"(function|procedure|routine|aggregate) .* does not exist|unknown function|no function",
+            r"(function|routine|aggregate) .* does not exist|unknown function|no function",
             "42883",
         ),
         (ProgrammingError, r"must be type boolean|but expression is of type", "42804"),

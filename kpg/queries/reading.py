@@ -14,7 +14,7 @@ from kpg.runtime.errors import InternalError
 from kpg.runtime.records import dataclass
 from kpg.runtime.scalar import Literal
 from kpg.runtime.trace.updates import Updates
-from kpg.runtime.types import ERROR, NULL, Kind, Type, is_loose, record
+from kpg.runtime.types import ERROR, NULL, Kind, Type, is_loose
 from kpg.runtime.values import codec_of
 from kpg.runtime.values.codec import word_functions
 
@@ -118,17 +118,6 @@ def literal_of(word: int, type_: Type, dictionary: Dictionary) -> Literal:
     if word == NULL:
         return Literal(None, type_)
     return Literal(dictionary.get(word) if type_.is_interned else int(word), type_)
-
-
-def row_literal(
-    words: Sequence[int] | None, names: Sequence[str], types: Sequence[Type], dictionary: Dictionary
-) -> Literal:
-    """A row as one constant; NULL for none."""
-    type_ = record(list(types), list(names))
-    if words is None:
-        return Literal(None, type_)
-    values = (plain_value(word, part, dictionary) for word, part in zip(words, types, strict=True))
-    return Literal(codec_of(type_).encode(tuple(values)), type_)
 
 
 def plain_value(word: int, type_: Type, dictionary: Dictionary) -> Any:

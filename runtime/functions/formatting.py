@@ -46,7 +46,7 @@ def _float(types: tuple[Type, ...]) -> Signature | None:
 
 
 def _since_epoch(seconds: float) -> int:
-    """The moment that is so many seconds after 1970."""
+    """Return the timestamp ``seconds`` after 1970."""
     if math.isnan(seconds):
         raise ValueError("timestamp cannot be NaN")
     if math.isinf(seconds):

@@ -93,7 +93,7 @@ def initcap(string: str) -> str:
 
 
 def check_length(count: int) -> None:
-    """ValueError if a text of so many characters is too long to be made."""
+    """Raise ValueError if a text of ``count`` characters would be too long."""
     if count > LONGEST:
         raise ValueError("requested length too large")
 

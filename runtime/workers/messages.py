@@ -157,7 +157,7 @@ def sent(command: Command) -> list[memoryview]:
         raise UnsendableError(
             f"what is installed has something in it that workers cannot get: {error}",
             hint="functions of several workers cannot refer to the database, to open files or connections, "
-            "nor to classes of the program that was started; those in PL/pgSQL are the coordinator's",
+            "nor to classes of the program that was started",
         ) from None
 
 

@@ -1,7 +1,6 @@
 """A client's long texts are read beside the loop that serves the others."""
 
 import threading
-from collections.abc import Callable
 from typing import Any
 
 import psycopg
@@ -58,10 +57,9 @@ def test_what_another_thread_parses_can_be_ended(
             one.execute("set statement_timeout = 50")
         with monkeypatch.context() as changed:
             changed.setattr(client, "parse", endless)
-            canceling: Callable[[], object] = lambda: None  # noqa: E731
-            if ends == "cancel":
-                canceling = running.canceling(one, text).join
+            canceling = running.canceling(one, text) if ends == "cancel" else None
             with pytest.raises(psycopg.errors.QueryCanceled):
                 one.execute(text)
-            canceling()
+            if canceling is not None:
+                canceling.join()
         assert one.execute("select 1").fetchall() == [(1,)]

@@ -3,6 +3,7 @@
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
+from functools import partial
 from typing import Any
 
 import pytest
@@ -48,8 +49,8 @@ class Order:
         if callable(text):
             work = text
         else:
-            session.asked = asked = text
-            work = lambda: session.answer(self.hub.engine, asked)  # noqa: E731
+            session.asked = text
+            work = partial(session.answer, self.hub.engine, text)
         future = self.hub.submit(session, work)
         future.add_done_callback(lambda _: self.ended.append(name))
         self.futures.append(future)
