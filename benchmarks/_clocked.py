@@ -12,10 +12,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from kpg.runtime.sharing.company import Met, Parcel, Peers, Phase
-from kpg.runtime.workers.messages import Command, Reply, commands, sent
-from kpg.runtime.workers.threads import Message, Table, Threads
-from kpg.runtime.workers.wire import exchange, packed, pair
+from kpg.runtime.cluster.messages import Command, Reply, commands, exchange, packed, pair, sent
+from kpg.runtime.cluster.threads import Message, Table, Threads
+from kpg.runtime.cluster.worker_group import Met, Parcel, Peers, Phase
 
 MEETINGS = 2000
 

@@ -12,8 +12,7 @@ from typing import Any, Literal
 from rich.console import Console
 from rich.table import Table
 
-from kpg.tpch.machine import describe, machine, versions
-from kpg.tpch.report import geometric_mean, quantile
+from kpg.tpch.report import describe, geometric_mean, machine, quantile, versions
 
 M_TRIM_THRESHOLD, M_MMAP_MAX = -1, -4
 

@@ -13,7 +13,7 @@ from _stream import arrived
 from _tpch import Encoded, install, worker_of
 
 from kpg import graph
-from kpg.tpch.engine import apply
+from kpg.tpch.job import apply
 from kpg.tpch.refresh import RefreshStream
 
 Step = Callable[[], object]

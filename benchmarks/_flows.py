@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 import kpg
 from kpg.runtime.operators.loop import Loop
-from kpg.runtime.worker import Worker
+from kpg.runtime.worker.worker import Worker
 
 PROFILED = 15
 BUCKETS = 16

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from _stream import Epoch, replay
 
-from kpg.runtime.worker import Worker
+from kpg.runtime.worker.worker import Worker
 
 PROFILED = 12
 

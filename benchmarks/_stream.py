@@ -10,7 +10,7 @@ from _common import Elapsed
 from _tpch import Encoded, Words, install
 
 from kpg import Database
-from kpg.runtime.worker import Worker
+from kpg.runtime.worker.worker import Worker
 
 Epoch = list[tuple[str, Words]]
 

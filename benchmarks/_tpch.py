@@ -17,10 +17,9 @@ from kpg import Database
 from kpg.runtime.convert.arrow import encode
 from kpg.runtime.dictionary import Dictionary
 from kpg.runtime.types import Schema
-from kpg.runtime.worker import Worker
-from kpg.tpch.generate import data_folder, table_path
+from kpg.runtime.worker.worker import Worker
+from kpg.tpch.data import QUERIES, TABLES, create_statements, data_folder, query_text, table_path
 from kpg.tpch.job import prepare
-from kpg.tpch.schema import QUERIES, TABLES, create_statements, query_text
 
 Words = NDArray[np.int64]
 

@@ -19,10 +19,9 @@ from typing import Any
 from _tpch import install
 
 import kpg
-from kpg.tpch.engine import apply
-from kpg.tpch.generate import data_folder, table_path
+from kpg.tpch.data import QUERIES, TABLES, create_statements, data_folder, table_path
+from kpg.tpch.job import apply
 from kpg.tpch.refresh import RefreshStream
-from kpg.tpch.schema import QUERIES, TABLES, create_statements
 
 
 @contextmanager

@@ -24,7 +24,7 @@ from _common import Measurement, arguments, elapsed, keep_memory, report
 import kpg
 from kpg.compiler import pipeline
 from kpg.datalog import dispatch, installing, strata
-from kpg.runtime.worker import Worker
+from kpg.runtime.worker.worker import Worker
 
 AIM = 1.0
 LAYER = 10

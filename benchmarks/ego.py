@@ -16,11 +16,11 @@ import numpy as np
 import kpg
 from benchmarks._bars import draw
 from kpg.runtime.dictionary import Dictionary
-from kpg.runtime.ego.building import Construction, build
-from kpg.runtime.ego.deciding import flowing
-from kpg.runtime.ego.engine import Change, Engine
+from kpg.runtime.ego.construction import Construction, build
+from kpg.runtime.ego.decisions import flowing
 from kpg.runtime.ego.families import calibrated, family_of
 from kpg.runtime.ego.overlay import WRITER, grouped
+from kpg.runtime.ego.overlay_engine import Change, Engine
 from kpg.runtime.plan import EgoCall, EgoFamily
 from kpg.runtime.types import BIGINT, INTEGER, array
 

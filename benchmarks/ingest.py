@@ -16,11 +16,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from kpg.runtime.convert.arrow import encode
-from kpg.runtime.convert.encoding import arrow_type
-from kpg.runtime.convert.values import encode_rows
-from kpg.runtime.data.table import Table
+from kpg.runtime.convert.arrow import arrow_type, encode
+from kpg.runtime.convert.python_values import encode_rows
 from kpg.runtime.dictionary import Dictionary
+from kpg.runtime.tables.table import Table
 from kpg.runtime.types import BIGINT, DATE, INTEGER, TEXT, ColumnDef, Schema, Type, decimal
 
 Words = NDArray[np.int64]
@@ -101,7 +100,8 @@ def encode_figures(rows: int) -> None:
 
 def spark_figures(path: str) -> None:
     """A parquet file of LINEITEM's shape through Spark, session start included."""
-    from kpg.runtime.spark.load import Source, load_tables
+    from kpg.runtime.spark.load import load_tables
+    from kpg.runtime.spark.source import Source
 
     kinds = {"int32": INTEGER, "int64": BIGINT, "date32[day]": DATE}
     columns = []

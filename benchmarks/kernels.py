@@ -15,10 +15,9 @@ import numpy as np
 
 from kpg.runtime.progress.antichain import Antichain
 from kpg.runtime.trace.batch import Batch, Layers
-from kpg.runtime.trace.handle import TraceHandle
 from kpg.runtime.trace.lookup import Order, lookup
 from kpg.runtime.trace.merge import Merge
-from kpg.runtime.trace.spine import Spine
+from kpg.runtime.trace.spine import Spine, TraceHandle
 from kpg.runtime.trace.updates import Updates, Words
 
 RANDOM = np.random.default_rng(7)

@@ -11,8 +11,8 @@ from typing import Final
 
 import numpy as np
 
-from kpg.runtime.workers.door import Card, Door, visit
-from kpg.runtime.workers.wire import Line, exchange, packed, pair
+from kpg.runtime.cluster.messages import Line, exchange, packed, pair
+from kpg.runtime.cluster.transfer import Card, Door, visit
 
 HERE: Final = "127.0.0.1"
 MEETINGS: Final = 2000

@@ -18,9 +18,9 @@ from _common import Measurement, arguments, keep_memory, report, timed
 from _tpch import Encoded, add_arguments, folder, install, worker_of
 
 from kpg import Database
+from kpg.tpch.data import TABLES
 from kpg.tpch.refresh import RefreshStream
 from kpg.tpch.report import quantile
-from kpg.tpch.schema import TABLES
 
 AIM = {"aim": 0.001}
 WARM_UP = 20

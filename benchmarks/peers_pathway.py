@@ -22,8 +22,7 @@ import pyarrow.parquet as pq
 from _common import Measurement, arguments, report
 from _tpch import add_arguments, folder, schema_of, tables_of
 
-from kpg.tpch.generate import table_path
-from kpg.tpch.schema import query_text
+from kpg.tpch.data import query_text, table_path
 
 EXPRESSED = (1, 3, 6)
 

@@ -16,10 +16,9 @@ from typing import TYPE_CHECKING
 from _common import Measurement, arguments, report, timed
 from _tpch import add_arguments, folder
 
-from kpg.tpch.generate import table_path
+from kpg.tpch.data import TABLES, query_text, table_path
 from kpg.tpch.oracle import Oracle
 from kpg.tpch.report import quantile
-from kpg.tpch.schema import TABLES, query_text
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -27,7 +27,7 @@ from _tpch import Encoded, add_arguments, folder
 import kpg
 from kpg.database import Database
 from kpg.engine.working import Workers
-from kpg.tpch.schema import TABLES
+from kpg.tpch.data import TABLES
 
 NETWORKS = {
     "machine": Network("one machine", 30e-6, 2.5e9, common=True),

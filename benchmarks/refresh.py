@@ -20,12 +20,11 @@ from _common import Measurement, arguments, keep_memory, report, timed
 from _tpch import Encoded, add_arguments, folder, install
 
 from kpg import Database
-from kpg.tpch.batch import Batch
-from kpg.tpch.engine import apply
+from kpg.tpch.data import TABLES, query_text
+from kpg.tpch.job import apply
 from kpg.tpch.oracle import Oracle
-from kpg.tpch.refresh import RefreshStream
+from kpg.tpch.refresh import Batch, RefreshStream
 from kpg.tpch.report import quantile
-from kpg.tpch.schema import TABLES, query_text
 
 REFRESHED = ("orders", "lineitem")
 

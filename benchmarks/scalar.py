@@ -11,12 +11,12 @@ from types import SimpleNamespace
 import numpy as np
 import pyarrow as pa
 
-from kpg.runtime.data.rowgroups import RowGroups
 from kpg.runtime.dictionary import Dictionary
 from kpg.runtime.functions import resolve
 from kpg.runtime.mfp import CompiledMfp
 from kpg.runtime.plan import Mfp
 from kpg.runtime.scalar import Call, Column, Fetch, Literal, Scalar
+from kpg.runtime.tables.row_groups import RowGroups
 from kpg.runtime.types import DATE, INTEGER, ROWID, TEXT, decimal
 
 ROWS = 100_000

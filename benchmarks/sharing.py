@@ -20,9 +20,9 @@ from _common import Measurement, arguments, report, timed
 from _tpch import Encoded, add_arguments, folder, install, worker_of
 
 from kpg import Database
-from kpg.tpch.engine import apply
+from kpg.tpch.data import TABLES
+from kpg.tpch.job import apply
 from kpg.tpch.refresh import RefreshStream
-from kpg.tpch.schema import TABLES
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,7 @@ from _common import Measurement, arguments, keep_memory, report
 from _stream import Epoch, arrived, epochs, ready, replay
 from _tpch import Encoded, add_arguments, folder, tables_of, worker_of
 
-from kpg.runtime.worker import Worker
+from kpg.runtime.worker.worker import Worker
 from kpg.tpch.report import geometric_mean
 
 LARGE = 100_000

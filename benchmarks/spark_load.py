@@ -17,9 +17,8 @@ from _common import Measurement, arguments, report
 from _tpch import add_arguments, folder
 
 from kpg import connect
-from kpg.runtime.spark.own import Work, own_session
-from kpg.tpch.generate import table_path
-from kpg.tpch.schema import TABLES, create_statements
+from kpg.runtime.spark.session import Work, own_session
+from kpg.tpch.data import TABLES, create_statements, table_path
 
 TICKS = os.sysconf("SC_CLK_TCK")
 

@@ -24,9 +24,8 @@ from _tpch import add_arguments, folder
 from spark_load import TICKS, processor_seconds
 
 import kpg
-from kpg.runtime.spark import own
-from kpg.tpch.generate import table_path
-from kpg.tpch.schema import TABLES, create_statements
+from kpg.runtime.spark import session
+from kpg.tpch.data import TABLES, create_statements, table_path
 
 REFERENCES = {
     "nation": ["n_regionkey references region"],
@@ -123,10 +122,10 @@ def main() -> None:
     options = parser.parse_args()
     data = folder(options)
     slots = options.workers + (os.cpu_count() or 1)
-    own.SETTINGS["spark.master"] = f"local[{slots}]"
-    own.SETTINGS["spark.driver.memory"] = "1g"
+    session.SETTINGS["spark.master"] = f"local[{slots}]"
+    session.SETTINGS["spark.driver.memory"] = "1g"
     runs: list[tuple[str, dict[str, float]]] = []
-    with own.own_session(own.Work.READING) as mine:
+    with session.own_session(session.Work.READING) as mine:
         spark = mine.get()
         mine.wait_for_readers()
         for _ in range(options.runs if options.durable else 0):

@@ -23,10 +23,8 @@ from _tpch import Encoded, add_arguments, folder, tables_of, worker_of
 
 from kpg import Database
 from kpg.runtime.trace.updates import Updates
-from kpg.tpch.compare import Order, difference, without_limit
-from kpg.tpch.generate import data_folder
-from kpg.tpch.oracle import Oracle
-from kpg.tpch.schema import query_text
+from kpg.tpch.data import data_folder, query_text
+from kpg.tpch.oracle import Oracle, Order, difference, without_limit
 
 K_PG = (
     *(9_341_713, 4_388_761, 11_049_606, 9_046_854, 5_802_513, 33_090_863, 7_551_628, 4_949_412),

@@ -30,7 +30,7 @@ from _graphs import gnp, grid
 from _tpch import Encoded, add_arguments, folder
 
 import kpg
-from kpg.tpch.schema import TABLES
+from kpg.tpch.data import TABLES
 
 
 @dataclass(frozen=True, slots=True)

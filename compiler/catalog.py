@@ -15,14 +15,14 @@ from kpg.compiler.rights import FIRST, Rights
 from kpg.compiler.rights import Asker as Asker
 from kpg.compiler.routines import Aggregate, ArrayFold, Routine
 from kpg.runtime.errors import NotSupportedError, ProgrammingError, Span
-from kpg.runtime.functions.named import Named
 from kpg.runtime.records import dataclass
+from kpg.runtime.scalar import Named
 from kpg.runtime.types import ROWID, Kind, Schema, Type, record
-from kpg.runtime.unsupported import unsupported_type
+from kpg.runtime.unsupported_features import unsupported_type
 from kpg.runtime.values.styles import NAMES, PLAIN, Style, of_settings
 
 if TYPE_CHECKING:
-    from kpg.runtime.functions.own import Own
+    from kpg.runtime.functions.user_functions import Own
 
 NO_CONSTRAINTS = Constraints()
 KEYS = "kpg_keys."

@@ -12,11 +12,10 @@ from typing import Any, Final
 from kpg.runtime import plan
 from kpg.runtime.errors import NotSupportedError
 from kpg.runtime.functions import AccumulatorKind, aggregate_named, is_aggregate
-from kpg.runtime.functions.aggregation import AggregateFunction, Trend
-from kpg.runtime.functions.named import Named
+from kpg.runtime.functions.aggregation.definition import AggregateFunction, Trend
 from kpg.runtime.plan import EgoCall, EgoFamily, Mfp, Plan, Ref, inputs, moved
 from kpg.runtime.records import dataclass
-from kpg.runtime.scalar import Column, Fetch, Literal, Scalar, columns, remap
+from kpg.runtime.scalar import Column, Fetch, Literal, Named, Scalar, columns, remap
 from kpg.runtime.types import Type
 
 CALL: Final = re.compile(r"\s*(\w+)\s*\(\s*(?:value|\*)\s*\)\s*", re.IGNORECASE)

@@ -8,10 +8,9 @@ from kpg.compiler.catalog import Catalog
 from kpg.compiler.passes import Step
 from kpg.compiler.sql.generic import PARAMETER
 from kpg.runtime import plan
-from kpg.runtime.functions.shadows import guard_of, is_dear
-from kpg.runtime.functions.sql_text import sql_text
+from kpg.runtime.functions.registry import guard_of, is_dear
 from kpg.runtime.plan import HalfJoin, Mfp, Plan, Ref, user
-from kpg.runtime.scalar import Column, Fetch, Scalar
+from kpg.runtime.scalar import Column, Fetch, Scalar, sql_text
 
 if TYPE_CHECKING:
     from kpg.compiler.physical.placement import Placed, Placement

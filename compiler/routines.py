@@ -6,7 +6,7 @@ from typing import Final
 
 from kpg.compiler.resolved import path_of
 from kpg.runtime.errors import ProgrammingError
-from kpg.runtime.functions.rules import common_type, converts
+from kpg.runtime.functions.type_rules import common_type, converts
 from kpg.runtime.plan import Mfp
 from kpg.runtime.records import dataclass
 from kpg.runtime.types import TEXT, UNKNOWN, Kind, Type, array

@@ -22,7 +22,7 @@ from kpg.engine.past import Past, Retention
 from kpg.engine.table import Table
 from kpg.listeners.feed import Feed
 from kpg.queries.reading import Reader
-from kpg.runtime.convert.values import show
+from kpg.runtime.convert.python_values import show
 from kpg.runtime.errors import IntegrityError, InterfaceError, NotSupportedError, ProgrammingError
 from kpg.runtime.monitor import synchronized
 from kpg.runtime.plan import Import, Plan

@@ -6,7 +6,7 @@ from typing import Any
 from kpg.database import Database
 from kpg.engine.working import Workers
 from kpg.runtime.errors import NotSupportedError
-from kpg.runtime.local import executors, processes
+from kpg.runtime.executor_factory import executors, processes
 
 
 def connected(

@@ -2,7 +2,7 @@
 
 Only what has taken a second is shown, and by default only where somebody looks: where standard error is a
 terminal, or in Jupyter. Loads, views that are made, queries, folders that are opened, and checkpoints say
-how far they are (``runtime/underway.py``).
+how far they are (``runtime/progress_report.py``).
 """
 
 import os
@@ -12,7 +12,7 @@ from contextlib import suppress
 from types import TracebackType
 from typing import Any, Final, Protocol
 
-from kpg.runtime.underway import Tell, look
+from kpg.runtime.progress_report import Tell, look
 
 PATIENCE: Final = 1.0
 """Seconds after which work is long: for less, a line that comes and goes would only flicker."""

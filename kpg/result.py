@@ -205,7 +205,7 @@ class Listed:
     def arrow(self) -> "pyarrow.Table":
         import pyarrow
 
-        from kpg.runtime.convert.encoding import arrow_type
+        from kpg.runtime.convert.arrow import arrow_type
 
         columns = zip(self._types, self._values, strict=True)
         arrays = [pyarrow.array(values, arrow_type(type_)) for type_, values in columns]

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from kpg.engine.memory import used_bytes
-from kpg.runtime.chain import small
+from kpg.runtime.chain import chain_selection
 from kpg.runtime.kernels import Kernel
 from tests import installed
 
@@ -132,10 +132,10 @@ def ctrl_c() -> Iterator[None]:
 @pytest.fixture(autouse=True, scope="session")
 def chains_at_once() -> Iterator[None]:
     """Chains from the first small step on, so that short histories go through them."""
-    usual, small.USUAL = small.USUAL, 1
+    usual, chain_selection.USUAL = chain_selection.USUAL, 1
     if os.environ.get("KPG_KERNELS", "native") == "native":
-        for kernel in map(small.called, small.CALLED):
+        for kernel in map(chain_selection.called, chain_selection.CALLED):
             if isinstance(kernel, Kernel):
                 kernel.prepare()
     yield
-    small.USUAL = usual
+    chain_selection.USUAL = usual

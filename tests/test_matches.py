@@ -22,11 +22,11 @@ OPEN = {
     ("kpg.ddl.domains", "alter_domain"): "the parser makes these actions only",
     ("kpg.ddl.domains", "with_domains"): "the others have no columns",
     ("kpg.settings.settings", "run_session"): "the others are told apart by _setting",
-    ("kpg.runtime.render.shared", "_rows_below"): "the others are as large as what they read",
+    ("kpg.runtime.render.exchange", "_rows_below"): "the others are as large as what they read",
     ("kpg.compiler.datalog.syntax.components", "expand"): "every other statement is taken over as it is",
-    ("kpg.runtime.plan.columns", "_of"): "the others are told apart by column_types",
-    ("kpg.runtime.render.identity", "_add"): "any other node is named by all of its fields",
-    ("kpg.runtime.render.level", "_build"): "the others are told apart by build",
+    ("kpg.runtime.plan.properties", "_of"): "the others are told apart by column_types",
+    ("kpg.runtime.render.fingerprint", "_add"): "any other node is named by all of its fields",
+    ("kpg.runtime.render.build", "_build"): "the others are told apart by build",
     ("kpg.statements.statements", "_run"): "the others are told apart by _other",
 }
 """Matches that end otherwise, by module and function, and why."""

@@ -1,25 +1,118 @@
-"""``kpg tpch``: TPC-H from SQL text, loaded, kept up to date, and checked against DuckDB at every step."""
+"""``kpg tpch``: TPC-H from SQL text, loaded, kept up to date, and checked against DuckDB at every step.
+
+What the job needs of a database, so that tests can put another one in its place.
+
+Whether the job can load its tables through Spark, and Spark's start beside its other preparations.
+"""
 
 import time
-from collections.abc import Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack
 from pathlib import Path
-from typing import Final
+from typing import Final, Protocol
 
+import pyarrow as pa
 from rich.console import Console
 
 from kpg import connect
-from kpg.runtime.errors import Error, InterfaceError
+from kpg.runtime.errors import Error, InterfaceError, OperationalError
 from kpg.runtime.native import ahead
-from kpg.tpch.compare import Order, difference, without_limit
-from kpg.tpch.engine import Engine, apply
-from kpg.tpch.generate import data_folder, generate, is_complete, table_path
-from kpg.tpch.loading import obstacle, starting_spark
-from kpg.tpch.oracle import Oracle
-from kpg.tpch.progress import stage
-from kpg.tpch.refresh import RefreshStream
-from kpg.tpch.report import JobReport, QueryReport, print_report, write_json
-from kpg.tpch.schema import QUERIES, TABLES, create_statements, query_text
+from kpg.runtime.spark.session import Work, require_java, require_pyspark, starting
+from kpg.tpch.data import (
+    QUERIES,
+    TABLES,
+    create_statements,
+    data_folder,
+    generate,
+    is_complete,
+    query_text,
+    table_path,
+)
+from kpg.tpch.oracle import Oracle, Order, difference, without_limit
+from kpg.tpch.refresh import Batch, RefreshStream
+from kpg.tpch.report import JobReport, QueryReport, print_report, stage, write_json
+
+
+class Stats(Protocol):
+    """What a view says of itself."""
+
+    @property
+    def install_seconds(self) -> float:
+        """Time to install the view, its first answer included."""
+
+    @property
+    def arrangements_built(self) -> int:
+        """Arrangements that had to be made for the view."""
+
+    @property
+    def arrangements_reused(self) -> int:
+        """Arrangements that were there already."""
+
+    @property
+    def last_step_seconds(self) -> float:
+        """Time from the start of the last step until the view's answer was final."""
+
+
+class View(Protocol):
+    """A maintained view."""
+
+    @property
+    def stats(self) -> Stats:
+        """Counters of the view."""
+
+    def arrow(self) -> pa.Table:
+        """The view's rows, in the order that its query asks for."""
+
+
+class Engine(Protocol):
+    """A database."""
+
+    def sql(self, query: str, /) -> object:
+        """Run a statement."""
+
+    def load_all(
+        self, sources: Mapping[str, object], *, mode: str, progress: Callable[[str, int], None]
+    ) -> object:
+        """Load files into tables, in one epoch; ``mode`` is ``spark`` or ``arrow``.
+
+        ``progress`` is told of a table and its rows so far, 0 while Spark is at work on it.
+        """
+
+    def view(self, name: str, /) -> View:
+        """A maintained view by name."""
+
+    def transaction(self) -> AbstractContextManager[object]:
+        """One epoch, all or nothing."""
+
+    def delete(self, name: str, keys: pa.Table, /) -> object:
+        """Delete rows by primary key."""
+
+    def insert(self, name: str, rows: pa.Table, /) -> object:
+        """Insert rows."""
+
+
+def apply(engine: Engine, batch: Batch) -> None:
+    """Give the engine a refresh as one transaction."""
+    with engine.transaction():
+        for table, change in batch.changes.items():
+            engine.delete(table, change.deletes)
+            engine.insert(table, change.inserts)
+
+
+def obstacle() -> str | None:
+    """Why Spark cannot run here; None if it can."""
+    try:
+        require_pyspark()
+        require_java()
+    except OperationalError as error:
+        return error.message
+    return None
+
+
+def starting_spark() -> AbstractContextManager[None]:
+    """Spark, which has no obstacle, starts while the block makes data and compiles, and serves its loads."""
+    return starting(Work.READING)
+
 
 SMALLEST_SCALE: Final = 0.01
 """Below, there are so few suppliers that generated offers repeat."""

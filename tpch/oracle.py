@@ -1,17 +1,166 @@
-"""The second opinion: DuckDB over the same tables, given the same refreshes, asked the same queries."""
+"""The second opinion: DuckDB over the same tables, given the same refreshes, asked the same queries.
 
+Whether two answers to a query are the same, and if not, where they first differ.
+
+Exact values must be equal; a floating-point value may be off by a relative 1e-9. Where one side is
+DOUBLE and the other DECIMAL (systems divide differently), half a unit of the DECIMAL's last place is
+allowed too. Rows form a multiset, but ORDER BY keys must come in order.
+"""
+
+import re
 import time
+from collections.abc import Callable, Sequence
+from datetime import date, datetime
+from decimal import Decimal
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Final, Self, TypeGuard
 
 import duckdb
 import pyarrow as pa
 
 from kpg.runtime.errors import InternalError
-from kpg.tpch.batch import Batch
-from kpg.tpch.generate import table_path
-from kpg.tpch.schema import PRIMARY_KEYS, TABLES
+from kpg.runtime.records import dataclass
+from kpg.tpch.data import PRIMARY_KEYS, TABLES, table_path
+from kpg.tpch.refresh import Batch
+
+Value = None | bool | int | float | Decimal | str | date | datetime
+Row = tuple[Value, ...]
+
+RELATIVE_ERROR: Final = 1e-9
+
+_ORDER_BY: Final = re.compile(
+    r"\border\s+by\s+(?P<keys>[^()]*?)(?:\s+limit\s+(?P<limit>\d+))?\s*;?\s*\Z", re.IGNORECASE
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """The ORDER BY and LIMIT that end a query's text; ``keys`` are names of output columns."""
+
+    keys: tuple[str, ...] = ()
+    limit: int | None = None
+
+    @staticmethod
+    def of(text: str) -> "Order":
+        """The order that a query asks for."""
+        found = _ORDER_BY.search(text)
+        if found is None:
+            return Order()
+        keys = tuple(key.split()[0].lower() for key in found["keys"].split(","))
+        return Order(keys, None if found["limit"] is None else int(found["limit"]))
+
+
+def without_limit(text: str) -> str:
+    """The query without its final LIMIT."""
+    return re.sub(r"\blimit\s+\d+\s*;?\s*\Z", "", text, flags=re.IGNORECASE)
+
+
+def difference(
+    actual: pa.Table, expected: pa.Table, order: Order, unlimited: Callable[[], pa.Table] | None = None
+) -> str | None:
+    """None if the answers are the same, else a sentence with the first row that differs.
+
+    A LIMIT that cuts through rows with equal ORDER BY keys allows more than one answer: ``unlimited``
+    then gives the answer without LIMIT, from which the rows may come.
+    """
+    if actual.num_columns != expected.num_columns:
+        return f"{actual.num_columns} columns instead of {expected.num_columns}"
+    actual_rows, expected_rows = _rows(actual), _rows(expected)
+    positions = [expected.column_names.index(key) for key in order.keys if key in expected.column_names]
+    disorder = _first_disorder(actual_rows, expected_rows, positions)
+    found = _multiset_difference(actual_rows, expected_rows)
+    if found is not None and order.limit is not None and unlimited is not None and disorder is None:
+        surplus = _surplus(actual_rows, _rows(unlimited()))
+        same_size = len(actual_rows) == len(expected_rows)
+        found = None if same_size and surplus is None else found
+    return found or disorder
+
+
+def _rows(table: pa.Table) -> list[Row]:
+    columns = [column.to_pylist() for column in table.columns]
+    return [
+        tuple(value.rstrip() if isinstance(value, str) else value for value in row)
+        for row in zip(*columns, strict=True)
+    ]
+
+
+def _multiset_difference(actual: Sequence[Row], expected: Sequence[Row]) -> str | None:
+    left, right = sorted(actual, key=_sort_key), sorted(expected, key=_sort_key)
+    for got, wanted in zip(left, right, strict=False):
+        if not _same_row(got, wanted):
+            return f"got {_show(got)}, expected {_show(wanted)}"
+    if len(left) != len(right):
+        extra = left[len(right) :] or right[len(left) :]
+        word = "unexpected" if len(left) > len(right) else "missing"
+        return f"{len(left)} rows instead of {len(right)}; {word} {_show(extra[0])}"
+    return None
+
+
+def _surplus(rows: Sequence[Row], candidates: Sequence[Row]) -> Row | None:
+    """The first row that is not among the candidates, each of which may be used once."""
+    ordered = sorted(candidates, key=_sort_key)
+    position = 0
+    for row in sorted(rows, key=_sort_key):
+        while position < len(ordered) and not _same_row(row, ordered[position]):
+            position += 1
+        if position == len(ordered):
+            return row
+        position += 1
+    return None
+
+
+def _first_disorder(actual: Sequence[Row], expected: Sequence[Row], keys: Sequence[int]) -> str | None:
+    for number, (got, wanted) in enumerate(zip(actual, expected, strict=False), 1):
+        if not all(_same_value(got[key], wanted[key]) for key in keys):
+            return f"out of order at row {number}: got {_show(got)}, expected {_show(wanted)}"
+    return None
+
+
+def _same_row(left: Row, right: Row) -> bool:
+    return all(_same_value(a, b) for a, b in zip(left, right, strict=True))
+
+
+def _same_value(left: Value, right: Value) -> bool:
+    if isinstance(left, float) or isinstance(right, float):
+        if not (_is_number(left) and _is_number(right)):
+            return False
+        slack = (
+            RELATIVE_ERROR * max(abs(float(left)), abs(float(right))) + _half_unit(left) + _half_unit(right)
+        )
+        return left == right or abs(float(left) - float(right)) <= slack
+    return left == right
+
+
+def _half_unit(value: Value) -> float:
+    if not isinstance(value, Decimal):
+        return 0.0
+    exponent = value.as_tuple().exponent
+    return 0.5 * 10.0**exponent if isinstance(exponent, int) else 0.0
+
+
+def _sort_key(row: Row) -> tuple[tuple[tuple[bool, str], ...], tuple[float, ...]]:
+    """Numbers last, so that rounding never decides between rows that differ elsewhere."""
+    others = tuple((value is not None, str(value)) for value in row if not _is_number(value))
+    return others, tuple(float(value) for value in row if _is_number(value))
+
+
+def _is_number(value: Value) -> TypeGuard[int | float | Decimal]:
+    return isinstance(value, int | float | Decimal)
+
+
+def _show(row: Row) -> str:
+    return "(" + ", ".join(_show_value(value) for value in row) + ")"
+
+
+def _show_value(value: Value) -> str:
+    match value:
+        case None:
+            return "NULL"
+        case str():
+            return repr(value)
+        case _:
+            return str(value)
 
 
 class Oracle:

@@ -1,19 +1,81 @@
-"""What the job found out: one row per query, for people (a table) and for programs (JSON)."""
+"""What the job found out: one row per query, for people (a table) and for programs (JSON).
+
+What a measurement was made on: the machine and the versions that matter.
+
+The stages of a long job: a bar while one runs on a terminal, one plain line when it is done.
+"""
 
 import json
 import math
+import os
+import platform
 import statistics
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, field
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 from rich.text import Text
 
 from kpg.runtime.records import dataclass
-from kpg.tpch.machine import machine, versions
+
+PACKAGES: Final = ("kpg", "numpy", "numba", "pyarrow", "sqlglot", "pyspark", "duckdb", "tpchgen-cli")
+
+
+def machine() -> dict[str, str | int]:
+    """Processor, cores that this process may use, memory in MB, and system."""
+    return {
+        "processor": _processor(),
+        "cores": _cores(),
+        "memory_mb": _memory_mb(),
+        "system": platform.platform(terse=True),
+    }
+
+
+def versions() -> dict[str, str]:
+    """Version of Python and of each installed package that takes part."""
+    found = {"python": platform.python_version()}
+    for package in PACKAGES:
+        try:
+            found[package] = version(package)
+        except PackageNotFoundError:
+            continue
+    return found
+
+
+def describe() -> str:
+    """Machine and versions in one line."""
+    about = machine()
+    parts = ", ".join(f"{name} {number}" for name, number in versions().items())
+    return (
+        f"{about['processor']}, {about['cores']} cores, {about['memory_mb']} MB, {about['system']}; {parts}"
+    )
+
+
+def _processor() -> str:
+    info = Path("/proc/cpuinfo")
+    if info.is_file():
+        for line in info.read_text(encoding="utf-8").splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    return platform.processor() or platform.machine()
+
+
+def _cores() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _memory_mb() -> int:
+    names = os.sysconf_names
+    if "SC_PHYS_PAGES" not in names or "SC_PAGE_SIZE" not in names:
+        return 0
+    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2**20
 
 
 @dataclass(slots=True)
@@ -173,3 +235,24 @@ def _cells(query: QueryReport) -> tuple[str | Text, ...]:
 
 def _ratio(value: float) -> str:
     return "-" if math.isnan(value) else f"{value:.1f}x" if value < 100 else f"{value:,.0f}x"
+
+
+Advance = Callable[[str], None]
+
+
+@contextmanager
+def stage(console: Console, title: str, steps: int) -> Iterator[Advance]:
+    """Show a stage of ``steps`` steps; the block calls what it is given with the name of each next step."""
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    start = time.perf_counter()
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
+        task = progress.add_task(title, total=steps)
+        begun = False
+
+        def advance(step: str) -> None:
+            nonlocal begun
+            progress.update(task, description=f"{title}: {step}", advance=1 if begun else 0)
+            begun = True
+
+        yield advance
+    console.print(f"{title}: {duration(time.perf_counter() - start)}", highlight=False)

@@ -14,7 +14,7 @@ from kpg.compiler.algebra.nulls import can_be_null, rejected_nulls
 from kpg.compiler.algebra.rel import Rel
 from kpg.compiler.algebra.traverse import width
 from kpg.runtime.functions import aggregate_named, window_function
-from kpg.runtime.plan.windows import WindowCall
+from kpg.runtime.plan.nodes import WindowCall
 from kpg.runtime.records import dataclass
 from kpg.runtime.scalar import Call, Column, Scalar, children
 

@@ -2,7 +2,6 @@
 
 from typing import Final, assert_never
 
-from kpg.runtime.functions.named import Named
 from kpg.runtime.functions.registry import (
     Columns,
     Composition,
@@ -14,7 +13,7 @@ from kpg.runtime.functions.registry import (
     implementation,
     may_give_null,
 )
-from kpg.runtime.scalar import Call, Column, Fetch, If, Literal, Scalar
+from kpg.runtime.scalar import Call, Column, Fetch, If, Literal, Named, Scalar
 
 Key = frozenset[int]
 

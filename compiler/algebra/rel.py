@@ -11,7 +11,7 @@ from typing import Final, TypeVar, assert_never, cast
 from kpg.compiler.resolved import resolve
 from kpg.runtime.errors import Span
 from kpg.runtime.functions import Direction
-from kpg.runtime.plan.windows import WindowCall
+from kpg.runtime.plan.nodes import WindowCall
 from kpg.runtime.records import dataclass
 from kpg.runtime.scalar import Scalar
 from kpg.runtime.types import BIGINT, HashedOnce, Type, hash_once

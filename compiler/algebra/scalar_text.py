@@ -24,7 +24,7 @@ from kpg.runtime.types import (
     word_to_float,
 )
 from kpg.runtime.values import codec_of
-from kpg.runtime.values.calendars import shown_date
+from kpg.runtime.values.words import shown_date
 
 Types = Sequence[Type]
 EPOCH: Final = date(1970, 1, 1)

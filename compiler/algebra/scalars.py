@@ -7,7 +7,7 @@ from typing import assert_never
 
 from kpg.compiler.algebra import rel as algebra
 from kpg.compiler.algebra.rel import Rel
-from kpg.runtime.checkpoints import checkpoint
+from kpg.runtime.interrupts import checkpoint
 from kpg.runtime.scalar import (
     Call,
     Column,

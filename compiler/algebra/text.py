@@ -13,7 +13,7 @@ from kpg.compiler.algebra.scalar_text import Reader, Types, scalar_text, value_t
 from kpg.compiler.algebra.traverse import children, walk
 from kpg.runtime.errors import InternalError, ProgrammingError
 from kpg.runtime.functions import Direction, resolve_aggregate
-from kpg.runtime.plan.windows import Frame, WindowCall, frame_text, shown_call
+from kpg.runtime.plan.nodes import Frame, WindowCall, frame_text, shown_call
 from kpg.runtime.scalar import Scalar
 from kpg.runtime.types import Type
 

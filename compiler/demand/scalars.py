@@ -12,9 +12,8 @@ from kpg.compiler.algebra.scalars import substitute
 from kpg.compiler.algebra.traverse import scalars, transform_up, with_scalars
 from kpg.compiler.rules import core
 from kpg.runtime.errors import Span
-from kpg.runtime.functions.sql_text import sql_text
 from kpg.runtime.records import dataclass
-from kpg.runtime.scalar import Call, Column, Fetch, If, Literal, Scalar, columns, remap, transform
+from kpg.runtime.scalar import Call, Column, Fetch, If, Literal, Scalar, columns, remap, sql_text, transform
 from kpg.runtime.types import BOOLEAN
 
 NUMBERED: Final = "$scalar"

@@ -5,7 +5,7 @@ from dataclasses import field
 
 from kpg.compiler.physical.mfp import is_identity
 from kpg.runtime import plan
-from kpg.runtime.checkpoints import checkpoint
+from kpg.runtime.interrupts import checkpoint
 from kpg.runtime.plan import AnyNode, Mfp, Plan, Ref, Types
 from kpg.runtime.records import dataclass
 

@@ -4,7 +4,7 @@ from kpg.compiler.algebra import rel as algebra
 from kpg.compiler.algebra.traverse import width
 from kpg.compiler.physical.context import Planning
 from kpg.runtime import plan
-from kpg.runtime.functions.tables import Expansion
+from kpg.runtime.functions.table_functions import Expansion
 from kpg.runtime.plan import Mfp, Ref
 from kpg.runtime.scalar import Column, Scalar, columns, remap
 

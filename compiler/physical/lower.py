@@ -13,8 +13,8 @@ from kpg.compiler.physical.recursion import BodyBuilder, is_invariant, plan_loop
 from kpg.compiler.physical.reduce import plan_reduce
 from kpg.compiler.physical.topk import plan_topk
 from kpg.runtime import plan
-from kpg.runtime.checkpoints import checkpoint
 from kpg.runtime.errors import NotSupportedError, Span
+from kpg.runtime.interrupts import checkpoint
 from kpg.runtime.plan import Mfp, Ref
 from kpg.runtime.scalar import Column, Fetch, Scalar, columns, remap
 from kpg.runtime.types import ROWID

@@ -12,7 +12,7 @@ from kpg.compiler.physical.classes import Class, Classes
 from kpg.compiler.physical.mfp import Finder, over, parts_over
 from kpg.compiler.physical.order import Step
 from kpg.compiler.physical.problem import Problem, Slots
-from kpg.runtime.checkpoints import checkpoint
+from kpg.runtime.interrupts import checkpoint
 from kpg.runtime.plan import Mfp, Ref
 from kpg.runtime.records import dataclass
 from kpg.runtime.scalar import Call, Column, Scalar, children

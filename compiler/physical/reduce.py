@@ -25,11 +25,10 @@ from kpg.runtime.functions import (
     Trend,
     aggregate_named,
 )
-from kpg.runtime.functions.keys import key
-from kpg.runtime.functions.sql_text import sql_text
+from kpg.runtime.functions.comparison import key
 from kpg.runtime.plan import Mfp, Ref
 from kpg.runtime.records import dataclass
-from kpg.runtime.scalar import Call, Column, Literal, Scalar, remap
+from kpg.runtime.scalar import Call, Column, Literal, Scalar, remap, sql_text
 from kpg.runtime.types import BIGINT, BOOLEAN, is_loose
 
 

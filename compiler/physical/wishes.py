@@ -6,7 +6,7 @@ from typing import assert_never
 
 from kpg.runtime import plan
 from kpg.runtime.plan import AnyNode, Ref, user
-from kpg.runtime.plan.placed import Exchange
+from kpg.runtime.plan.nodes import Exchange
 from kpg.runtime.scalar import Column
 
 

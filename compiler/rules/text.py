@@ -22,7 +22,7 @@ from kpg.compiler.rules.core import (
     Wildcard,
 )
 from kpg.runtime.functions.datalog import quote
-from kpg.runtime.functions.named import shown
+from kpg.runtime.scalar import shown
 from kpg.runtime.types import word_to_float
 
 OPERATORS = {"eq": "=", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">="}

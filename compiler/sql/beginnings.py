@@ -6,7 +6,7 @@ from typing import Final
 
 from kpg.compiler.catalog import did_you_mean
 from kpg.runtime.errors import NotSupportedError, ProgrammingError
-from kpg.runtime.unsupported import unsupported_syntax
+from kpg.runtime.unsupported_features import unsupported_syntax
 
 WORDS: Final = (
     *(

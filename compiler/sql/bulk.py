@@ -13,7 +13,7 @@ from decimal import Decimal
 from functools import lru_cache
 from typing import Any, Final
 
-from kpg.runtime.checkpoints import checkpoint
+from kpg.runtime.interrupts import checkpoint
 from kpg.runtime.records import dataclass
 
 _ONCE: Final = "+" if sys.version_info >= (3, 11, 5) else ""

@@ -11,7 +11,7 @@ from sqlglot import exp
 from sqlglot.parsers.postgres import PostgresParser
 from sqlglot.tokenizer_core import Token, TokenType
 
-from kpg.runtime.unsupported import OPERATORS
+from kpg.runtime.unsupported_features import OPERATORS
 
 FORMS: Final = ("NFC", "NFD", "NFKC", "NFKD")
 """The normalization forms of Unicode."""

@@ -18,10 +18,10 @@ from kpg.compiler.sql.call_syntax import OPERATOR, SIGNS, WHOLE_QUOTIENT, plain
 from kpg.compiler.sql.foreign_calls import FOREIGN_CALLS
 from kpg.compiler.sql.json_calls import JsonCalls
 from kpg.compiler.sql.syntax import without_database
-from kpg.runtime.checkpoints import checkpoint
 from kpg.runtime.errors import Span
 from kpg.runtime.functions import aggregate_names, function_names, window_functions
-from kpg.runtime.functions.tables import row_function_names
+from kpg.runtime.functions.table_functions import row_function_names
+from kpg.runtime.interrupts import checkpoint
 
 FIELDS: Final = ("YEAR", "MONTH", "DAY", "HOUR", "MINUTE", "SECOND")
 """What an INTERVAL's text may be said to be."""

@@ -19,7 +19,7 @@ from kpg.compiler.triggers import heirs
 from kpg.runtime.errors import NotSupportedError, ProgrammingError
 from kpg.runtime.records import dataclass
 from kpg.runtime.scalar import Literal
-from kpg.runtime.values.places import BLOCK, SPAN
+from kpg.runtime.values.words import BLOCK, SPAN
 
 Words = NDArray[np.int64]
 MODES: Final = ("FOR KEY SHARE", "FOR SHARE", "FOR NO KEY UPDATE", "FOR UPDATE")

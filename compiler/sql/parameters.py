@@ -17,8 +17,8 @@ from sqlglot.tokenizer_core import Token, TokenType
 from kpg.compiler.sql.dialect import Dialect
 from kpg.compiler.sql.syntax import transformed
 from kpg.compiler.sql.tokens import tokenize
-from kpg.runtime.checkpoints import checkpoint
 from kpg.runtime.errors import InterfaceError, no_text
+from kpg.runtime.interrupts import checkpoint
 from kpg.runtime.types import BIGINT, INTEGER, SMALLINT, Type
 
 Parameters = Sequence[Any] | Mapping[str, Any]

@@ -13,7 +13,7 @@ from typing import assert_never
 from kpg.compiler.algebra.rel import AggregateCall, Rel, RowCall
 from kpg.compiler.sql.reads import Reads
 from kpg.runtime.errors import Span
-from kpg.runtime.plan.windows import WindowCall, call_columns
+from kpg.runtime.plan.nodes import WindowCall, call_columns
 from kpg.runtime.records import dataclass
 from kpg.runtime.scalar import Column, Literal, Scalar, columns
 from kpg.runtime.types import ROWID, Type

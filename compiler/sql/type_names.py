@@ -9,7 +9,7 @@ from kpg.compiler.sql.syntax import only, refuse, wrong
 from kpg.runtime import types as t
 from kpg.runtime.errors import Error as KpgError
 from kpg.runtime.types import Kind, Type
-from kpg.runtime.unsupported import TYPES
+from kpg.runtime.unsupported_features import TYPES
 from kpg.runtime.values.numeric import MOST_PRECISION
 
 PLAIN_TYPES: Final = {

@@ -47,7 +47,7 @@ class Drawn(exp.Expression):
 
     @property
     def token(self) -> int:
-        """Who counts: see :class:`kpg.runtime.functions.chance.Drawn`."""
+        """Who counts: see :class:`kpg.runtime.functions.mathematics.Drawn`."""
         return int(self.this.name)
 
 

@@ -23,7 +23,7 @@ from kpg.compiler.system.naming import DATABASE, number_of, role_number
 from kpg.compiler.system.relations import Row, System, columns
 from kpg.compiler.system.widening import informing, widened
 from kpg.compiler.system.words import query_of
-from kpg.runtime.values.places import BLOCK
+from kpg.runtime.values.words import BLOCK
 
 
 def _sequence_rows(catalog: Catalog) -> Iterator[Row]:

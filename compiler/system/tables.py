@@ -14,7 +14,7 @@ from kpg.compiler.system.relations import Row, System, columns, constraints, ent
 from kpg.compiler.system.stored import domain_at, modifier_at, physical, rule_of, type_at
 from kpg.compiler.triggers import Heir
 from kpg.runtime.types import Type
-from kpg.runtime.values.places import BLOCK
+from kpg.runtime.values.words import BLOCK
 
 HEAP, BTREE = 2, 403
 """Numbers of access methods."""

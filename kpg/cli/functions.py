@@ -19,8 +19,8 @@ from kpg.runtime.functions import (
     functions,
     window_functions,
 )
-from kpg.runtime.functions.sql_text import spelling
-from kpg.runtime.functions.tables import row_functions
+from kpg.runtime.functions.table_functions import row_functions
+from kpg.runtime.scalar import spelling
 
 INTERNAL: Final = frozenset({"order_word"})
 """What the planner alone calls."""

@@ -26,7 +26,7 @@ from kpg.collections.session import Input
 from kpg.collections.term import Term, depth, leaves
 from kpg.queries.reading import Reader
 from kpg.runtime import plan
-from kpg.runtime.convert.foreign import from_rows
+from kpg.runtime.convert.callbacks import from_rows
 from kpg.runtime.dictionary import Dictionary
 from kpg.runtime.errors import DataError, InterfaceError
 from kpg.runtime.handles import Installation

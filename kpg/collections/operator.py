@@ -4,7 +4,7 @@ import copy
 from collections.abc import Iterable
 from typing import Any
 
-from kpg.runtime.callbacks import Batch, Context
+from kpg.runtime.convert.callbacks import Batch, Context
 from kpg.runtime.errors import InterfaceError
 
 __all__ = ["Batch", "Operator"]

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from kpg.listeners.notifications import Guarded
 from kpg.queries.reading import Reader
 from kpg.result import Row
-from kpg.runtime.convert.foreign import to_arrays
+from kpg.runtime.convert.callbacks import to_arrays
 from kpg.runtime.errors import InterfaceError
 from kpg.runtime.handles import Installation
 from kpg.runtime.monitor import synchronized

@@ -9,7 +9,7 @@ from kpg.collections.collection import Collection
 from kpg.collections.rows import plain
 from kpg.collections.term import Term
 from kpg.runtime import plan
-from kpg.runtime.convert.foreign import RowEncoder, from_arrays, from_rows
+from kpg.runtime.convert.callbacks import RowEncoder, from_arrays, from_rows
 from kpg.runtime.errors import DataError, InterfaceError
 from kpg.runtime.executor import MAX_TIME
 from kpg.runtime.handles import InputHandle

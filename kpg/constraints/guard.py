@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from kpg.compiler.catalog import Catalog, TableEntry
 from kpg.compiler.constraints import Check
 from kpg.constraints.references import References
-from kpg.runtime.convert.values import show
+from kpg.runtime.convert.python_values import show
 from kpg.runtime.errors import DataError, IntegrityError
 from kpg.runtime.executor import Executor
 from kpg.runtime.handles import Rules

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from kpg.compiler.catalog import Catalog, TableEntry
 from kpg.compiler.constraints import ForeignKey
-from kpg.runtime.convert.values import show
+from kpg.runtime.convert.python_values import show
 from kpg.runtime.errors import IntegrityError, ProgrammingError
 from kpg.runtime.executor import Executor
 from kpg.runtime.records import dataclass

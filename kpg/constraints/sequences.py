@@ -152,7 +152,7 @@ class Sequences:
 
     def begin(self, name: str, each: int) -> tuple[int, int, Numbers]:
         """A statement takes so many numbers for each row of a query: who counts, the first, the sequence."""
-        from kpg.runtime.functions.chance import DRAWN
+        from kpg.runtime.functions.mathematics import DRAWN
 
         numbers = self._numbers(name)
         token = DRAWN.begin()
@@ -163,7 +163,7 @@ class Sequences:
         """What such a statement has computed is taken; DataError if there are not as many numbers."""
         if not self._drawn:
             return
-        from kpg.runtime.functions.chance import DRAWN
+        from kpg.runtime.functions.mathematics import DRAWN
 
         drawn, self._drawn = self._drawn, []
         for token, name, each in drawn:

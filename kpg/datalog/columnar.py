@@ -17,8 +17,9 @@ from kpg.runtime.convert.arrow import encode
 from kpg.runtime.convert.files import expand, parquet_chunks
 from kpg.runtime.dictionary import Dictionary
 from kpg.runtime.errors import DataError, NotSupportedError
-from kpg.runtime.spark.load import Source, load_tables
+from kpg.runtime.spark.load import load_tables
 from kpg.runtime.spark.session import opened, unavailable
+from kpg.runtime.spark.source import Source
 from kpg.runtime.types import Schema
 
 Words = NDArray[np.int64]

@@ -18,8 +18,7 @@ from kpg.datalog.lines import STDIN, content, fields
 from kpg.datalog.spelling import SINGLE
 from kpg.datalog.terms import NARROW, RANGES, STRUCTURED
 from kpg.engine.engine import Engine
-from kpg.runtime.convert.arrow import encode
-from kpg.runtime.convert.encoding import arrow_type
+from kpg.runtime.convert.arrow import arrow_type, encode
 from kpg.runtime.dictionary import Dictionary
 from kpg.runtime.errors import DataError, OperationalError
 from kpg.runtime.types import MAX_WORD, MIN_WORD, Schema

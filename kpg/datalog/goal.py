@@ -17,7 +17,7 @@ from kpg.listeners.feed import Callback, Change
 from kpg.listeners.notifications import Guarded, Handler, Notification
 from kpg.queries.reading import Reader
 from kpg.result import Result
-from kpg.runtime.convert.foreign import from_rows
+from kpg.runtime.convert.callbacks import from_rows
 from kpg.runtime.dictionary import Dictionary
 from kpg.runtime.errors import InterfaceError
 from kpg.runtime.monitor import Monitor, synchronized

@@ -11,8 +11,8 @@ from kpg.engine.engine import Engine
 from kpg.listeners.feed import Change, Subscription
 from kpg.listeners.notifications import Handler
 from kpg.queries.planning import explain_export
-from kpg.runtime.convert.foreign import from_rows
-from kpg.runtime.convert.lists import to_list
+from kpg.runtime.convert.callbacks import from_rows
+from kpg.runtime.convert.python_values import to_list
 from kpg.runtime.handles import OverlayInfo
 from kpg.runtime.monitor import synchronized
 from kpg.runtime.types import ColumnDef, Kind, Schema

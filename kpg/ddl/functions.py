@@ -12,9 +12,15 @@ from kpg.engine.engine import Engine
 from kpg.engine.kept import importable
 from kpg.runtime.errors import InterfaceError, NotSupportedError, ProgrammingError
 from kpg.runtime.functions import is_aggregate, is_function
-from kpg.runtime.functions.named import Named
-from kpg.runtime.functions.own import Declared, Own, aggregate_function, row_function, scalar_function
-from kpg.runtime.functions.tables import makes_rows
+from kpg.runtime.functions.table_functions import makes_rows
+from kpg.runtime.functions.user_functions import (
+    Declared,
+    Own,
+    aggregate_function,
+    row_function,
+    scalar_function,
+)
+from kpg.runtime.scalar import Named
 from kpg.runtime.types import NUMERIC, Type
 
 Types = Sequence[Any] | None

@@ -18,7 +18,7 @@ from kpg.compiler.sql.change import arbiters
 from kpg.compiler.sql.ddl.reader import parsed_expression
 from kpg.compiler.sql.rules import bind_check, key_of_row
 from kpg.engine.engine import Engine
-from kpg.runtime.convert.values import show
+from kpg.runtime.convert.python_values import show
 from kpg.runtime.errors import Error, IntegrityError, ProgrammingError
 from kpg.runtime.executor import Executor
 from kpg.runtime.plan import Mfp

@@ -17,7 +17,7 @@ from kpg.dml.lines import lines_of
 from kpg.engine.engine import Engine
 from kpg.engine.table import Table
 from kpg.result import Affected, Result
-from kpg.runtime.convert import copying, files
+from kpg.runtime.convert import csv_format, files
 from kpg.runtime.convert.arrow import Origin, encode
 from kpg.runtime.errors import NotSupportedError, OperationalError, ProgrammingError
 from kpg.runtime.types import ERROR, ColumnDef, Schema, Type
@@ -113,7 +113,7 @@ def _own_chunks(
 ) -> Iterator[tuple[Words, NDArray[np.bool_] | None]]:
     form = _form(statement, schema)
     path, text = _text_of(statement)
-    rows = list(copying.rows_of(text, form, schema.names, path))
+    rows = list(csv_format.rows_of(text, form, schema.names, path))
     for start in range(0, len(rows), CHUNK_ROWS):
         part = rows[start : start + CHUNK_ROWS]
         columns = list(zip(*part, strict=True))
@@ -125,7 +125,7 @@ def _own_chunks(
         origin = Origin(path, start)
         typed = files.typed(batch, {one.name.lower(): one.type for one in schema.columns}, origin)
         nullable = Schema(tuple(replace(one, nullable=True) for one in schema.columns))
-        absent = np.array([[field is copying.Absent.DEFAULT for field in column] for column in columns])
+        absent = np.array([[field is csv_format.Absent.DEFAULT for field in column] for column in columns])
         known = nullable if form.default is not None else schema
         yield encode(typed, known, table.dictionary, origin), absent if form.default is not None else None
 
@@ -229,7 +229,7 @@ def as_texts(data: pyarrow.Table, types: Sequence[Type]) -> pyarrow.Table:
     return pyarrow.Table.from_arrays(columns, names=data.column_names)
 
 
-def _form(statement: ast.CopyFrom | ast.CopyTo, schema: Schema) -> copying.Form:
+def _form(statement: ast.CopyFrom | ast.CopyTo, schema: Schema) -> csv_format.Form:
     given = dict(statement.options)
     csv = statement.format == "csv"
     header = given.get("header", "false")
@@ -248,7 +248,7 @@ def _form(statement: ast.CopyFrom | ast.CopyTo, schema: Schema) -> copying.Form:
         raise ProgrammingError("COPY DEFAULT only available using COPY FROM", span=statement.span)
     quote = _character(statement, "quote", given.get("quote", '"'))
     names = [name.lower() for name in schema.names]
-    return copying.Form(
+    return csv_format.Form(
         csv,
         _character(statement, "delimiter", given.get("delimiter", "," if csv else "\t")),
         given.get("null", "" if csv else "\\N"),

@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING, Any
 
 from kpg.queries.reading import Decoded
 from kpg.result import Result, Row
-from kpg.runtime.convert import copying
-from kpg.runtime.convert.written import written
+from kpg.runtime.convert import csv_format
+from kpg.runtime.convert.python_values import written
 from kpg.runtime.dictionary import Dictionary
 from kpg.runtime.types import TEXT, Type
 from kpg.runtime.values import codec_of
@@ -23,7 +23,7 @@ NAME = "copy"
 class Lines:
     """One column, a line for each row of a result, behind that of the header if there is one."""
 
-    def __init__(self, rows: Result, form: copying.Form, dictionary: Dictionary, style: Style) -> None:
+    def __init__(self, rows: Result, form: csv_format.Form, dictionary: Dictionary, style: Style) -> None:
         self.rows = rows
         self._form = form
         self._names = rows.columns
@@ -51,13 +51,13 @@ class Lines:
         return [(line,) for line in lines]
 
     def _header(self) -> str:
-        return copying.line_of(self._names, copying.unforced(self._form), self._names)
+        return csv_format.line_of(self._names, csv_format.unforced(self._form), self._names)
 
     def _lines(self, start: int, stop: int) -> list[str]:
         columns = self._columns(start, stop) if stop > start else []
         if not columns:
             return [""] * (stop - start)
-        return [copying.line_of(row, self._form, self._names) for row in zip(*columns, strict=True)]
+        return [csv_format.line_of(row, self._form, self._names) for row in zip(*columns, strict=True)]
 
     def _columns(self, start: int, stop: int) -> list[Shown]:
         contents, types = self.rows.contents, self.rows.types
@@ -77,7 +77,7 @@ class Lines:
         ]
 
 
-def lines_of(rows: Result, form: copying.Form, dictionary: Dictionary, style: Style) -> Result:
+def lines_of(rows: Result, form: csv_format.Form, dictionary: Dictionary, style: Style) -> Result:
     """A result of lines."""
     return Result([NAME], [TEXT], Lines(rows, form, dictionary, style))
 

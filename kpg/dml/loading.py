@@ -20,11 +20,12 @@ from kpg.runtime.convert.arrow import encode
 from kpg.runtime.errors import DataError, InterfaceError, OperationalError
 from kpg.runtime.executor import Landing
 from kpg.runtime.handles import Berth
+from kpg.runtime.progress_report import work
 from kpg.runtime.spark import load as load_spark
-from kpg.runtime.spark.landing import send, told_by_one
+from kpg.runtime.spark.load import send, told_by_one
 from kpg.runtime.spark.session import might_be_there, might_have_format, unavailable
+from kpg.runtime.spark.source import Source, is_frame
 from kpg.runtime.types import Schema
-from kpg.runtime.underway import work
 
 Words = NDArray[np.int64]
 Progress = Callable[[str, int], object]
@@ -75,7 +76,7 @@ def load_all(
 
 
 def _goes_through_spark(source: Any, mode: str | None) -> bool:
-    if load_spark.is_frame(source):
+    if is_frame(source):
         if mode == "arrow":
             raise InterfaceError("a Spark data frame cannot be loaded without Spark", hint="leave mode out")
         return True
@@ -109,7 +110,7 @@ def _is_small_file(source: str | Path) -> bool:
 def _given(engine: Engine, table: Table, source: Any) -> Schema:
     """The columns of a table without those that a Spark data frame omits and may omit."""
     schema = table.schema
-    if not load_spark.is_frame(source):
+    if not is_frame(source):
         return schema
     given = {name.lower() for name in source.columns}
     allowed = may_omit(engine, table).allowed
@@ -126,9 +127,7 @@ def _load_spark(
     engine: Engine, sources: Sequence[tuple[Table, Any]], progress: Progress | None
 ) -> dict[str, int]:
     tables = {table.name: table for table, _ in sources}
-    wanted = [
-        load_spark.Source(table.name, source, _given(engine, table, source)) for table, source in sources
-    ]
+    wanted = [Source(table.name, source, _given(engine, table, source)) for table, source in sources]
     counts = dict.fromkeys(tables, 0)
 
     def written(stage: load_spark.Progress) -> None:
@@ -156,7 +155,7 @@ def _land(
 ) -> dict[str, int]:
     """Have Spark's tasks send rows to the workers that own them."""
     counts: dict[str, int] = {}
-    given = [(table, load_spark.Source(table.name, data, table.schema)) for table, data in sources]
+    given = [(table, Source(table.name, data, table.schema)) for table, data in sources]
     with ExitStack() as stack:
         coming = []
         for table, source in given:

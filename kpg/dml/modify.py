@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from kpg.engine.engine import Engine
 from kpg.engine.table import Table
-from kpg.runtime.convert.values import Omitted, show
+from kpg.runtime.convert.python_values import Omitted, show
 from kpg.runtime.errors import DataError, IntegrityError, InterfaceError
 from kpg.runtime.types import ERROR, NULL, ColumnDef, Kind, Schema
 from kpg.runtime.values.arrays import within

@@ -13,7 +13,7 @@ from kpg.compiler.sql.session import SetPosition
 from kpg.compiler.sql.statements import Then
 from kpg.dml import modify
 from kpg.engine.table import Table
-from kpg.runtime.convert.lists import to_rows
+from kpg.runtime.convert.python_values import to_rows
 from kpg.runtime.errors import Error, InterfaceError, ProgrammingError
 from kpg.runtime.types import JSONB, TEXT, ColumnDef, Schema
 

@@ -13,11 +13,10 @@ from typing import TYPE_CHECKING, Final
 
 from kpg.durable.keeper import Keeper
 from kpg.runtime.errors import Error, InterfaceError, NotSupportedError, OperationalError
-from kpg.runtime.storage.ahead import Ahead
+from kpg.runtime.storage.background_work import Ahead
 from kpg.runtime.storage.files import Disk, File, Files, make_folder, size_of
 from kpg.runtime.storage.log import segment_name, segment_number
-from kpg.runtime.storage.manifest import NAME, NEW, read_manifest, swap, write_beside
-from kpg.runtime.storage.packs import pack_name
+from kpg.runtime.storage.packs import NAME, NEW, pack_name, read_manifest, swap, write_beside
 
 if TYPE_CHECKING:
     from kpg.engine.engine import Engine

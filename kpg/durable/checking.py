@@ -22,13 +22,13 @@ from kpg.runtime.storage.log import (
     HEADER_BYTES,
     Log,
     Segment,
+    read_proof,
     records_between,
     segment_name,
     segment_number,
 )
-from kpg.runtime.storage.manifest import Manifest, read_manifest
-from kpg.runtime.storage.proof import NAME as PROOF
-from kpg.runtime.storage.proof import read_proof
+from kpg.runtime.storage.log import NAME as PROOF
+from kpg.runtime.storage.packs import Manifest, read_manifest
 from kpg.runtime.trace.updates import Updates
 
 

@@ -16,19 +16,16 @@ from numpy.typing import NDArray
 
 from kpg.durable.shelves import Shelves
 from kpg.durable.state import PAST, State, state_of
+from kpg.runtime.checkpoint.captured_state import Described
+from kpg.runtime.checkpoint.checkpointer import Background
+from kpg.runtime.checkpoint.checkpointer import Keeper as Packer
+from kpg.runtime.checkpoint.pack_store import Apart
+from kpg.runtime.checkpoint.table_state import Straight, Written, written
 from kpg.runtime.errors import OperationalError
-from kpg.runtime.saved.apart import Apart
-from kpg.runtime.saved.background import Background
-from kpg.runtime.saved.keeper import Keeper as Packer
-from kpg.runtime.saved.leaves import Described
-from kpg.runtime.saved.loose import Straight, Written, written
 from kpg.runtime.storage.codec import Codec
 from kpg.runtime.storage.files import Bytes, Disk, Files
 from kpg.runtime.storage.log import segment_name, segment_number
-from kpg.runtime.storage.manifest import Checkpoint, Manifest
-from kpg.runtime.storage.packs import BLOCK
-from kpg.runtime.storage.placed import Placed, PlacedStrings, Sharded
-from kpg.runtime.storage.shards import Vault
+from kpg.runtime.storage.packs import BLOCK, Checkpoint, Manifest, Placed, PlacedStrings, Sharded, Vault
 
 if TYPE_CHECKING:
     from kpg.engine.engine import Engine

@@ -12,13 +12,19 @@ from kpg.durable.known import codec
 from kpg.runtime.errors import Error, OperationalError
 from kpg.runtime.records import dataclass
 from kpg.runtime.storage.files import Disk, Files, size_of
-from kpg.runtime.storage.log import Segment, records_between, segment_number
-from kpg.runtime.storage.manifest import NAME, Manifest, read_manifest
-from kpg.runtime.storage.packs import BLOCK, Pack, pack_name, pack_number
-from kpg.runtime.storage.placed import packs_of
-from kpg.runtime.storage.proof import NAME as PROOF
-from kpg.runtime.storage.proof import read_proof
-from kpg.runtime.storage.still import Still
+from kpg.runtime.storage.log import NAME as PROOF
+from kpg.runtime.storage.log import Segment, read_proof, records_between, segment_number
+from kpg.runtime.storage.packs import (
+    BLOCK,
+    NAME,
+    Manifest,
+    Pack,
+    pack_name,
+    pack_number,
+    packs_of,
+    read_manifest,
+)
+from kpg.runtime.storage.snapshot import Still
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,13 +19,12 @@ from numpy.typing import NDArray
 from kpg.durable.rows import Rows, numbers
 from kpg.durable.state import Changes, State, Watch, changes, state_of
 from kpg.runtime.errors import InterfaceError, OperationalError
-from kpg.runtime.lasting import MANY, Changed
-from kpg.runtime.storage.ahead import Hand, Task
+from kpg.runtime.executor import MANY, Changed
+from kpg.runtime.storage.background_work import Hand, Lazy, Task
 from kpg.runtime.storage.codec import Codec
-from kpg.runtime.storage.columns import pack
 from kpg.runtime.storage.files import Disk, Files, Lock
-from kpg.runtime.storage.lazy import Lazy
 from kpg.runtime.storage.log import ROOM, Log, Mark, segment_name
+from kpg.runtime.storage.packs import pack
 
 if TYPE_CHECKING:
     from kpg.durable.checkpoints import Checkpoints

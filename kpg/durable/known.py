@@ -9,11 +9,11 @@ from kpg.compiler.algebra import rel
 from kpg.runtime import scalar, types
 from kpg.runtime.errors import Span
 from kpg.runtime.functions import Direction
-from kpg.runtime.functions.named import Named
-from kpg.runtime.functions.tables import Expansion
-from kpg.runtime.plan import ego, nodes, windows
+from kpg.runtime.functions.table_functions import Expansion
+from kpg.runtime.plan import nodes
+from kpg.runtime.scalar import Named
 from kpg.runtime.storage.codec import Codec, Custom
-from kpg.runtime.storage.placed import Placed, PlacedStrings, Shard, Sharded
+from kpg.runtime.storage.packs import Placed, PlacedStrings, Shard, Sharded
 
 CLASSES: Final[dict[str, tuple[ModuleType, str]]] = {
     "catalog": (catalog, "TableEntry ViewEntry"),
@@ -35,8 +35,8 @@ CLASSES: Final[dict[str, tuple[ModuleType, str]]] = {
         Aggregate Reduce Distinct Threshold Expand TopK BasicAggregate BasicReduce Window Fold
         Single Enter Variable Loop Leave Plan""",
     ),
-    "ego": (ego, "EgoFamily EgoCall Ego"),
-    "window": (windows, "Unit Edge Exclude Bound Ranged Frame WindowCall"),
+    "ego": (nodes, "EgoFamily EgoCall Ego"),
+    "window": (nodes, "Unit Edge Exclude Bound Ranged Frame WindowCall"),
 }
 """Names of enums and frozen dataclasses by the prefix of their keys, and the module that declares them.
 

@@ -21,23 +21,32 @@ from kpg.durable.state import PAST, Changes, State
 from kpg.durable.times import Times
 from kpg.importing import collector_at_rest
 from kpg.runtime.errors import InterfaceError, OperationalError
+from kpg.runtime.progress_report import counted
 from kpg.runtime.records import dataclass
 from kpg.runtime.storage.codec import Codec, DamagedError
-from kpg.runtime.storage.columns import unpack
 from kpg.runtime.storage.files import Bytes, Disk, Files, Lock, make_folder
 from kpg.runtime.storage.log import (
     HEADER_BYTES,
     Log,
+    Proof,
     Segment,
     damage_at,
+    read_proof,
     records_between,
     segment_name,
     segment_number,
 )
-from kpg.runtime.storage.manifest import NEW, Manifest, read_manifest, swap, write_beside
-from kpg.runtime.storage.placed import Placed, PlacedStrings, Sharded
-from kpg.runtime.storage.proof import Proof, read_proof
-from kpg.runtime.underway import counted
+from kpg.runtime.storage.packs import (
+    NEW,
+    Manifest,
+    Placed,
+    PlacedStrings,
+    Sharded,
+    read_manifest,
+    swap,
+    unpack,
+    write_beside,
+)
 
 if TYPE_CHECKING:
     from kpg.engine.engine import Engine
@@ -112,7 +121,7 @@ def open_files(engine: "Engine", files: Files, wanted: Wanted) -> dict[str, str]
         if not wanted.read_only:
             lock = _held(files)
         if wanted.read_only:
-            from kpg.runtime.storage.still import Still
+            from kpg.runtime.storage.snapshot import Still
 
             files = Still(files)
         opening = _Opening(engine, files, wanted)

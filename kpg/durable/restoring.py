@@ -15,7 +15,7 @@ from kpg.compiler.triggers import Heir
 from kpg.durable.known import Removed
 from kpg.durable.state import Key, State
 from kpg.runtime.errors import Error, OperationalError
-from kpg.runtime.functions.named import Named
+from kpg.runtime.scalar import Named
 from kpg.runtime.types import Schema
 
 if TYPE_CHECKING:

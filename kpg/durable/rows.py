@@ -14,10 +14,10 @@ from numpy.typing import NDArray
 
 from kpg.compiler.clock import CLOCK
 from kpg.durable.state import State
+from kpg.runtime.checkpoint.table_state import Straight, Written, written
 from kpg.runtime.errors import InternalError
-from kpg.runtime.lasting import Changed
-from kpg.runtime.saved.loose import Straight, Written, written
-from kpg.runtime.storage.columns import pack
+from kpg.runtime.executor import Changed
+from kpg.runtime.storage.packs import pack
 
 if TYPE_CHECKING:
     from kpg.durable.checkpoints import Checkpoints

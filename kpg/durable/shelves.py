@@ -8,8 +8,7 @@ from functools import partial
 from typing import Final
 
 from kpg.durable.state import Key, State, changes
-from kpg.runtime.saved.form import Later
-from kpg.runtime.saved.leaves import Leaf
+from kpg.runtime.checkpoint.captured_state import Later, Leaf
 from kpg.runtime.storage.codec import Codec
 
 ROOM: Final = 32

@@ -32,8 +32,8 @@ from kpg.queries.planning import LiveStatistics, Planned, plan_view_entry
 from kpg.queries.reading import Reader
 from kpg.result import Result
 from kpg.runtime.errors import DataError, ProgrammingError
+from kpg.runtime.executor_factory import local_executor
 from kpg.runtime.interrupts import DeferredInterrupt
-from kpg.runtime.local import local_executor
 from kpg.runtime.monitor import Monitor
 from kpg.runtime.plan import Plan
 from kpg.runtime.records import dataclass

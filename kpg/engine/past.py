@@ -31,7 +31,7 @@ from kpg.runtime.errors import Error, InterfaceError, ProgrammingError, Span
 from kpg.runtime.handles import Installation
 from kpg.runtime.records import dataclass
 from kpg.runtime.types import BIGINT, TIMESTAMPTZ, ColumnDef, Schema
-from kpg.runtime.values import intervals, moments
+from kpg.runtime.values import date_time, intervals
 
 if TYPE_CHECKING:
     from kpg.compiler.catalog import Catalog
@@ -187,7 +187,7 @@ class Past:
                 if given.strip().isdigit():
                     return self._checked(int(given))
                 try:
-                    return self._at(moments.parse_instant(given))
+                    return self._at(date_time.parse_instant(given))
                 except (ValueError, OverflowError):
                     raise _no_epoch(given) from None
             case _:

@@ -24,12 +24,12 @@ from kpg.queries.planning import LiveStatistics, Planned, plan_view_entry
 from kpg.queries.reading import Reader
 from kpg.runtime.errors import NotSupportedError, ProgrammingError
 from kpg.runtime.executor import Executor
-from kpg.runtime.functions.named import Named
 from kpg.runtime.handles import Installation
 from kpg.runtime.interrupts import DeferredInterrupt
 from kpg.runtime.monitor import Monitor
 from kpg.runtime.plan import Plan
 from kpg.runtime.records import dataclass
+from kpg.runtime.scalar import Named
 from kpg.runtime.types import Schema
 from kpg.view import Maintained
 
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from kpg.constraints.sequences import Sequences
     from kpg.engine.past import Past
     from kpg.queries.folding import Folds
-    from kpg.runtime.functions.own import Own
+    from kpg.runtime.functions.user_functions import Own
 
 Words = NDArray[np.int64]
 T = TypeVar("T")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kpg.runtime.convert.rowwise import RowEncoder
+from kpg.runtime.convert.python_values import RowEncoder
 from kpg.runtime.dictionary import Dictionary
 from kpg.runtime.executor import Executor, Landing
 from kpg.runtime.handles import Rules

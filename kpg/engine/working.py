@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from kpg.compiler.catalog import TableEntry
 from kpg.runtime.errors import ProgrammingError
+from kpg.runtime.executor_factory import shared_executor
 from kpg.runtime.handles import Work
-from kpg.runtime.local import shared_executor
 from kpg.runtime.plan import Plan, Source
 from kpg.runtime.records import dataclass
 

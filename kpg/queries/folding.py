@@ -9,9 +9,9 @@ from kpg.compiler.routines import ArrayFold
 from kpg.queries.reading import plain_value, word_of
 from kpg.runtime.errors import Error
 from kpg.runtime.executor import Executor
-from kpg.runtime.functions.named import Named
 from kpg.runtime.functions.registry import Memoized, NullRule, Overload, ScalarFunction, Signature
 from kpg.runtime.plan import Mfp
+from kpg.runtime.scalar import Named
 from kpg.runtime.types import NULL, array
 
 

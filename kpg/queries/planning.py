@@ -22,9 +22,8 @@ from kpg.runtime import plan as ir
 from kpg.runtime.dictionary import Dictionary
 from kpg.runtime.errors import InterfaceError, NotSupportedError
 from kpg.runtime.executor import Executor
-from kpg.runtime.functions.named import Named
 from kpg.runtime.records import dataclass
-from kpg.runtime.scalar import Call
+from kpg.runtime.scalar import Call, Named
 from kpg.runtime.scalar import walk as walk_scalar
 from kpg.runtime.types import NULL, ColumnDef, Schema, Type
 

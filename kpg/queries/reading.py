@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from kpg.compiler.algebra.rel import OrderBy
 from kpg.result import Result, Row
-from kpg.runtime.convert.lists import to_rows
+from kpg.runtime.convert.python_values import to_rows
 from kpg.runtime.dictionary import Dictionary
 from kpg.runtime.errors import InternalError
 from kpg.runtime.records import dataclass
@@ -197,7 +197,7 @@ def _text_ranks(words: Words, strings: Strings, type_: Type) -> Words:
     codes, positions = np.unique(words, return_inverse=True)
     texts = strings.decode(codes)
     if is_loose(type_):
-        from kpg.runtime.functions.keys import key_string
+        from kpg.runtime.functions.comparison import key_string
 
         of_key = key_string(type_)
         texts = [None if text is None else of_key(text) for text in texts]

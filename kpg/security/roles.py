@@ -16,7 +16,7 @@ from kpg.listeners.notices import say_skipped
 from kpg.runtime.errors import DataError, InterfaceError, PrivilegeError, ProgrammingError, Span
 from kpg.runtime.types import TIMESTAMPTZ
 from kpg.runtime.values import codec_of
-from kpg.runtime.values.complaints import complaint
+from kpg.runtime.values.input_errors import complaint
 from kpg.runtime.values.styles import reader_of
 from kpg.security.memberships import add, giver, join, leave
 from kpg.security.securing import policies_for, rename_role

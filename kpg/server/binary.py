@@ -13,8 +13,8 @@ from typing import Any, Final
 from kpg.compiler.system.naming import type_facts
 from kpg.runtime.types import OID, SPELLED_KINDS, XID, Kind, Type
 from kpg.runtime.values import codec_of
-from kpg.runtime.values.calendars import EARLIEST, LATEST
 from kpg.runtime.values.intervals import Interval, of_microseconds
+from kpg.runtime.values.words import EARLIEST, LATEST
 
 EPOCH_DAYS: Final = 10_957
 """Days from 1970-01-01 to 2000-01-01."""

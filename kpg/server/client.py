@@ -16,8 +16,8 @@ from kpg.compiler.sql.ddl.copying import BINARY
 from kpg.compiler.sql.parse import parse
 from kpg.engine.transaction import State
 from kpg.listeners.channels import Message
-from kpg.runtime.checkpoints import checked
 from kpg.runtime.errors import CanceledError, Error, NotSupportedError
+from kpg.runtime.interrupts import checked
 from kpg.runtime.values.styles import PLAIN, of_settings
 from kpg.server import logs, quick, replies, streams, subscribing
 from kpg.server.connection import Connection, Gone

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kpg.runtime.convert.written import written
+from kpg.runtime.convert.python_values import written
 from kpg.runtime.dictionary import Dictionary
 from kpg.runtime.types import NULL, Kind, Type
 from kpg.runtime.values.codec import output_of

@@ -21,10 +21,9 @@ from kpg.runtime.types import OID, SPELLED_KINDS, TEXT_KINDS, XID, Kind, Type, a
 from kpg.runtime.types import multirange_of as multirange
 from kpg.runtime.values import codec_of
 from kpg.runtime.values.arrays import EMPTY, MOST_DIMENSIONS, Array, counted
-from kpg.runtime.values.calendars import EARLIEST, LATEST
 from kpg.runtime.values.intervals import Interval
 from kpg.runtime.values.numeric import EXACT, MOST_SCALE
-from kpg.runtime.values.words import DAY
+from kpg.runtime.values.words import DAY, EARLIEST, LATEST
 from kpg.server.binary import ENDS_OF_FORMS, EPOCH, EPOCH_DAYS, INFINITE, LESS, NAN, NEGATIVE, PLAIN
 
 Reader = Callable[["Message"], Any]

@@ -6,9 +6,8 @@ from contextlib import contextmanager
 from typing import NamedTuple, Protocol
 
 from kpg.engine.memory import StatementMemory
-from kpg.runtime.checkpoints import checked
 from kpg.runtime.errors import CanceledError, Waiting
-from kpg.runtime.interrupts import DeferredInterrupt, Watch
+from kpg.runtime.interrupts import DeferredInterrupt, Watch, checked
 from kpg.settings.limits import seconds_of
 
 

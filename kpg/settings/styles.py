@@ -4,7 +4,7 @@ import re
 from typing import Final
 
 from kpg.runtime.errors import ProgrammingError, Span
-from kpg.runtime.values import intervals, zones
+from kpg.runtime.values import date_time, intervals
 
 DATES: Final = {"iso": "ISO", "sql": "SQL", "postgres": "Postgres", "german": "German"}
 ORDERS: Final = {
@@ -58,11 +58,11 @@ def _zone(text: str) -> str | None:
     span = SPAN.fullmatch(plain)
     try:
         if HOURS.fullmatch(plain):
-            return zones.named(_posix(int(float(plain) * 3600)))
+            return date_time.named(_posix(int(float(plain) * 3600)))
         if span is not None:
             months, days, micros = intervals.parse(span[1])
-            return None if months or days else zones.named(_posix(int(micros / intervals.SECOND)))
-        return zones.named(plain)
+            return None if months or days else date_time.named(_posix(int(micros / intervals.SECOND)))
+        return date_time.named(plain)
     except (ValueError, OverflowError):
         return None
 

@@ -15,8 +15,8 @@ from kpg.compiler.sql.outside import Files, named_type
 from kpg.dml.loading import format_of
 from kpg.runtime.convert import files as reading
 from kpg.runtime.convert.arrow import encode
-from kpg.runtime.convert.infer import parquet_columns, schema_of, table_of
-from kpg.runtime.convert.sniff import SAMPLE_ROWS, Given, sniff
+from kpg.runtime.convert.csv_format import SAMPLE_ROWS, Given, sniff
+from kpg.runtime.convert.files import parquet_columns, schema_of, table_of
 from kpg.runtime.dictionary import Dictionary
 from kpg.runtime.errors import OperationalError, ProgrammingError, Span
 from kpg.runtime.records import dataclass

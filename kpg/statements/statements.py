@@ -25,8 +25,8 @@ from kpg.listeners.notices import say_present, warn
 from kpg.queries.planning import Planned, bind, plan_bound, plan_view
 from kpg.queries.reading import expand
 from kpg.result import Affected, Result
-from kpg.runtime.checkpoints import DeepCalls
 from kpg.runtime.errors import NotSupportedError
+from kpg.runtime.interrupts import DeepCalls
 from kpg.runtime.types import Schema
 from kpg.security.owning import NOTHING, owning
 from kpg.view import Maintained

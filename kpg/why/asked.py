@@ -19,7 +19,7 @@ from kpg.engine.engine import Engine
 from kpg.proof import Absence, Proof
 from kpg.queries.planning import plan
 from kpg.result import Explanation, Result, listing
-from kpg.runtime.convert.foreign import from_rows
+from kpg.runtime.convert.callbacks import from_rows
 from kpg.runtime.errors import ProgrammingError
 from kpg.runtime.types import JSON, Schema
 from kpg.why.asking import Asking, Words

@@ -38,7 +38,7 @@ from kpg.queries.planning import plan_bound
 from kpg.queries.reading import literal_of, permutation
 from kpg.runtime.dictionary import Dictionary
 from kpg.runtime.errors import InternalError
-from kpg.runtime.functions.keys import key_string
+from kpg.runtime.functions.comparison import key_string
 from kpg.runtime.scalar import Call, Column, Literal, Scalar
 from kpg.runtime.types import BIGINT, BOOLEAN, NULL, Kind, Type, is_loose
 

@@ -6,7 +6,7 @@ from typing import assert_never
 import numpy as np
 
 from kpg.runtime.functions import Answer, window_function
-from kpg.runtime.plan.windows import Bound, Edge, Exclude, Frame, Ranged, Unit, WindowCall
+from kpg.runtime.plan.nodes import Bound, Edge, Exclude, Frame, Ranged, Unit, WindowCall
 from kpg.runtime.records import dataclass
 from kpg.runtime.scalar import Column, Literal
 from kpg.runtime.types import NULL

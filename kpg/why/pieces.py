@@ -22,7 +22,7 @@ from kpg.compiler.sql.tree import (
     Window,
     produced,
 )
-from kpg.runtime.plan.windows import call_columns
+from kpg.runtime.plan.nodes import call_columns
 from kpg.runtime.records import dataclass
 from kpg.runtime.scalar import Literal, Scalar
 from kpg.runtime.types import BOOLEAN, Type

@@ -17,10 +17,9 @@ from kpg.compiler.sql.tree import (
     children,
 )
 from kpg.display import cell
-from kpg.runtime.convert.values import to_python
+from kpg.runtime.convert.python_values import to_python
 from kpg.runtime.dictionary import Dictionary
-from kpg.runtime.functions.sql_text import sql_text
-from kpg.runtime.scalar import Column, Scalar
+from kpg.runtime.scalar import Column, Scalar, sql_text
 from kpg.runtime.types import Type
 
 MOST: Final = 40

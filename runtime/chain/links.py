@@ -1,6 +1,10 @@
 """Operators as links of a chain: what ``kernels.chain`` is to know of each.
 
 An operator that has no links runs in Python; so does one of those that have, where a link says so.
+
+What links know of arrays that may be replaced: of traces and group tables, which have versions.
+
+Operators of a loop's body as links: what they have besides those of the outermost scope.
 """
 
 from collections.abc import Callable, Iterable
@@ -10,28 +14,133 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from kpg.runtime.chain.replaced import NONE, Refreshed, Traced, fill
-from kpg.runtime.dataflow.operator import Operator
+from kpg.runtime.dataflow.dataflow_graph import Operator
 from kpg.runtime.kernels import arguments as slot
-from kpg.runtime.kernels import collect, groups, head, meet, ranges, sort, tail, vm
+from kpg.runtime.kernels import (
+    collect,
+    groups,
+    head,
+    history,
+    layout,
+    meet,
+    ranges,
+    sort,
+    tail,
+    thresholds,
+    vm,
+)
 from kpg.runtime.kernels import links as tables
 from kpg.runtime.mfp import CompiledMfp
-from kpg.runtime.mfp.segment import Machine
+from kpg.runtime.mfp.bytecode import Machine
 from kpg.runtime.operators.arrange import Arrange
-from kpg.runtime.operators.corners import ONCE, Corners
-from kpg.runtime.operators.join import Join, JoinPath, Stage
+from kpg.runtime.operators.input import Source
+from kpg.runtime.operators.join import Join, JoinPath, RangeJoin, Stage
 from kpg.runtime.operators.linear import Concat, Late, Linear, Negate
-from kpg.runtime.operators.rangejoin import RangeJoin
-from kpg.runtime.operators.reduce import Distinct, Reduce
-from kpg.runtime.operators.source import Source
-from kpg.runtime.operators.topk import TopK
+from kpg.runtime.operators.loop import ArrangedLeave, Leave, Variable
+from kpg.runtime.operators.reduce import Distinct, LoopDistinct, Reduce
+from kpg.runtime.operators.topk import ONCE, Corners, TopK
 from kpg.runtime.records import dataclass
-from kpg.runtime.trace.collect import UNLIMITED
-from kpg.runtime.trace.lookup import Order
-from kpg.runtime.trace.meeting import EACH
+from kpg.runtime.state.groups import GroupTable
+from kpg.runtime.trace.batch import UNLIMITED, Sought
+from kpg.runtime.trace.head import Place
+from kpg.runtime.trace.lookup import EACH, Order
 from kpg.runtime.trace.spine import Spine
+from kpg.runtime.trace.updates import Updates
 
 Words = NDArray[np.int64]
+
+
+NONE: Final = np.zeros(1, np.int64)
+"""Where nothing is read or written."""
+
+
+@dataclass(slots=True, eq=False)
+class Traced:
+    """A trace that links append to or look keys up in."""
+
+    spine: Spine
+    templates: list[tuple[Words, int]] = field(default_factory=list)
+    """Of the slots of links that look keys up, and where the layers' addresses are in them."""
+    appends: int = -1
+    """The link that appends to it, behind the one that tidies; -1 if none does."""
+    appending: Words = field(default_factory=lambda: NONE)
+    """The template of its slots."""
+    arrange: Arrange | None = None
+    """The operator that these links are of."""
+    place: Words = field(default_factory=lambda: np.zeros(tables.PLACE_FIELDS, np.int64))
+    """Where updates go, as links have it."""
+    read: list[tuple[Words, Words, int]] = field(default_factory=list)
+    """What links that read in order know, the templates of their slots, and where the layers are in them."""
+    layers: Words = field(default_factory=lambda: NONE)
+    """What these have of the batches and the tail, ``int64[batches + 1, BEGINNING]``."""
+    latest: Words = field(default_factory=lambda: NONE)
+    """In a loop the latest rounds of the batches."""
+    version: int = -1
+    """Of the spine as links know it; -1 if they are to be brought up to date in any case."""
+    sought: Sought | None = None
+    """Kept, for links have its address."""
+
+    def renew(self, table: Words) -> None:
+        """Bring the links, rows of ``table``, up to date with a trace that has changed."""
+        spine = self.spine
+        if self.templates:
+            sought = self.sought = spine.sought()
+            for template, at in self.templates:
+                fill(template, at, sought.addresses)
+        recent = spine.recent
+        if self.appends >= 0:
+            # Whether a step is small enough, and whether there is room, links find out by themselves.
+            place = spine.place(1)
+            there = place is Place.HEAD or (place is Place.TAIL and recent.tail is not None)
+            fits = there and not recent.is_mixed
+            if recent.tail is not None:
+                fill(self.appending, slot.APPENDING_TAIL, recent.tail.description)
+                self.appending[slot.APPENDING_SPARE] = recent.tail.spare.ctypes.data
+            self.place[tables.PLACE_GOES_TO] = tables.TO_TAIL if place is Place.TAIL else tables.TO_HEAD
+            assert self.arrange is not None
+            self.place[tables.PLACE_BOUND] = self.arrange.bound
+            table[self.appends - 1 : self.appends + 1, tables.LINK_SKIPPED] = not fits
+        if self.read and recent.tail is not None:
+            batches = spine.batches_in_order.descriptions
+            self.layers = np.concatenate((batches, np.zeros((1, layout.BEGINNING), np.int64)))
+            if spine.depth > 1:
+                self.latest = np.array([batch.latest[1:] for batch in spine.batches_in_order], np.int64)
+                self.latest = self.latest.reshape(-1, spine.depth - 1).max(axis=0, initial=0)
+            for known, template, at in self.read:
+                known[tables.READ_TAIL] = 0 if recent.is_mixed else recent.tail.address
+                known[tables.READ_LAST] = self.layers[-1:].ctypes.data
+                if spine.depth > 1:
+                    known[tables.TOP_LATEST] = self.latest.ctypes.data
+                fill(template, at, self.layers)
+        self.version = spine.version
+
+
+@dataclass(slots=True, eq=False)
+class Refreshed:
+    """A group table and the template of the slots of the link that refreshes it."""
+
+    table: GroupTable
+    template: Words
+    version: int = -1
+
+    def renew(self) -> None:
+        """Bring the template up to date with arrays that were replaced."""
+        table, template = self.table, self.template
+        fill(template, slot.REFRESH_SPEC, table.spec)
+        fill(template, slot.REFRESH_SLOTS, table.slots)
+        fill(template, slot.REFRESH_ROWS, table.table)
+        fill(template, slot.REFRESH_FREE, table.free)
+        fill(template, slot.REFRESH_TOUCHED, table.touched)
+        fill(template, slot.REFRESH_OLD, table.old)
+        fill(template, slot.REFRESH_STATE, table.state)
+        self.version = table.version
+
+
+def fill(template: Words, at: int, array: NDArray[Any]) -> None:
+    """Let the slots from ``at`` on be an array's, which the caller keeps."""
+    template[at] = array.ctypes.data
+    template[at + 1 : at + 1 + array.ndim] = array.shape
+
 
 LONG: Final = 4
 """Paths of so many look-ups consolidate in between. Three have 27 combinations of rows that came, went and
@@ -349,3 +458,109 @@ MAKERS: Final[dict[type[Operator], Callable[[Links, Any], None]]] = {
     RangeJoin: link_range_join,
 }
 """How links are made of operators of each class."""
+
+
+LINKED: Final = (Linear, Concat, Negate, Arrange, Join, LoopDistinct, TopK, Variable)
+"""Operators that have links in a loop, those of the outermost scope among them."""
+
+LEFT: Final = 1 << 12
+"""Rows that have left a loop before they are taken out, at first."""
+
+
+class Left:
+    """What has left the loop by one way since it was last taken out."""
+
+    __slots__ = ("_data", "_diff", "_port", "_way", "state")
+
+    def __init__(self, way: Leave | ArrangedLeave, port: int, width: int) -> None:
+        self._way, self._port = way, port
+        self.state: Words = np.zeros(tables.LEFT_FIELDS, np.int64)
+        self._make_room(width, LEFT)
+
+    def _make_room(self, width: int, room: int) -> None:
+        self._data: Words = np.empty((width, room), np.int64)
+        self._diff: Words = np.empty(room, np.int64)
+        self.state[:] = self._data.ctypes.data, self._diff.ctypes.data, room, 0
+
+    def take_out(self, *, more: bool = False) -> None:
+        """Hand on what is there, at the outer scope's round; with ``more`` to come make more room for it."""
+        rows, way = self.state.item(tables.LEFT_ROWS), self._way
+        if rows:
+            updates = Updates(self._data[:, :rows].copy(), way.step.stamp, self._diff[:rows].copy())
+            way.counters.updates_in += rows
+            way.accept(self._port, updates)
+            way.schedule()
+            self.state[tables.LEFT_ROWS] = 0
+        if more:
+            width, room = self._data.shape
+            self._make_room(width, 4 * room)
+
+
+class LoopLinks(Links):
+    """The links of a loop's body; ``corners`` are those at which groups are read in every round to come."""
+
+    def __init__(self, corners: Corners) -> None:
+        Links.__init__(self)
+        self._corners = corners
+        self.left: list[Left] = []
+        self.bounds: dict[LoopDistinct, Words] = {}
+        """Templates in which the bound of a table's rows is."""
+        self.tops: dict[int, Words] = {}
+        """What links know, by number, that read groups."""
+
+    def add(self, operator: Operator) -> None:
+        """Make the operator's links, and one for each of its ways out of the loop."""
+        first = len(self.rows)
+        if isinstance(operator, Variable):
+            self._link_variable(operator)
+        elif isinstance(operator, LoopDistinct):
+            self._link_distinct(operator)
+        elif isinstance(operator, TopK):
+            self._link_top(operator)
+        else:
+            Links.add(self, operator)
+        if len(self.rows) == first:
+            return
+        for way, port in operator.consumers:
+            if isinstance(way, Leave | ArrangedLeave):
+                self._link_leave(operator, way, port)
+        for row in self.rows[first:]:
+            row[tables.LINK_READ] = 0
+        inputs = self.inputs[operator]
+        self.rows[-1][tables.LINK_READ] = self.array([len(inputs), *inputs])
+        self.ends[operator] = len(self.rows)
+        self.operators += [operator] * (len(self.rows) - len(self.operators))
+
+    def _link_variable(self, operator: Variable) -> None:
+        """One link, which consolidates what is carried over as far as the operator would."""
+        source, target = self.new_stream(), self.stream(operator)
+        self.inputs[operator] = (source,)
+        if operator.consolidated:
+            self.link(tables.PASSING, source, target)
+            return
+        link_tidied(self, source, target, tables.TO_TAIL)
+
+    def _link_distinct(self, operator: LoopDistinct) -> None:
+        """One link that adds to keys' histories, and puts out what changes in the round."""
+        template, state = self.template(), operator.table.state.ctypes.data
+        source, target = self.stream(operator.inputs[0]), self.stream(operator)
+        self.inputs[operator] = (source,)
+        self.bounds[operator] = template
+        template[slot.EVALUATING_EVALUATE] = address_of(thresholds.evaluate)
+        template[slot.EVALUATING_DISTINCT] = int(operator.distinct)
+        add = history.accumulate
+        self.link(tables.EVALUATING, source, target, kernel=add, slots=template, extra=state)
+
+    def _link_top(self, operator: TopK) -> None:
+        """One link that reads groups, and finds out at which later rounds they are to be read again."""
+        if can(operator):
+            self.inputs[operator] = (self.stream(operator.inputs[0]),)
+            known = link_top_at(self, operator, self._corners)
+            self.tops[len(self.rows) - 1] = known
+            known[tables.TOP_LATER] = address_of(collect.later_rounds)
+
+    def _link_leave(self, operator: Operator, way: Leave | ArrangedLeave, port: int) -> None:
+        """One link that keeps what leaves until it is taken out."""
+        left, stream = Left(way, port, operator.width), self.stream(operator)
+        self.left.append(left)
+        self.link(tables.LEAVING, stream, stream, extra=self.address(left.state))

@@ -7,16 +7,132 @@ has the next number, until all have other ones, by how often they are visited (`
 The invariant (digest, E17): over all paths from a writer to a reader, the products of signs add up to 1 if
 the writer is one of the reader's neighbours, and to 0 if not. Where repetition does not matter there is at
 least one path instead, and there are no negative edges.
+
+Which node of an overlay a word is: the writer, or the reader, of a value.
+
+Which readers are continuous: somebody is told when their answers change, so they are kept up to date.
+
+Edges of the graph that come and go, in an overlay that is there: as few of its edges as can be change.
+
+What comes is an edge from the writer to the reader. What goes is that edge if it is there, else a negative
+one; where nothing can be taken away, what leads from the writer to the reader is taken apart.
+
+Which pushed nodes writers reach.
 """
 
+from collections.abc import Callable, Iterator
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from kpg.runtime.kernels import ids as kernels
 from kpg.runtime.kernels import overlays
+from kpg.runtime.records import dataclass
 
 Words = NDArray[np.int64]
+
+
+SPARSE: Final = 8
+"""Words are listed if so many of them have one that is known, at least, on average."""
+
+
+class Ids:
+    """Nodes by word: in a list where words are near each other, else in a table, three quarters full."""
+
+    def __init__(self, words: Words, nodes: Words) -> None:
+        self._count = words.shape[0]
+        self._first = 0
+        self._listed: NDArray[np.int32] | None = None
+        self._table = _table(0)
+        self._place(words, nodes)
+
+    def _place(self, words: Words, nodes: Words) -> None:
+        """Have these be all that are known."""
+        first, last = (int(words.min()), int(words.max())) if words.shape[0] else (0, 0)
+        if last - first < SPARSE * words.shape[0]:
+            more = words.shape[0] // 4
+            self._first = max(first - more, -(2**62))
+            self._listed = np.full(last + more + 1 - self._first, -1, np.int32)
+            self._listed[words - self._first] = nodes
+            self._table = _table(0)
+        else:
+            self._listed = None
+            self._table = _table(2 * words.shape[0])
+            kernels.put(self._table, np.ascontiguousarray(words), np.ascontiguousarray(nodes))
+
+    def find(self, words: Words) -> Words:
+        """The node of each word, -1 where there is none."""
+        found = np.empty(words.shape[0], np.int64)
+        words = np.ascontiguousarray(words)
+        if self._listed is not None:
+            kernels.find_listed(self._listed, self._first, words, found)
+        else:
+            kernels.find(self._table, words, found)
+        return found
+
+    def observe(self, words: Words, diffs: Words, counts: Words) -> tuple[Words, int]:
+        """The node of each word, -1 where there is none, and how many there are not.
+
+        ``counts`` has one more at each node for what comes to it.
+        """
+        found = np.empty(words.shape[0], np.int64)
+        words = np.ascontiguousarray(words)
+        if self._listed is not None:
+            missing = kernels.observe_listed(self._listed, self._first, words, diffs, found, counts)
+        else:
+            missing = kernels.observe(self._table, words, diffs, found, counts)
+        return found, int(missing)
+
+    def put(self, words: Words, nodes: Words) -> None:
+        """Words that were not known."""
+        self._count += words.shape[0]
+        if self._listed is not None:
+            last = self._first + self._listed.shape[0] - 1
+            if ((words >= self._first) & (words <= last)).all():
+                self._listed[words - self._first] = nodes
+                return
+        elif 4 * self._count <= 3 * self._table.shape[0]:
+            kernels.put(self._table, np.ascontiguousarray(words), np.ascontiguousarray(nodes))
+            return
+        known, of = self.every()
+        self._place(np.concatenate((known, words)), np.concatenate((of, nodes)))
+
+    def every(self) -> tuple[Words, Words]:
+        """All words and their nodes."""
+        if self._listed is not None:
+            there = np.flatnonzero(self._listed >= 0)
+            return there + self._first, self._listed[there].astype(np.int64)
+        found = self._table[:, 1] >= 0
+        return np.ascontiguousarray(self._table[found, 0]), np.ascontiguousarray(self._table[found, 1])
+
+    def by_node(self, room: int) -> Words:
+        """The word of each of so many nodes; 0 where it is none of these."""
+        words, nodes = self.every()
+        found = np.zeros(room, np.int64)
+        found[nodes] = words
+        return found
+
+    def renumbered(self, number: Words) -> "Ids":
+        """The same words, of nodes with other numbers."""
+        words, nodes = self.every()
+        return Ids(words, number[nodes])
+
+    @property
+    def bytes(self) -> int:
+        """What is kept."""
+        return self._table.nbytes if self._listed is None else self._listed.nbytes
+
+
+def _table(count: int) -> NDArray[np.int64]:
+    places = 16
+    while 3 * places < 4 * (count + 1):
+        places *= 2
+    table = np.zeros((places, 2), np.int64)
+    table[:, 1] = -1
+    return table
+
+
 Items = NDArray[np.int32]
 Flags = NDArray[np.uint8]
 
@@ -302,3 +418,147 @@ def grouped(keys: Words, values: Words, count: int) -> Edges:
     keys = np.ascontiguousarray(keys)
     overlays.bucket(keys, 2 * values, start, np.zeros(count, np.int64), items)
     return Edges(start, size, items)
+
+
+Test = Callable[[Words], Words]
+"""Gives those of some readers, by their words, that pass."""
+NONE: Final = np.empty(0, np.int64)
+
+
+@dataclass(frozen=True, slots=True)
+class Followed:
+    """The readers that somebody follows: all, or those of ``words`` (in order) and those that pass a test.
+
+    ``name`` tells two such choices apart.
+    """
+
+    every: bool
+    words: Words
+    tests: tuple[Test, ...] = ()
+    name: tuple[object, ...] = ()
+
+    def picks(self, words: Words) -> NDArray[np.bool_]:
+        """Which of some words are followed."""
+        if self.every:
+            return np.ones(words.shape[0], np.bool_)
+        found = among(self.words, words)
+        for test in self.tests:
+            found |= np.isin(words, test(words))
+        return found
+
+    @property
+    def nobody(self) -> bool:
+        """Whether no reader is followed."""
+        return not (self.every or self.words.shape[0] or self.tests)
+
+
+NOBODY: Final = Followed(False, NONE)
+EVERYBODY: Final = Followed(True, NONE)
+
+
+def among(known: Words, words: Words) -> NDArray[np.bool_]:
+    """Which words are among those that are in order."""
+    if not known.shape[0]:
+        return np.zeros(words.shape[0], np.bool_)
+    places = np.minimum(np.searchsorted(known, words), known.shape[0] - 1)
+    there: NDArray[np.bool_] = known[places] == words
+    return there
+
+
+def above(overlay: Overlay, nodes: Words) -> Words:
+    """Nodes and all that feeds them, by way of others, too: what is pushed where these are."""
+    seen = np.zeros(overlay.room, np.bool_)
+    seen[nodes] = True
+    edges, waiting = overlay.inputs, nodes
+    while waiting.shape[0]:
+        size, start = edges.size[waiting], edges.start[waiting]
+        heads = np.cumsum(size) - size
+        places = np.repeat(start - heads, size) + np.arange(int(size.sum()))
+        found = np.unique(edges.items[places] >> 1).astype(np.int64)
+        waiting = found[~seen[found]]
+        seen[waiting] = True
+    return np.flatnonzero(seen)
+
+
+def add(overlay: Overlay, reader: int, writer: int, *, subtracts: bool) -> None:
+    """The writer is one of the reader's neighbours from now on."""
+    if not (subtracts and overlay.disconnect(reader, 2 * writer + 1)):
+        overlay.connect(reader, 2 * writer)
+
+
+def remove(overlay: Overlay, reader: int, writer: int, *, subtracts: bool) -> None:
+    """The writer is not one of them any more."""
+    if overlay.disconnect(reader, 2 * writer):
+        if subtracts or not leads(overlay, writer, reader):
+            return
+    elif subtracts:
+        overlay.connect(reader, 2 * writer + 1)
+        return
+    for item in overlay.inputs.of(reader).tolist():
+        if leads(overlay, writer, item >> 1):
+            overlay.disconnect(reader, item)
+            for source in _without(overlay, item >> 1, writer):
+                if 2 * source not in overlay.inputs.of(reader):
+                    overlay.connect(reader, 2 * source)
+
+
+def leads(overlay: Overlay, writer: int, node: int) -> bool:
+    """Whether there is a path."""
+    _, writers = overlay.writers_of(np.array([node]))
+    return writer in writers if overlay.kinds[node] != WRITER else node == writer
+
+
+def _without(overlay: Overlay, node: int, writer: int) -> list[int]:
+    """What together gives all that a node does, but for a writer."""
+    if overlay.kinds[node] == WRITER:
+        return [node] if node != writer else []
+    if not leads(overlay, writer, node):
+        return [node]
+    return [
+        part for item in overlay.inputs.of(node).tolist() for part in _without(overlay, item >> 1, writer)
+    ]
+
+
+def may_be_pushed(overlay: Overlay, node: int) -> bool:
+    """Whether all that feeds a node is pushed."""
+    return bool(overlay.pushed[overlay.inputs.of(node) >> 1].all())
+
+
+def all_pushed(overlay: Overlay, nodes: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Those of some nodes with inputs all of whose inputs are pushed."""
+    if not nodes.shape[0]:
+        return nodes
+    size, start = overlay.inputs.size[nodes], overlay.inputs.start[nodes]
+    heads = np.cumsum(size) - size
+    places = np.repeat(start - heads, size) + np.arange(int(size.sum()))
+    flags = overlay.pushed[overlay.inputs.items[places] >> 1]
+    return np.ascontiguousarray(nodes[np.minimum.reduceat(flags, heads) == 1])
+
+
+ROOM: Final = 1 << 12
+"""Entries of a part: so many are at hand when they are used."""
+
+
+def reached(overlay: Overlay, writers: Words, *, every: bool = False) -> Iterator[tuple[Words, Words]]:
+    """The pushed nodes that writers reach, these too, in parts; with ``every`` those that are pulled as well.
+
+    Of each path the item and the place of its writer among ``writers``: the first of several in a row.
+    """
+    edges = overlay.outputs
+    live = edges.size if every else overlay.live
+    room, begun = ROOM, np.zeros(1, np.int64)
+    while begun[0] < writers.shape[0]:
+        found, origin = (np.empty(room, np.int64) for _ in range(2))
+        count = overlays.reach(writers, begun, edges.start, live, edges.items, overlay.kinds, found, origin)
+        if count:
+            yield found[:count], origin[:count]
+        room *= 1 if count else 4
+
+
+def readers_below(overlay: Overlay, writers: Words) -> Words:
+    """The readers that writers reach, once or oftener."""
+    nodes = [np.empty(0, np.int64)]
+    for items, _ in reached(overlay, writers, every=True):
+        found = items >> 1
+        nodes.append(np.unique(found[overlay.kinds[found] == READER]))
+    return np.concatenate(nodes)

@@ -4,19 +4,12 @@
 the other modules make them. ``rules`` has the typing, ``algorithms`` how aggregates are computed.
 """
 
-from kpg.runtime.functions import (
-    arithmetic,
-    casts,
-    comparison,
-    conditional,
-    datalog,
-    dates,
-    order,
-    rounding,
-    text,
-)
-from kpg.runtime.functions.aggregates import sum_type
-from kpg.runtime.functions.aggregation import (
+from kpg.runtime.functions import arithmetic, casts, comparison, datalog, text
+from kpg.runtime.functions import arithmetic as rounding
+from kpg.runtime.functions import comparison as conditional
+from kpg.runtime.functions import comparison as order
+from kpg.runtime.functions.aggregation.builtins import sum_type
+from kpg.runtime.functions.aggregation.definition import (
     Accumulable,
     AccumulatorKind,
     AggregateFunction,
@@ -40,8 +33,15 @@ from kpg.runtime.functions.aggregation import (
     resolve_aggregate,
     specialised,
 )
+from kpg.runtime.functions.aggregation.window_functions import (
+    Answer,
+    WindowFunction,
+    window_function,
+    window_functions,
+)
 from kpg.runtime.functions.casts import castable
-from kpg.runtime.functions.order import TEXT_WORDS
+from kpg.runtime.functions.comparison import TEXT_WORDS
+from kpg.runtime.functions.date_time import dates
 from kpg.runtime.functions.registry import (
     NullRule,
     Resolution,
@@ -53,8 +53,7 @@ from kpg.runtime.functions.registry import (
     lookup,
     resolve,
 )
-from kpg.runtime.functions.rules import common_type, listed_type, shown_type
-from kpg.runtime.functions.windowing import Answer, WindowFunction, window_function, window_functions
+from kpg.runtime.functions.type_rules import common_type, listed_type, shown_type
 
 __all__ = [
     "TEXT_WORDS",

@@ -1,18 +1,133 @@
-"""Comparisons, tests for NULL, and membership."""
+"""Comparisons, tests for NULL, and membership.
 
-from kpg.runtime.functions import spans
+Words compared with a NUMERIC: with the nearest word below it, or above it.
+
+``price > average`` holds for the prices above the average cut to the digits that a price has. So what is
+compared are words, which indexes have in order.
+
+What equal values have in common, where they may look different: 1.0 and 1.00, a month and 30 days.
+
+The values of some types are kept in forms of which several are equal. Comparisons, groups, DISTINCT, orders
+and joins go by ``key`` of a value, the one form that all its equals share; what is shown is the value itself.
+
+Three-valued logic, and functions that choose among their arguments.
+
+ORDER BY as words: what sorts by int64 as SQL sorts by values.
+"""
+
+import decimal
+from collections.abc import Callable, Sequence
+from decimal import Decimal
+from functools import reduce
+from typing import Any, Final
+
+from kpg.runtime.functions import registry
+from kpg.runtime.functions.date_time import dates
 from kpg.runtime.functions.registry import (
     Composition,
     Membership,
+    Memoized,
     NullRule,
     Opcode,
     Overload,
+    Rule,
+    Signature,
     primitive,
     scalar,
 )
-from kpg.runtime.functions.rules import any_type, is_interned, is_not_interned, same
-from kpg.runtime.scalar import Call, Literal, Scalar
-from kpg.runtime.types import BOOLEAN, INTEGER
+from kpg.runtime.functions.type_rules import (
+    any_type,
+    common_type,
+    is_interned,
+    is_not_interned,
+    is_unknown,
+    same,
+)
+from kpg.runtime.scalar import Call, If, Literal, Scalar
+from kpg.runtime.types import (
+    BIGINT,
+    BOOLEAN,
+    INTEGER,
+    MAX_DECIMAL_PRECISION,
+    MIN_WORD,
+    NUMERIC,
+    Kind,
+    Type,
+    is_loose,
+)
+from kpg.runtime.types import decimal as decimal_type
+from kpg.runtime.values import codec_of, numeric
+from kpg.runtime.values.words import limits
+
+BELOW: Final = {"gt": "$below", "le": "$below", "ge": "$above", "lt": "$above"}
+"""What a word on the left is compared with instead of a NUMERIC on the right."""
+SWAPPED: Final = {"gt": "lt", "lt": "gt", "ge": "le", "le": "ge"}
+
+
+def bounded(name: str, args: Sequence[Scalar]) -> list[Scalar]:
+    """The sides of a comparison, of which a NUMERIC beside an integer or DECIMAL is brought to its words."""
+    if name not in BELOW or len(args) != 2:
+        return list(args)
+    left, right = args
+    if left.type.is_exact and right.type.kind is Kind.NUMERIC:
+        return [left, _bound(BELOW[name], right, left.type)]
+    if right.type.is_exact and left.type.kind is Kind.NUMERIC:
+        return [_bound(BELOW[SWAPPED[name]], left, right.type), right]
+    return list(args)
+
+
+def _bound(function: str, value: Scalar, beside: Type) -> Scalar:
+    type_ = BIGINT if beside.is_integer else decimal_type(MAX_DECIMAL_PRECISION, beside.scale)
+    if isinstance(value, Literal) and isinstance(value.value, str):
+        return Literal(_word(function, type_)(numeric.decode(value.value)), type_)
+    return Call(function, (value,), type_)
+
+
+def _word(function: str, type_: Type) -> Callable[[Decimal], int]:
+    """The nearest word of a type; its first or last if there is none as small or large."""
+    rounding = decimal.ROUND_FLOOR if function == "$below" else decimal.ROUND_CEILING
+    low, high = _ends(type_)
+
+    def convert(value: Decimal) -> int:
+        if value.is_nan():
+            return high
+        if not value.is_finite() or value.adjusted() > MAX_DECIMAL_PRECISION + 1:
+            return high if value > 0 else low
+        word = int(value.scaleb(type_.scale, numeric.EXACT).to_integral_value(rounding, numeric.EXACT))
+        return min(max(word, low), high)
+
+    return convert
+
+
+def _ends(type_: Type) -> tuple[int, int]:
+    """The first and last word that a bound is; what memos keep is never the lowest of all."""
+    low, high = limits(type_)
+    return max(low, MIN_WORD + 1), high
+
+
+def _word_of_units(function: str, type_: Type) -> Callable[[tuple[int, int]], int]:
+    """As :func:`_word`, of a number in units of its last digit."""
+    low, high = _ends(type_)
+
+    def convert(value: tuple[int, int]) -> int:
+        units, places = value
+        above, below = 10 ** max(type_.scale - places, 0), 10 ** max(places - type_.scale, 0)
+        word = units * above // below if function == "$below" else -(-units * above // below)
+        return min(max(word, low), high)
+
+    return convert
+
+
+for _name in ("$below", "$above"):
+    primitive(
+        _name,
+        Memoized(
+            lambda call: _word(call.function, call.type),
+            units=lambda call: _word_of_units(call.function, call.type),
+            shadow=registry.strict,
+        ),
+    )
+
 
 ZERO = Literal(0, INTEGER)
 
@@ -41,8 +156,8 @@ _PAIR = "two values of comparable types"
 
 def _by_length(name: str) -> Overload:
     """Intervals are compared by their lengths: there are different ones of the same."""
-    build = Composition(lambda call: Call(name, spans.lengths(call.args), BOOLEAN))
-    return Overload(spans.compared, build)
+    build = Composition(lambda call: Call(name, dates.lengths(call.args), BOOLEAN))
+    return Overload(dates.compared, build)
 
 
 scalar(
@@ -146,5 +261,276 @@ scalar(
     "Whether the first is among the others; NULL instead of false if one of them is NULL.",
     {"2 IN (1, 2, 3)": "TRUE", "4 IN (1, NULL)": "NULL", "'a' IN ('b', 'c')": "FALSE"},
     Overload(same(any_type, at_least=1, at_most=10**9, result=BOOLEAN), Composition(_membership)),
+    nulls=NullRule.OWN,
+)
+
+
+Form = Callable[[Any], Any]
+
+
+def key(scalar: Scalar) -> Scalar:
+    """The scalar, or what equal values of it have in common if they may differ."""
+    if not is_loose(scalar.type) or (isinstance(scalar, Call) and scalar.function == "$key"):
+        return scalar
+    if isinstance(scalar, Literal) and scalar.value is None:
+        return scalar
+    if isinstance(scalar, Literal) and isinstance(scalar.value, str):
+        codec = codec_of(scalar.type)
+        return Literal(codec.encode(_form(scalar.type)(codec.decode(scalar.value))), scalar.type)
+    plain = isinstance(scalar, Call) and scalar.function == "cast" and scalar.type == NUMERIC
+    if plain and isinstance(scalar, Call) and scalar.args[0].type.is_exact:
+        return Call("$key", scalar.args, NUMERIC)
+    return Call("$key", (scalar,), scalar.type)
+
+
+def key_string(type_: Type) -> Callable[[str], str]:
+    """From the string that stands for a value to that of its key."""
+    codec, form = codec_of(type_), _form(type_)
+    return lambda string: codec.encode(form(codec.decode(string)))
+
+
+def _form(type_: Type) -> Form:
+    """From a value to the form that all its equals share."""
+    match type_.kind:
+        case Kind.NUMERIC:
+            from kpg.runtime.values import numeric
+
+            return numeric.trimmed
+        case Kind.INTERVAL:
+            from kpg.runtime.values import intervals
+
+            return lambda value: intervals.Interval(0, 0, intervals.span(value))
+        case Kind.JSONB:
+            from kpg.runtime.values import jsons
+
+            return lambda value: jsons.Json(_json(value.value))
+        case Kind.ARRAY:
+            item = _or_none(_form(type_.parts[0]))
+            return lambda value: value._replace(items=tuple(map(item, value.items)))
+        case Kind.RANGE | Kind.MULTIRANGE:
+            from kpg.runtime.values import ranges
+
+            bound = _form(type_.parts[0])
+            return lambda value: ranges.over(value, bound)
+        case Kind.RECORD:
+            fields = [_or_none(_form(part)) for part in type_.parts]
+            return lambda value: tuple(form(one) for form, one in zip(fields, value, strict=True))
+        case _:
+            return lambda value: value
+
+
+def _or_none(form: Form) -> Form:
+    return lambda value: None if value is None else form(value)
+
+
+def _json(value: Any) -> Any:
+    from kpg.runtime.values import numeric
+
+    match value:
+        case Decimal():
+            return numeric.trimmed(value)
+        case list():
+            return list(map(_json, value))
+        case dict():
+            return {name: _json(inner) for name, inner in value.items()}
+        case _:
+            return value
+
+
+def _of_call(call: Call) -> Form:
+    source = call.args[0].type
+    form = _form(call.type)
+    if not source.is_exact:
+        return form
+    from kpg.runtime.values import numeric
+
+    return lambda value: form(numeric.of_number(value, source, call.type))
+
+
+primitive("$key", Memoized(_of_call))
+
+
+ANY_NUMBER = 10**9
+"""Arguments that a call can have: no limit."""
+
+
+def _conditions(types: tuple[Type, ...]) -> Signature | None:
+    if all(type_.kind in (Kind.BOOLEAN, Kind.NULL) for type_ in types):
+        return Signature((BOOLEAN,) * len(types), BOOLEAN)
+    return None
+
+
+def _condition(types: tuple[Type, ...]) -> Signature | None:
+    return _conditions(types) if len(types) == 1 else None
+
+
+scalar(
+    "and",
+    "conditions",
+    "False if one is false, else NULL if one is NULL, else true; a false one makes up for an error.",
+    {"TRUE AND NULL": "NULL", "FALSE AND NULL": "FALSE", "TRUE AND TRUE": "TRUE"},
+    Overload(_conditions, Opcode("and", fold=True)),
+    nulls=NullRule.OWN,
+)
+scalar(
+    "or",
+    "conditions",
+    "True if one is true, else NULL if one is NULL, else false; a true one makes up for an error.",
+    {"TRUE OR NULL": "TRUE", "FALSE OR NULL": "NULL", "FALSE OR FALSE": "FALSE"},
+    Overload(_conditions, Opcode("or", fold=True)),
+    nulls=NullRule.OWN,
+)
+scalar("not", "a condition", "Negation.", {"NOT TRUE": "FALSE"}, Overload(_condition, Opcode("not")))
+
+
+def _true_or_false(value: Scalar) -> Scalar:
+    return Call("coalesce", (value, Literal(0, BOOLEAN)), BOOLEAN)
+
+
+scalar(
+    "is_true",
+    "a condition",
+    "Whether the condition is true (neither false nor NULL).",
+    {"(1 < 2) IS TRUE": "TRUE", "CAST(NULL AS BOOLEAN) IS TRUE": "FALSE"},
+    Overload(_condition, Composition(lambda call: _true_or_false(call.args[0]))),
+    nulls=NullRule.OWN,
+)
+scalar(
+    "is_false",
+    "a condition",
+    "Whether the condition is false (neither true nor NULL).",
+    {"(1 > 2) IS FALSE": "TRUE", "CAST(NULL AS BOOLEAN) IS FALSE": "FALSE"},
+    Overload(_condition, Composition(lambda call: _true_or_false(Call("not", call.args, BOOLEAN)))),
+    nulls=NullRule.OWN,
+)
+
+primitive("$coalesce", Opcode("coalesce"))
+
+
+def _first_known(call: Call) -> Scalar:
+    """``If`` keeps an error in a later argument from mattering once an earlier one is known."""
+
+    def choose(rest: Scalar, value: Scalar) -> Scalar:
+        if isinstance(rest, Literal):
+            return Call("$coalesce", (value, rest), call.type)
+        return If(Call("is_null", (value,), BOOLEAN), rest, value, call.type)
+
+    return reduce(choose, reversed(call.args))
+
+
+_several = same(any_type, at_most=ANY_NUMBER)
+_VALUES = "values of one type"
+
+scalar(
+    "coalesce",
+    _VALUES,
+    "The first that is not NULL.",
+    {"coalesce(NULL, 2, 1)": "2", "coalesce(1, 2)": "1", "coalesce('a', 'b')": "'a'"},
+    Overload(_several, Composition(_first_known)),
+    nulls=NullRule.OWN,
+)
+
+
+def _extreme(comparison: str) -> Composition:
+    def choose(left: Scalar, right: Scalar) -> Scalar:
+        right_wins = Call(comparison, (key(left), key(right)), BOOLEAN)
+        best = If(right_wins, right, left, left.type)
+        return If(Call("is_null", (left,), BOOLEAN), right, best, left.type)
+
+    return Composition(lambda call: reduce(choose, call.args))
+
+
+scalar(
+    "greatest",
+    _VALUES,
+    "The largest; NULLs are ignored.",
+    {"greatest(1, 3, 2)": "3", "greatest(1, NULL)": "1", "greatest('a', 'b')": "'b'"},
+    Overload(_several, _extreme("lt")),
+    nulls=NullRule.OWN,
+)
+scalar(
+    "least",
+    _VALUES,
+    "The smallest; NULLs are ignored.",
+    {"least(2, 1.5)": "1.5", "least(NULL, 4)": "4"},
+    Overload(_several, _extreme("gt")),
+    nulls=NullRule.OWN,
+)
+
+
+def _null_if(call: Call) -> Scalar:
+    left = _brought(call.args[0], call.type)
+    common = common_type(tuple(arg.type for arg in call.args))
+    assert common is not None
+    sides = tuple(key(_brought(arg, common)) for arg in call.args)
+    return If(Call("eq", sides, BOOLEAN), Literal(None, left.type), left, left.type)
+
+
+def _brought(scalar: Scalar, type_: Type) -> Scalar:
+    return scalar if scalar.type == type_ else Call("cast", (scalar,), type_)
+
+
+def _null_if_types(types: tuple[Type, ...]) -> Signature | None:
+    """Numbers as they are: the result shows the first, of a type that both can be brought to."""
+    common = common_type(types) if len(types) == 2 else None
+    if common is None:
+        return None
+    if types[0].kind is Kind.REAL and types[1].is_numeric:
+        return Signature(types, types[0])
+    if common.kind is not Kind.DECIMAL or is_unknown(types[0]) or is_unknown(types[1]):
+        return Signature((common, common), common)
+    return Signature(types, types[0] if types[0].kind is Kind.DECIMAL else NUMERIC)
+
+
+scalar(
+    "nullif",
+    "two values of one type",
+    "NULL if they are equal, else the first.",
+    {"nullif(1, 1)": "NULL", "nullif(1, 2)": "1"},
+    Overload(_null_if_types, Composition(_null_if)),
+    nulls=NullRule.OWN,
+)
+
+
+TEXT_WORDS = 4
+"""How many order words a text has: 28 bytes; longer equal prefixes are compared by ``TopK.exact``."""
+
+
+def _integer(call: Call, position: int) -> int:
+    literal = call.args[position]
+    assert isinstance(literal, Literal) and isinstance(literal.value, int)
+    return literal.value
+
+
+def _flags(call: Call) -> int:
+    return _integer(call, 1) | _integer(call, 2) << 1
+
+
+def _text(call: Call) -> Scalar:
+    x, descending, nulls_first, part = call.args
+    word = Call("$text_word", (x, part), BIGINT)
+    return Call("$order", (word, descending, nulls_first), BIGINT)
+
+
+primitive("$order", Opcode("order", _flags, operands=1))
+primitive("$text_word", Opcode("text_word", lambda call: _integer(call, 1), operands=1))
+
+
+def _rule(text: bool) -> Rule:
+    def rule(types: tuple[Type, ...]) -> Signature | None:
+        if len(types) != 4 or types[0].is_interned is not text:
+            return None
+        return Signature((types[0], INTEGER, INTEGER, INTEGER), BIGINT)
+
+    return rule
+
+
+scalar(
+    "order_word",
+    "a value and the literals descending (0, 1), nulls first (0, 1) and part (text: 0 to 3, else 0)",
+    "A number that orders as ORDER BY does; for text, one for each seven bytes.",
+    {},
+    Overload(_rule(True), Composition(_text)),
+    Overload(_rule(False), Opcode("order", _flags, operands=1)),
     nulls=NullRule.OWN,
 )

@@ -12,8 +12,8 @@ from functools import partial
 
 import numpy as np
 
+from kpg.runtime.functions.arithmetic import combine, from_doubles, to_doubles
 from kpg.runtime.functions.registry import Memoized, Vector, Words, primitive
-from kpg.runtime.functions.vectors import combine, from_doubles, to_doubles
 from kpg.runtime.types import ERROR, MIN_WORD
 
 LOW_BITS = 2**32 - 1
@@ -126,7 +126,7 @@ def substring(text: str, start: int, count: int) -> str:
 
 def full_match(pattern: str, text: str) -> bool | None:
     """Whether a regular expression of ECMAScript matches all of a text; None if it is no such expression."""
-    from kpg.runtime.functions.ecmascript import compiled
+    from kpg.runtime.functions.regex import compiled
 
     try:
         expression = compiled(pattern)

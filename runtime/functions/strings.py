@@ -19,8 +19,8 @@ from kpg.runtime.functions.registry import (
     primitive,
     scalar,
 )
-from kpg.runtime.functions.rules import fixed, is_unknown, same
 from kpg.runtime.functions.text import check_length, shown, shown_type
+from kpg.runtime.functions.type_rules import fixed, is_unknown, same
 from kpg.runtime.scalar import Call, Literal, Scalar
 from kpg.runtime.types import BIGINT, BOOLEAN, INTEGER, TEXT, Type
 

@@ -22,7 +22,7 @@ from kpg.runtime.functions.registry import (
     primitive,
     scalar,
 )
-from kpg.runtime.functions.rules import fixed, is_unknown, same
+from kpg.runtime.functions.type_rules import fixed, is_unknown, same
 from kpg.runtime.scalar import Call, Literal, Scalar
 from kpg.runtime.types import BOOLEAN, BYTEA, INTEGER, TEXT, Type
 
@@ -122,7 +122,7 @@ def _substring(string: str, start: int, count: int | None = None) -> str:
 
 
 def _matched(string: str, pattern: str) -> object:
-    from kpg.runtime.functions.regexps import substring
+    from kpg.runtime.functions.regex_functions import substring
 
     return substring(string, pattern)
 

@@ -4,7 +4,7 @@
 tables and ``memo`` tables that it reads, ``compiled`` adds what a row's errors mean, ``errors`` says which.
 """
 
-from kpg.runtime.mfp.compiled import CompiledMfp
-from kpg.runtime.mfp.memo import Context
+from kpg.runtime.mfp.evaluation import CompiledMfp
+from kpg.runtime.mfp.python_calls import Context
 
 __all__ = ["CompiledMfp", "Context"]

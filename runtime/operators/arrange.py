@@ -2,15 +2,13 @@
 
 from collections.abc import Iterator
 
-from kpg.runtime.dataflow.operator import Operator
+from kpg.runtime.dataflow.dataflow_graph import Operator
 from kpg.runtime.kernels.links import INSERTED
 from kpg.runtime.progress.antichain import Antichain
 from kpg.runtime.records import dataclass
 from kpg.runtime.trace.batch import Layers, Sought
-from kpg.runtime.trace.handle import TraceHandle
-from kpg.runtime.trace.multiplicity import bound_with
-from kpg.runtime.trace.spine import Spine
-from kpg.runtime.trace.updates import Updates
+from kpg.runtime.trace.spine import Spine, TraceHandle
+from kpg.runtime.trace.updates import Updates, bound_with
 from kpg.runtime.types import Type
 
 RUN = 1 << 21

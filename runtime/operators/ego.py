@@ -3,6 +3,8 @@
 Port 0 takes pairs, port 1 the writes in windows, port 2, if there is one, the readers that are continuous
 anyway. Where nobody hears the rows, a step does what is pushed and the rest waits for whoever reads; the
 readers that somebody hears are pushed, and read before and after a step that may change them.
+
+Who hears the rows of an ego view, and of which readers: filters on the reader alone tell.
 """
 
 from collections.abc import Iterator
@@ -11,17 +13,83 @@ from dataclasses import field
 import numpy as np
 from numpy.typing import NDArray
 
-from kpg.runtime.dataflow.operator import Operator
-from kpg.runtime.ego.engine import Change, Engine
-from kpg.runtime.ego.overlay import PARTIAL, READER, WRITER
-from kpg.runtime.errors import InternalError
+from kpg.runtime.dataflow.dataflow_graph import Operator
+from kpg.runtime.ego.overlay import EVERYBODY, NONE, PARTIAL, READER, WRITER, Followed, Test
+from kpg.runtime.ego.overlay_engine import Change, Engine
+from kpg.runtime.errors import DataError, InternalError
 from kpg.runtime.handles import OverlayInfo
-from kpg.runtime.operators.hearing import hearing
+from kpg.runtime.mfp.bytecode import conjuncts
+from kpg.runtime.mfp.evaluation import CompiledMfp
+from kpg.runtime.operators.input import Hearer
 from kpg.runtime.operators.linear import Linear, apply_one
+from kpg.runtime.plan import Mfp
 from kpg.runtime.records import dataclass
+from kpg.runtime.scalar import Column, Scalar, columns, remap, walk
 from kpg.runtime.trace.updates import ONE, Updates
 
 Words = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class _Way:
+    """Maps from an operator on: at which place the reader is, and what is asked of it."""
+
+    place: int | None
+    asked: tuple[Scalar, ...]
+    map: CompiledMfp | None
+
+
+def hearing(operator: Operator, known: Followed) -> Followed:
+    """The readers whose changes somebody is to be told, by way of maps or not: one that nobody reads is none.
+
+    ``known`` is what this was before, and is again if it still is.
+    """
+    chosen: list[Words] = []
+    tests: list[tuple[tuple[Scalar, ...], CompiledMfp]] = []
+    name: list[object] = []
+    waiting = [(operator, _Way(0, (), None))]
+    while waiting:
+        source, way = waiting.pop()
+        for consumer, _ in source.consumers:
+            if isinstance(consumer, Linear):
+                waiting.append((consumer, _through(way, consumer)))
+            elif isinstance(consumer, Hearer) and consumer.chosen is not None and way.place == 0:
+                chosen.append(consumer.chosen)
+                name.append(consumer.chosen.tobytes())
+            elif way.asked and way.map is not None:
+                tests.append((way.asked, way.map))
+                name.append(way.asked)
+            else:
+                return EVERYBODY
+    if tuple(name) == known.name and not known.every:
+        return known
+    words = np.unique(np.concatenate((NONE, *chosen)))
+    return Followed(False, words, tuple(_test(*one) for one in tests), tuple(name))
+
+
+def _through(way: _Way, linear: Linear) -> _Way:
+    """The way by one map more."""
+    if way.place is None:
+        return way
+    place, mfp = way.place, linear.mfp.source
+    parts = [part for predicate in mfp.predicates for part in conjuncts(predicate)]
+    asked = [remap(one, lambda column: 0) for one in parts if columns(one) == frozenset({place})]
+    after = [at for at, one in enumerate(mfp.outputs) if isinstance(one, Column) and one.index == place]
+    return _Way(after[0] if after else None, (*way.asked, *asked), linear.mfp)
+
+
+def _test(asked: tuple[Scalar, ...], like: CompiledMfp) -> Test:
+    reader = next(one for scalar in asked for one in walk(scalar) if isinstance(one, Column))
+    made = like.another(Mfp(asked, (reader,)))
+
+    def test(words: Words) -> Words:
+        updates = Updates(words.reshape(1, -1), np.zeros((1, 1), np.int64), ONE)
+        try:
+            return apply_one(made, updates).data[0]
+        except DataError:  # it may be that whoever asks never sees such a reader
+            return words
+
+    return test
 
 
 @dataclass(slots=True, eq=False, kw_only=True)

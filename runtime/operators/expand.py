@@ -8,14 +8,13 @@ from numpy.typing import NDArray
 
 from kpg.runtime.dictionary import Dictionary
 from kpg.runtime.errors import DataError
-from kpg.runtime.functions.sql_text import literal_text
-from kpg.runtime.functions.tables import Expansion, Listing, Series, row_maker
-from kpg.runtime.mfp.memo import value_of, words_of
-from kpg.runtime.operators.apply import applied
+from kpg.runtime.functions.table_functions import Expansion, Listing, Series, row_maker
+from kpg.runtime.mfp.python_calls import value_of, words_of
 from kpg.runtime.operators.linear import Stateless
+from kpg.runtime.operators.user import applied
 from kpg.runtime.plan import Expand as Node
 from kpg.runtime.records import dataclass
-from kpg.runtime.scalar import Literal
+from kpg.runtime.scalar import Literal, literal_text
 from kpg.runtime.trace.updates import Updates
 from kpg.runtime.types import MIN_WORD, NULL
 

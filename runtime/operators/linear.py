@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from kpg.runtime.dataflow.operator import Operator
+from kpg.runtime.dataflow.dataflow_graph import Operator
 from kpg.runtime.errors import DataError
 from kpg.runtime.mfp import CompiledMfp
 from kpg.runtime.records import dataclass

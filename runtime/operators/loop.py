@@ -11,9 +11,7 @@ from typing import Final, Protocol
 
 import numpy as np
 
-from kpg.runtime.dataflow.operator import Operator
-from kpg.runtime.dataflow.scope import LoopScope
-from kpg.runtime.dataflow.step import Step
+from kpg.runtime.dataflow.dataflow_graph import LoopScope, Operator, Step
 from kpg.runtime.errors import EndlessError, InternalError
 from kpg.runtime.operators.arrange import Arrange
 from kpg.runtime.operators.linear import Passing, Stateless

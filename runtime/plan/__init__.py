@@ -4,23 +4,29 @@
 ``paths`` which nodes are run as one.
 """
 
-from kpg.runtime.plan.columns import Columns, Types, column_types, mapped
-from kpg.runtime.plan.ego import Ego, EgoCall, EgoFamily
-from kpg.runtime.plan.facts import Kept, holds_rows, inputs, kept, moved, parameters, streams, written
 from kpg.runtime.plan.nodes import (
     Aggregate,
     AnyNode,
     Arrange,
     BasicAggregate,
     BasicReduce,
+    Bound,
+    Combine,
     Concat,
     Constant,
     Delta,
     DeltaJoin,
     Distinct,
+    Edge,
+    Ego,
+    EgoCall,
+    EgoFamily,
     Enter,
+    Exchange,
+    Exclude,
     Expand,
     Fold,
+    Frame,
     HalfJoin,
     Import,
     Leave,
@@ -30,31 +36,42 @@ from kpg.runtime.plan.nodes import (
     Negate,
     Node,
     Plan,
+    Ranged,
     RangeJoin,
     Reduce,
     Ref,
+    Route,
     Single,
     Source,
     Threshold,
     TopK,
+    Unit,
     Variable,
     Window,
-)
-from kpg.runtime.plan.paths import Path, path_of, paths_of, sources
-from kpg.runtime.plan.placed import Combine, Exchange, Route
-from kpg.runtime.plan.windows import (
-    Bound,
-    Edge,
-    Exclude,
-    Frame,
-    Ranged,
-    Unit,
     WindowCall,
     call_columns,
     frame_text,
     is_local,
     moved_call,
     shown_call,
+)
+from kpg.runtime.plan.properties import (
+    Columns,
+    Kept,
+    Path,
+    Types,
+    column_types,
+    holds_rows,
+    inputs,
+    kept,
+    mapped,
+    moved,
+    parameters,
+    path_of,
+    paths_of,
+    sources,
+    streams,
+    written,
 )
 
 __all__ = [

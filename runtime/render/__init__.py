@@ -4,7 +4,7 @@ Two nodes that compute the same thing from the same inputs have the same *finger
 maps fingerprints to the live operators, so that a new view builds only what nobody has built before it.
 """
 
-from kpg.runtime.render.existing import with_inputs
-from kpg.runtime.render.level import Rendered, disconnect, render
+from kpg.runtime.render.build import Rendered, disconnect, render
+from kpg.runtime.render.context import with_inputs
 
 __all__ = ["Rendered", "disconnect", "render", "with_inputs"]

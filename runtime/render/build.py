@@ -1,33 +1,38 @@
 """One operator for each kind of plan node.
 
 Operators that many programs have none of are imported by what builds them.
+
+From the nodes of a plan, and of loops' bodies, to operators that are connected with each other.
 """
 
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import field
 from typing import assert_never
 
 import numpy as np
 from numpy.typing import NDArray
 
 from kpg.runtime import plan
-from kpg.runtime.dataflow.operator import Operator
+from kpg.runtime.dataflow.dataflow_graph import LoopScope, Operator, Scope
 from kpg.runtime.dictionary import Dictionary
 from kpg.runtime.errors import InternalError
 from kpg.runtime.functions import AccumulatorKind, aggregate_named
-from kpg.runtime.functions.shadows import guard_of
+from kpg.runtime.functions.registry import guard_of
 from kpg.runtime.kernels import groups as group_kernels
 from kpg.runtime.kernels import moments
 from kpg.runtime.mfp import CompiledMfp
 from kpg.runtime.operators.arrange import Arrange
-from kpg.runtime.operators.history import LoopDistinct, LoopReduce
+from kpg.runtime.operators.input import Source
 from kpg.runtime.operators.linear import Concat, Constant, Late, Linear, Negate
-from kpg.runtime.operators.reduce import Distinct, Reduce, Single
-from kpg.runtime.operators.source import Source
+from kpg.runtime.operators.loop import ArrangedLeave, Enter, Leave, Loop, Variable, everything
+from kpg.runtime.operators.reduce import Distinct, LoopDistinct, LoopReduce, Reduce, Single
 from kpg.runtime.plan import user
-from kpg.runtime.render.context import Built, Site, arrangement_of
+from kpg.runtime.records import dataclass
+from kpg.runtime.render.context import Built, Context, Site, arrangement_of, with_inputs
+from kpg.runtime.render.fingerprint import Identities, describe
 from kpg.runtime.state.groups import Accumulator, GroupTable
 from kpg.runtime.state.history import HistoryTable
-from kpg.runtime.trace.handle import TraceHandle
-from kpg.runtime.trace.spine import Spine
+from kpg.runtime.trace.spine import Spine, TraceHandle
 from kpg.runtime.types import NULL
 
 
@@ -69,20 +74,20 @@ def build(node: plan.AnyNode, site: Site, built: Built) -> Operator:
         case plan.Window():
             return _window(node, site, built)
         case plan.Ego():
-            from kpg.runtime.render.egos import ego
+            from kpg.runtime.render.user_nodes import ego
 
             return ego(node, site, built)
         case plan.Exchange():
-            from kpg.runtime.render.shared import exchange
+            from kpg.runtime.render.exchange import exchange
 
             return exchange(node, site, built)
         case plan.Fold(input=ref):
-            from kpg.runtime.operators.fold import Fold, folders
+            from kpg.runtime.operators.basic_reduce import Fold, folders
 
             places = folders(node.aggregates, context.dictionary)
             return Fold(site.over(built[ref]), group=node.key, folders=places)
         case user.Apply() | user.UserReduce() | user.Custom() | user.Sink() | user.Input() | user.EnterAt():
-            from kpg.runtime.render.users import build_user
+            from kpg.runtime.render.user_nodes import build_user
 
             return build_user(node, site, built)
         case plan.Delta() | plan.HalfJoin() | plan.DeltaJoin():
@@ -112,8 +117,7 @@ def _arrange(site: Site, source: Operator, key: int) -> Arrange:
 
 
 def _top_k(node: plan.TopK, site: Site, built: Built) -> Operator:
-    from kpg.runtime.operators.textorder import ExactOrder
-    from kpg.runtime.operators.topk import TopK
+    from kpg.runtime.operators.topk import ExactOrder, TopK
 
     source = arrangement_of(built[node.input])
     exact = ExactOrder(node.exact, site.context.dictionary) if node.exact and node.limit != 0 else None
@@ -128,8 +132,8 @@ def _top_k(node: plan.TopK, site: Site, built: Built) -> Operator:
 
 
 def _window(node: plan.Window, site: Site, built: Built) -> Operator:
-    from kpg.runtime.operators.textorder import ExactOrder
-    from kpg.runtime.operators.windows.operator import Window, shape_of
+    from kpg.runtime.operators.topk import ExactOrder
+    from kpg.runtime.operators.windows.window_operator import Window, shape_of
 
     source, dictionary = arrangement_of(built[node.input]), site.context.dictionary
     return Window(
@@ -145,7 +149,7 @@ def _window(node: plan.Window, site: Site, built: Built) -> Operator:
 
 
 def _basic_reduce(node: plan.BasicReduce, site: Site, built: Built) -> Operator:
-    from kpg.runtime.operators.basic import BasicReduce, evaluators
+    from kpg.runtime.operators.basic_reduce import BasicReduce, evaluators
 
     source = arrangement_of(built[node.input])
     return BasicReduce(
@@ -215,3 +219,217 @@ def _pair(first: int, second: int | None, *, double: bool) -> Accumulator:
     if first == second:
         return Accumulator(moments.SPREAD_DOUBLE if double else moments.SPREAD, first, first)
     return Accumulator(moments.COMOMENT_DOUBLE if double else moments.COMOMENT, first, second)
+
+
+@dataclass(frozen=True, slots=True)
+class Rendered:
+    """The operators of a plan and all that they read, and which of them are new, in dependency order."""
+
+    operators: tuple[Operator, ...]
+    new: tuple[Operator, ...]
+    output: Operator
+    identities: Identities
+
+
+def render(
+    source: plan.Plan, registry: Mapping[str, Operator], context: Context, known: Identities | None = None
+) -> Rendered:
+    """Operators for what is not there yet; new ones are connected to their inputs but not yet hydrated.
+
+    What a context where all of it is the same had found of the plan need not be found again.
+
+    An operator that exists is taken with what it reads, which may be less than its node does, or come by
+    another way: what only such operators would read is not built.
+    """
+    identities = known or Identities(plan.Columns(source.nodes), context)
+    level = Level(identities, context, context.scope, registry)
+    level.render([source.output])
+    operators = with_inputs(level.built.values(), level.imported)
+    return Rendered(operators, tuple(level.new), level.built[source.output], identities)
+
+
+def disconnect(operators: tuple[Operator, ...]) -> None:
+    """Take operators, and those inside of loops, out of the consumer lists of all others.
+
+    Loops let go of their bodies, so that the cycles of consumers do not keep them in memory.
+    """
+    gone = set(everything(operators))
+    for operator in gone:
+        for source in operator.inputs:
+            source.consumers = [(c, port) for c, port in source.consumers if c not in gone]
+        operator.consumers.clear()
+    for operator in gone:
+        if isinstance(operator, Loop):
+            operator.body = operator.results = ()
+            operator.touched.clear()
+
+
+@dataclass(slots=True)
+class Level:
+    """The nodes of a plan or of a loop's body, on their way to operators of one scope.
+
+    ``outer`` is the level that holds the loop, if it is one.
+    """
+
+    identities: Identities
+    context: Context
+    scope: Scope
+    registry: Mapping[str, Operator]
+    outer: "Level | None" = None
+    built: dict[plan.Ref, Operator] = field(default_factory=dict)
+    new: list[Operator] = field(default_factory=list)
+    imported: set[Operator] = field(default_factory=set)
+
+    @property
+    def nodes(self) -> Sequence[plan.AnyNode]:
+        """The nodes."""
+        return self.identities.nodes
+
+    def render(self, outputs: Iterable[plan.Ref]) -> None:
+        """Fill ``built`` with all that the outputs need, and ``new``."""
+        found: dict[str, Operator] = {}
+        for ref in self._needed(outputs):
+            name = self.identities.names[ref]
+            operator = self._existing(ref) or found.get(name)
+            if operator is None:
+                node = self.nodes[ref]
+                description = describe(node, self.nodes, self.context)
+                content, types = self.identities.contents[ref], self.identities.types[ref]
+                site = Site(name, description, self.context, self.scope, content, types)
+                operator = self._build(ref, node, site)
+                self.new.append(operator)
+            self.built[ref] = found[name] = operator
+
+    def _needed(self, outputs: Iterable[plan.Ref]) -> list[plan.Ref]:
+        """The outputs, what operators that are to be built read, and the ways out of loops to be built."""
+        needed: set[plan.Ref] = set()
+        leaves = [ref for ref, node in enumerate(self.nodes) if isinstance(node, plan.Leave)]
+        stack = list(outputs)
+        while stack:
+            ref = stack.pop()
+            if ref in needed:
+                continue
+            needed.add(ref)
+            node = self.nodes[ref]
+            if self._existing(ref) is not None:
+                continue
+            stack += plan.sources(self.nodes, node)
+            if isinstance(node, plan.Loop):
+                stack += [leave for leave in leaves if ref in plan.inputs(self.nodes[leave])]
+        return sorted(needed)
+
+    def _existing(self, ref: plan.Ref) -> Operator | None:
+        """The operator that was there before, if there is one, or an arrangement of what it would compute."""
+        node, identities = self.nodes[ref], self.identities
+        if isinstance(node, plan.Import):
+            operator = self.context.view_output(node.view)
+            self.imported.add(operator)
+            return operator
+        if isinstance(node, user.Input):
+            return self.context.input(node.identity)
+        return self.registry.get(identities.names[ref]) or self.registry.get(identities.arrangement(ref))
+
+    def _build(self, ref: plan.Ref, node: plan.AnyNode, site: Site) -> Operator:
+        match node:
+            case plan.Enter(input=source):
+                return self._enter(source, site)
+            case plan.Loop():
+                return self._loop(ref, node, site)
+            case plan.Leave(loop=loop, result=result):
+                return _leave(self.built[loop], result, site, arranged=self.identities.arranged[ref])
+            case plan.Variable():
+                return self._variable(node, site)
+            case plan.DeltaJoin():
+                return self._delta_join(ref, node, site)
+            case _:
+                return self._connected(build(node, site, self.built), plan.streams(node))
+
+    def _connected(self, operator: Operator, streams: Iterable[plan.Ref]) -> Operator:
+        """The operator, to whose ports the streams go."""
+        for port, stream in enumerate(streams):
+            self.built[stream].consumers.append((operator, port))
+        return operator
+
+    def _delta_join(self, ref: plan.Ref, node: plan.DeltaJoin, site: Site) -> Operator:
+        from kpg.runtime.render.joins import delta_join, halves_of
+
+        paths = plan.paths_of(self.nodes, node)
+        if not all(path.is_whole for path in paths):
+            from kpg.runtime.render.exchange import join_apart
+
+            return join_apart(ref, paths, self)
+        halves = self.identities.halves.get(ref)
+        if halves is None:
+            halves = self.identities.halves[ref] = halves_of(paths)
+        inputs = [self.built[source] for source in plan.sources(self.nodes, node)]
+        join = delta_join(halves, inputs, site, self.built)
+        if self.context.sharing is not None:
+            from kpg.runtime.render.exchange import followed
+
+            join.chosen = followed(paths, self)
+        return self._connected(join, (one.path.delta.input for one in halves))
+
+    def _enter(self, ref: plan.Ref, site: Site) -> Operator:
+        if self.outer is None:
+            raise InternalError("Enter outside of a loop")
+        source = self.outer.built[ref]
+        operator = Enter(site.over(source))
+        source.consumers.append((operator, 0))
+        return operator
+
+    def _variable(self, node: plan.Variable, site: Site) -> Operator:
+        """Its result is connected when the body is complete."""
+        inputs = () if node.initial is None else (self.built[node.initial],)
+        operator = Variable(site.over(*inputs))
+        for source in inputs:
+            source.consumers.append((operator, 1))
+        return operator
+
+    def _loop(self, ref: plan.Ref, node: plan.Loop, site: Site) -> Operator:
+        scope = LoopScope(self.scope.step, self.scope.interrupt, self.scope.depth + 1, parent=self.scope)
+        body = Level(self.identities.bodies[ref], self.context, scope, {}, self)
+        body.render(
+            place
+            for place, inner in enumerate(node.body)
+            if not _on_a_path(inner, node.body)  # they are part of the join behind them
+        )
+        for place, inner in enumerate(node.body):
+            operator = body.built.get(place)
+            if isinstance(inner, plan.Variable) and isinstance(operator, Variable):
+                operator.limit, operator.error_at_limit = node.limit, node.error_at_limit
+                operator.result = result = body.built[node.results[inner.index]]
+                operator.consolidated = inner.initial is None and body.identities.keeps(
+                    node.results[inner.index]
+                )
+                result.consumers.append((operator, 0))
+        entered = (self.built[ref] for ref in plan.inputs(node))
+        results = tuple(body.built[ref] for ref in node.results)
+        if self.context.sharing is not None:
+            from kpg.runtime.render.exchange import loop_of
+
+            loop = loop_of(self.context.sharing, site, tuple(entered), tuple(body.new), results, scope)
+        else:
+            loop = Loop(site.over(*entered), body=tuple(body.new), results=results, within=scope)
+        scope.loop = loop
+        return loop
+
+
+def _on_a_path(node: plan.AnyNode, nodes: Sequence[plan.AnyNode]) -> bool:
+    """Whether a node is on the path of a join, exchanges on it included."""
+    if isinstance(node, plan.Exchange):
+        node = nodes[node.input]
+    return isinstance(node, plan.Delta | plan.HalfJoin)
+
+
+def _leave(loop: Operator, result: int, site: Site, *, arranged: bool) -> Operator:
+    """The result's way out; with an arrangement of it if nothing inside holds its contents."""
+    if not isinstance(loop, Loop):
+        raise InternalError("Leave of a node that is not a loop")
+    source = loop.results[result]
+    place = site.over(source, loop)
+    operator: Operator = Leave(place)
+    if arranged:
+        spine = Spine(site.width, site.scope.depth, key=site.width, effort=site.context.merge_effort)
+        operator = ArrangedLeave(place, key=site.width, spine=spine, handle=TraceHandle(spine))
+    source.consumers.append((operator, 0))
+    return operator

@@ -1,23 +1,26 @@
-"""What rendering needs of the worker, and where a new operator goes."""
+"""What rendering needs of the worker, and where a new operator goes.
 
-from collections.abc import Mapping
+Operators that are there, and what they need of each other.
+"""
+
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from kpg.runtime.data.table import Table
-from kpg.runtime.dataflow.operator import Below, Content, Operator, Place
-from kpg.runtime.dataflow.scope import Scope
+from kpg.runtime.dataflow.dataflow_graph import Below, Content, Operator, Place, Scope
 from kpg.runtime.dictionary import Dictionary
 from kpg.runtime.errors import InternalError
 from kpg.runtime.operators.arrange import Arrange
-from kpg.runtime.operators.loop import Enter
+from kpg.runtime.operators.loop import Enter, Loop
 from kpg.runtime.plan import Mfp, Path, Ref, Types
 from kpg.runtime.records import dataclass
+from kpg.runtime.tables.table import Table
 
 if TYPE_CHECKING:
-    from kpg.runtime.sharing.company import Company
+    from kpg.runtime.cluster.worker_group import Company
+
 
 Built = Mapping[Ref, Operator]
 """The operators of the nodes so far; what only operators read that were there before has none."""
@@ -98,3 +101,25 @@ def arrangement_of(operator: Operator) -> Arrange:
     if not isinstance(operator, Arrange):
         raise InternalError(f"{operator.place.description} is looked up but is not an arrangement")
     return operator
+
+
+def with_inputs(operators: Iterable[Operator], imported: Iterable[Operator] = ()) -> tuple[Operator, ...]:
+    """Operators of one scope with all that they read, in dependency order; not what ``imported`` ones read.
+
+    A loop comes with all its ways out: one that was left alone could not be filled later.
+    """
+    stack, alone = list(operators), set(imported)
+    found: set[Operator] = set()
+    while stack:
+        operator = stack.pop()
+        if operator in found:
+            continue
+        found.add(operator)
+        if operator in alone:
+            continue
+        scope = operator.place.scope
+        stack += [source for source in operator.inputs if source.place.scope is scope]
+        if isinstance(operator, Loop):
+            readers = [reader for result in operator.results for reader, _ in result.consumers]
+            stack += [reader for reader in readers if reader.place.scope is scope]
+    return tuple(sorted(found))

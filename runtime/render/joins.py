@@ -5,15 +5,14 @@ from collections.abc import Sequence
 import numpy as np
 
 from kpg.runtime import plan
-from kpg.runtime.dataflow.operator import Operator
+from kpg.runtime.dataflow.dataflow_graph import Operator
 from kpg.runtime.errors import InternalError
 from kpg.runtime.mfp import CompiledMfp
-from kpg.runtime.operators.join import Join, JoinPath, Stage
-from kpg.runtime.operators.rangejoin import RangeJoin
+from kpg.runtime.operators.join import Join, JoinPath, RangeJoin, Stage
 from kpg.runtime.plan import Mfp
 from kpg.runtime.render.context import Built, Compact, Context, Halves, Site, arrangement_of
 from kpg.runtime.scalar import Call, Column, Scalar, columns, remap
-from kpg.runtime.trace.meeting import Meeting
+from kpg.runtime.trace.lookup import Meeting
 from kpg.runtime.trace.updates import Updates
 from kpg.runtime.types import BIGINT, BOOLEAN
 

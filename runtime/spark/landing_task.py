@@ -29,7 +29,7 @@ def send(
     import pyarrow as pa
     from pyspark import TaskContext
 
-    from kpg.runtime.workers.shipping import ship
+    from kpg.runtime.cluster.transfer import ship
 
     task = TaskContext.get()
     assert task is not None
@@ -42,8 +42,8 @@ def send_splits(splits: Iterable[Landed]) -> Iterator[tuple[str, int]]:
     """Read row groups by pyarrow and send them to the workers that own them; each load, and the attempt."""
     from pyspark import TaskContext
 
-    from kpg.runtime.spark.owning import owned
-    from kpg.runtime.workers.shipping import ship
+    from kpg.runtime.cluster.transfer import ship
+    from kpg.runtime.spark.load_jobs import owned
 
     task = TaskContext.get()
     assert task is not None

@@ -1,12 +1,18 @@
 """Bulk load through Spark: any source that Spark reads, to columnar files that pyarrow maps.
 
 All schemas are checked before any table is handed over; tables are read while later ones are being written.
+
+Loads into workers: Spark's tasks read rows, tell whose each is, and send them there.
+
+Row groups of parquet files whose columns need no cast are read by pyarrow (see ``direct``), those of all
+tables by one job; of what else there is Spark casts and checks rows, by a job for each source.
 """
 
 from collections.abc import Callable, Generator, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,20 +20,30 @@ from numpy.typing import NDArray
 from kpg.runtime.convert.arrow import encode
 from kpg.runtime.dictionary import Dictionary
 from kpg.runtime.errors import OperationalError
+from kpg.runtime.handles import Berth
 from kpg.runtime.records import dataclass
-from kpg.runtime.spark.direct import is_direct
-from kpg.runtime.spark.handing import Chunk
-from kpg.runtime.spark.jobs import JOBS_AT_ONCE, HandedOver, Jobs, Written
-from kpg.runtime.spark.own import BRIEF_BYTES, Work
-from kpg.runtime.spark.session import opened
-from kpg.runtime.spark.source import Source, is_frame
-from kpg.runtime.storage.scratch import LOADS, Scratch
-from kpg.runtime.types import Schema
+from kpg.runtime.spark import landing_task, load_jobs, tasks
+from kpg.runtime.spark.landing_task import Landed
+from kpg.runtime.spark.load_jobs import (
+    JOBS_AT_ONCE,
+    MOST_PARTITIONS,
+    OWNER,
+    Chunk,
+    HandedOver,
+    Jobs,
+    Written,
+    is_direct,
+    prepared,
+    translated,
+)
+from kpg.runtime.spark.session import BRIEF_BYTES, Work, opened, taken
+from kpg.runtime.spark.source import Source, first_line, is_frame
+from kpg.runtime.storage.files import LOADS, Scratch
+from kpg.runtime.types import Kind, Schema, Type
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["Chunk", "Progress", "Source", "is_frame", "load", "load_tables"]
 
 Words = NDArray[np.int64]
 
@@ -114,3 +130,116 @@ def _read(coming: Written | HandedOver, progress: Callable[[Progress], None]) ->
 
 def _untold(_: Progress) -> None:
     """Nobody wants to know."""
+
+
+LONG_DIGITS: Final = 18
+"""Of decimals that are one word."""
+Sent = dict[str, list[int]]
+"""Of each load the attempts that have sent its rows, in the order of these."""
+
+
+def send(sources: Sequence[tuple[Source, Berth]]) -> Sent:
+    """Have Spark's tasks send the rows to where they go. Raises as ``load.load_tables``."""
+    with opened(_session(sources)) as spark, ThreadPoolExecutor(JOBS_AT_ONCE) as pool:
+        group = f"kpg-load-{sources[0][1].load}"
+        plans = list(pool.map(lambda one: load_jobs.plan(spark, one[0], Path()), sources))
+        landed: list[Landed] = []
+        jobs: list[Future[Sent]] = []
+        for (source, berth), part in zip(sources, plans, strict=True):
+            if part is not None:
+                landed += [Landed(split, source.schema, berth) for split in part.splits]
+        try:
+            if landed:
+                jobs.append(pool.submit(_send_splits, spark, landed, group, [one for one, _ in sources]))
+            for (source, berth), part in zip(sources, plans, strict=True):
+                if part is None:
+                    jobs.append(pool.submit(_send_rows, spark, source, berth, group))
+            sent: Sent = {berth.load: [] for _, berth in sources}
+            for job in jobs:
+                sent |= job.result()
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            spark.sparkContext.cancelJobGroup(group)
+            raise
+    return sent
+
+
+def told_by_one(source: Source) -> None:
+    """Raise what a single worker says of a source that has something wrong in it, if it has."""
+    for chunk in load_tables([source], _session([(source, None)])):
+        encode(chunk.rows, source.schema, Dictionary(), chunk.origin)
+
+
+def _session(sources: "Sequence[tuple[Source, object]]") -> "SparkSession | None":
+    """That of a frame, else that of the workers, if they are on one."""
+    frame = next((source.data for source, _ in sources if is_frame(source.data)), None)
+    if frame is not None:
+        found: SparkSession = frame.sparkSession
+        return found
+    return next(reversed(taken.values())).session if taken else None
+
+
+def _by_value(spark: "SparkSession", group: str, what: str) -> None:
+    from pyspark import cloudpickle
+
+    cloudpickle.register_pickle_by_value(landing_task)
+    spark.sparkContext.setJobGroup(group, what)
+
+
+def _send_splits(
+    spark: "SparkSession", landed: Sequence[Landed], group: str, sources: Sequence[Source]
+) -> Sent:
+    _by_value(spark, group, f"kpg load of {len(landed)} splits of parquet files")
+    partitions = min(len(landed), MOST_PARTITIONS)
+    sending = spark.sparkContext.parallelize(list(landed), partitions).mapPartitions(landing_task.send_splits)
+    try:
+        told: list[tuple[str, int]] = sending.collect()
+    except Exception as error:
+        for source in sources:
+            if f"{tasks.FAILED} table {source.table}:" in str(error):
+                told_by_one(source)
+        raise OperationalError(f"Spark failed: {first_line(error)}", hint="nothing was loaded") from error
+    sent: Sent = {}
+    for load, attempt in told:
+        sent.setdefault(load, []).append(attempt)
+    return sent
+
+
+def _send_rows(spark: "SparkSession", source: Source, berth: Berth, group: str) -> Sent:
+    frame = prepared(spark, source, group)
+    _by_value(spark, group, f"kpg load of {source.table}")
+    owner = owner_of(frame.columns[berth.home], source.schema.columns[berth.home].type, berth)
+    sending = partial(landing_task.send, berth.places, berth.secret)
+    owned = frame.selectExpr("*", f"{owner} AS `{OWNER}`")
+    try:
+        told = owned.mapInArrow(sending, "attempt long, rows long").collect()
+    except Exception as error:
+        raise translated(error) from error
+    return {berth.load: [row.attempt for row in told]}
+
+
+def owner_of(column: str, type_: Type, berth: Berth) -> str:
+    """Whose a row is, by its column of a type, as SQL text; 0 where Spark cannot tell."""
+    name = "`" + column.replace("`", "``") + "`"
+    word = _word(name, type_)
+    if word is None:
+        return "0"
+    hashed = f"CAST(pmod(xxhash64({word}), {len(berth.places)}) AS int)"
+    return f"IF({name} IS NULL, {berth.nulls}, {hashed})"
+
+
+def _word(name: str, type_: Type) -> str | None:
+    """What of a column is hashed: what Spark hashes as it would a BIGINT of kpg's word, or the text."""
+    match type_.kind:
+        case Kind.SMALLINT | Kind.INTEGER | Kind.BIGINT:
+            return f"CAST({name} AS bigint)"
+        case Kind.DECIMAL if (type_.precision or LONG_DIGITS) <= LONG_DIGITS:
+            return name
+        case Kind.DATE:
+            return f"CAST(unix_date({name}) AS bigint)"
+        case Kind.BOOLEAN:
+            return f"CAST(CAST({name} AS int) AS bigint)"
+        case Kind.TIMESTAMP | Kind.CHAR | Kind.VARCHAR:
+            return name
+        case _:
+            return None

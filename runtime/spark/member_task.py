@@ -20,9 +20,9 @@ def attend(calling: tuple[Any, ...], version: str, _: Iterable[int]) -> Iterator
     task = BarrierTaskContext.get()
     here = f"the executor's Python on {platform.node()} ({sys.executable})"
     try:
-        from kpg.runtime.workers.door import StrangerError
-        from kpg.runtime.workers.guest import attend
-        from kpg.runtime.workers.network import Calling, version_here
+        from kpg.runtime.cluster.member_process import attend
+        from kpg.runtime.cluster.transfer import StrangerError
+        from kpg.runtime.cluster.transport import Calling, version_here
     except ImportError as error:
         raise RuntimeError(f"{FAILED} {here} has no kpg, or another version of it: {error}") from error
     if version_here() != version:

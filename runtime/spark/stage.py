@@ -3,6 +3,8 @@
 Spark starts them, all at once, wherever it has slots, and ends them; nothing else goes through it: they come
 to the driver over connections of their own. A thread waits for the stage, whose end without our doing is the
 end of a worker.
+
+The contents of a view as a Spark data frame: each partition comes from the worker that has its rows.
 """
 
 import re
@@ -13,16 +15,28 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
+import pyarrow as pa
+
+from kpg.runtime.cluster.transfer import in_common
+from kpg.runtime.cluster.transport import Calling, version_here
 from kpg.runtime.errors import InterfaceError, NotSupportedError, OperationalError
-from kpg.runtime.spark import member_task
-from kpg.runtime.spark.session import match_python, require_pyspark
-from kpg.runtime.spark.slots import Taken, conf, require_slots, taken
+from kpg.runtime.handles import Offered, not_offered
+from kpg.runtime.spark import member_task, view_task
+from kpg.runtime.spark.session import (
+    Taken,
+    conf,
+    match_python,
+    require_pyspark,
+    require_room,
+    require_slots,
+    taken,
+)
 from kpg.runtime.spark.source import first_line
-from kpg.runtime.workers.network import Calling, version_here
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
+
 
 TOLD: Final = re.compile(f"{member_task.FAILED} (.*)")
 SAID: Final = re.compile(r"\n: (?:[\w.$]+: )?(.*)")
@@ -138,3 +152,28 @@ def _why(error: Exception) -> str:
     said = SAID.search(text)
     crashed = f" {CRASHED}" if CRASHED in text else ""
     return f"the Spark stage of the workers has failed: {said[1] if said else first_line(error)}{crashed}"
+
+
+def frame(offered: Offered, nothing: pa.Table) -> "DataFrame":
+    """The rows that are offered, now at Spark's executors; ``nothing`` is a table of no rows like them.
+
+    NotSupportedError for a type that Spark does not have.
+    """
+    from pyspark import cloudpickle
+
+    if not taken:
+        raise not_offered()
+    session = next(reversed(taken.values())).session
+    require_room(session.sparkContext)
+    cloudpickle.register_pickle_by_value(view_task)
+    try:
+        types = in_common(offered.schemas, nothing.schema)
+        schema = session.createDataFrame(types.empty_table()).schema
+    except Exception as error:
+        raise NotSupportedError(f"Spark does not have a type of the view's: {first_line(error)}") from error
+    count = len(offered.places)
+    fetch = partial(view_task.fetch, offered.places, offered.secret, types)
+    try:
+        return session.range(0, count, 1, count).mapInArrow(fetch, schema).localCheckpoint(eager=True)
+    except Exception as error:
+        raise OperationalError(f"Spark cannot read the view: {first_line(error)}") from error

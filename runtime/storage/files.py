@@ -4,21 +4,37 @@ Tests have another, which drops, tears and reorders what was not synced, and fai
 nothing else in kpg may touch a file of a database, and everything here may raise OSError. What is written is
 in the file for everybody at once; it is there after a power cut once :meth:`File.sync` has returned, and a
 name is once :meth:`Files.sync` has.
+
+The checksum of bytes, whose number is a multiple of eight.
+
+Mapped bytes, had read before they are looked at.
+
+A disk that fails when somebody looks at a mapped page ends the process, by a signal that says nothing of
+files. So the system is asked to read pages first, which it can refuse. What it then drops, for lack of
+memory, and cannot read again is beyond that.
+
+Folders for a while: given up at the end and, where their process was killed, when the next one is made.
 """
 
 import contextlib
 import errno
+import fcntl
 import mmap
 import os
+import shutil
+import socket
 import stat
+import tempfile
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Final, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
+
+from kpg.runtime.kernels.checksum import checksum
 
 Bytes = NDArray[np.uint8]
 Piece = bytes | bytearray | memoryview
@@ -363,3 +379,99 @@ def make_folder(path: Path) -> None:
     path.mkdir(parents=True, exist_ok=True)
     for one in missing:
         Disk(one.parent).sync()
+
+
+WORD = 8
+
+
+def checksum_of(pieces: Iterable[Piece], seed: int = 0) -> int:
+    """64 bits that are others if a bit is; the same for the same bytes only if they are cut the same."""
+    for piece in pieces:
+        words = np.frombuffer(piece, np.int64)
+        # A kernel takes no memory that must not be written to.
+        seed = int(checksum(words if words.flags.writeable else words.copy(), seed))
+    return seed
+
+
+def padding(size: int) -> int:
+    """How many bytes are missing to a multiple of eight."""
+    return -size % WORD
+
+
+POPULATE_READ: Final = 22
+"""Linux' advice, from 5.14 on, by which pages are read as if they were looked at."""
+POISONED: Final = 133
+"""Linux' number for memory that has failed."""
+UNREADABLE: Final = (errno.EFAULT, errno.EIO, POISONED)
+"""What it ends in where to look would end the process. Who has no such advice, or no memory, looks."""
+
+
+def read_in(data: Bytes) -> None:
+    """Have bytes be read that are mapped; OSError if they cannot be."""
+    base: Any = data
+    while isinstance(base, np.ndarray):
+        base = base.base
+    if isinstance(base, memoryview):
+        base = base.obj
+    if not isinstance(base, mmap.mmap) or not data.shape[0] or not hasattr(base, "madvise"):
+        return
+    start = data.ctypes.data - np.frombuffer(base, np.uint8).ctypes.data
+    first = start & -PAGE
+    try:
+        base.madvise(POPULATE_READ, first, start + data.shape[0] - first)
+    except OSError as error:
+        if error.errno in UNREADABLE:
+            raise OSError(errno.EIO, os.strerror(errno.EIO)) from error
+
+
+LOADS: Final = "kpg-load-"
+"""How names of folders begin through which rows come."""
+OWNER: Final = ".owner"
+"""The file that names the machine of a folder's process, which has it locked for as long as it lives."""
+
+
+class Scratch(tempfile.TemporaryDirectory[str]):
+    """A folder whose name begins with ``prefix``, among those of ``directory`` or of the system."""
+
+    def __init__(self, prefix: str, directory: str | None = None) -> None:
+        sweep(Path(directory or tempfile.gettempdir()), prefix)
+        super().__init__(prefix=prefix, dir=directory, ignore_cleanup_errors=True)
+        self._let_go = weakref.finalize(self, os.close, _owned(Path(self.name)))
+
+    def cleanup(self) -> None:
+        """Give it up; twice is allowed."""
+        super().cleanup()
+        self._let_go()
+
+
+def sweep(directory: Path, prefix: str) -> None:
+    """Give up the folders of processes of ours on this machine that are no more; others are let be."""
+    for folder in directory.glob(f"{prefix}*"):
+        try:
+            found = folder.lstat()
+            if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid():
+                continue
+            owner = os.open(folder / OWNER, os.O_RDONLY | os.O_NOFOLLOW)
+        except OSError:
+            continue  # it has just gone, or is being made
+        try:
+            fcntl.flock(owner, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if os.read(owner, 1000).decode(errors="replace") == socket.gethostname():
+                shutil.rmtree(folder, ignore_errors=True)
+        except OSError:
+            pass  # its process lives
+        finally:
+            os.close(owner)
+
+
+def _owned(folder: Path) -> int:
+    """Lock a folder's file before it has its name: one that is there and not locked is a dead process'."""
+    path = folder / f"{OWNER}.new"
+    owner = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
+    try:
+        fcntl.flock(owner, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        os.write(owner, socket.gethostname().encode())
+        path.rename(folder / OWNER)
+    except OSError:
+        pass  # a file system without locks: nobody takes the folder for a dead process'
+    return owner

@@ -3,28 +3,193 @@
 A pack is blocks of 4 KB, then the checksum of each, then a footer with the checksum of these; so every bit of
 it is under one. What is stored begins at a block of its own. Room that an array may grow into is blocks that
 were never written, which take no place on most disks.
+
+Columns of words as they are written: one word if all are the same, few bits a word if they are close.
+
+A code is what a word is above the least one, after those of NULL and ERROR.
+
+The manifest: which files are a database, and from where on its log is to be read again.
+
+It is written beside the one that there is and takes its name, so there always is one, whole.
+
+What stands in a record of the log for rows that are in packs.
+
+Shards: rows that one of many workers has written, in a pack of their own, with their text.
+
+A shard means the same to whoever reads it: text is the numbers of strings that are in the same pack. So it is
+read by the worker that wrote it, by any number of others, or by one that has all rows.
 """
 
 import time
-from collections.abc import Iterator
-from typing import Final
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from kpg.runtime.errors import OperationalError
 from kpg.runtime.kernels.checksum import checksums
-from kpg.runtime.storage.checksum import checksum_of
-from kpg.runtime.storage.codec import DamagedError
-from kpg.runtime.storage.files import Bytes, File, Files, Piece
-from kpg.runtime.storage.mapped import read_in
+from kpg.runtime.kernels.frames import bounds, encode
+from kpg.runtime.records import dataclass
+from kpg.runtime.storage.codec import Codec, DamagedError
+from kpg.runtime.storage.files import Bytes, Disk, File, Files, Piece, checksum_of, read_in
+from kpg.runtime.types import ERROR, NULL
 
 Words = NDArray[np.int64]
 
+
+Packed = int | Words | tuple[int, int, Words] | tuple[int, NDArray[Any]]
+"""A column: the word of all rows; or the words; or the least word, the bits of a code, and words of codes;
+or, in logs of version 2 and before, the least word and an array of codes."""
+
+FEW: Final = 16
+"""So few rows are written as they are."""
+RESERVED: Final = {0: NULL, 1: ERROR}
+BITS: Final = 64
+WIDEST: Final = 32
+"""Bits of a code at most: of wider ones no two go into a word."""
+
+
+def pack(words: Words) -> Words | tuple[Packed, ...]:
+    """Rows ``int64[ncols, n]``: themselves if they are few, else by columns."""
+    if words.shape[1] <= FEW:
+        return words
+    found = np.zeros(2, np.int64)
+    return tuple(_packed(np.ascontiguousarray(column), found) for column in words)
+
+
+def _packed(column: Words, found: Words) -> Packed:
+    reserved = bounds(column, found)
+    least, most = found.tolist()
+    if reserved == column.shape[0]:
+        least = most = 0
+    if reserved in (0, column.shape[0]) and least == most and not (column != column[0]).any():
+        return int(column[0])
+    below = least - len(RESERVED)
+    width = (most - below).bit_length()
+    if width > WIDEST:
+        return column
+    codes = np.empty(-(-column.shape[0] // (BITS // width)), np.int64)
+    encode(column, below, width, codes)
+    return least, width, codes
+
+
+def unpack(packed: Words | tuple[Packed, ...], count: int) -> Words:
+    """The rows that were packed, ``count`` of them."""
+    if isinstance(packed, np.ndarray):
+        return packed
+    words = np.empty((len(packed), count), np.int64)
+    for column, out in zip(packed, words, strict=True):
+        if isinstance(column, tuple):
+            out[:] = column[1] if len(column) == 2 else _decoded(*column[1:], count)
+            _add(column[0], out)
+        else:
+            out[:] = column
+    return words
+
+
+def _decoded(width: int, words: Words, count: int) -> Words:
+    """The codes of some rows; see ``kernels.frames.encode``."""
+    shifts = np.arange(0, BITS - width + 1, width)[:, None]
+    return ((words >> shifts) & ((1 << width) - 1)).reshape(-1)[:count]
+
+
+def _add(least: int, codes: Words) -> None:
+    """Have words stand where codes are."""
+    reserved = {word: np.flatnonzero(codes == code) for code, word in RESERVED.items()}
+    codes += least - len(RESERVED)
+    for word, rows in reserved.items():
+        codes[rows] = word
+
+
+NAME: Final = "manifest"
+NEW: Final = "manifest.new"
+MAGIC: Final = int.from_bytes(b"kpgmanif", "little")
+VERSION: Final = 1
+HEADER_WORDS: Final = 4
+
+
+@dataclass(frozen=True, slots=True)
+class PackFacts:
+    """A pack of a checkpoint: the blocks that were in use when it was written, and those that are now."""
+
+    number: int
+    used: int
+    live: int
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """What is in packs: the state as of an epoch, whose description is at a block of the newest pack."""
+
+    epoch: int
+    packs: tuple[PackFacts, ...]
+    block: int
+    size: int
+    """Bytes of the description."""
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """A database, known by a number; its log begins with a segment."""
+
+    database: int
+    segment: int
+    checkpoint: Checkpoint | None = None
+
+
+CODEC: Final = Codec((Manifest, Checkpoint, PackFacts))
+
+
+def write_beside(files: Files, manifest: Manifest, name: str = NEW) -> None:
+    """Write a manifest that :func:`swap` makes the one that counts."""
+    if name in files.list():
+        files.remove(name)
+    data = CODEC.dumps(manifest)
+    header = np.array([MAGIC, VERSION, len(data)], np.int64).tobytes()
+    header += np.array([checksum_of([header, data])], np.int64).tobytes()
+    file = files.create(name)
+    try:
+        file.write(0, [header, data])
+        file.sync()
+    finally:
+        file.close()
+
+
+def swap(files: Files, name: str = NEW) -> None:
+    """Have the manifest written beside be the one that counts, whatever happens."""
+    files.rename(name, NAME)
+    files.sync()
+
+
+def read_manifest(files: Files, name: str = NAME) -> Manifest | None:
+    """The manifest; None if there is none. OperationalError if it is newer, DamagedError if it is none."""
+    where = f"{files.where}/{name}"
+    if name not in files.list():
+        return None
+    data = files.map(name)
+    read_in(data)
+    header = data[: 8 * HEADER_WORDS].copy().view(np.int64).tolist() if data.shape[0] >= 32 else [0]
+    if header[0] != MAGIC:
+        raise DamagedError(f"{where} is no manifest of kpg", hint="the folder is damaged, or not kpg's")
+    if header[1] > VERSION:
+        raise OperationalError(
+            f"{where} has format {header[1]}, and this kpg knows formats up to {VERSION}",
+            hint="open it with a newer kpg",
+        )
+    rest = data[8 * HEADER_WORDS :]
+    if rest.shape[0] != header[2] or checksum_of([data[:24].tobytes(), rest.tobytes()]) != header[3]:
+        raise DamagedError(f"{where} is damaged: it has another checksum", hint="restore a backup")
+    manifest = CODEC.decode(rest)
+    assert isinstance(manifest, Manifest)
+    return manifest
+
+
 BLOCK: Final = 4096
 WORDS: Final = BLOCK // 8
-MAGIC: Final = int.from_bytes(b"kpgpack\n", "little")
-VERSION: Final = 5
+PACKS_MAGIC: Final = int.from_bytes(b"kpgpack\n", "little")
+PACKS_VERSION: Final = 5
 FOOTER_WORDS: Final = 8
 RUN: Final = 1 << 10
 """Blocks that are checked or written at a time; who writes beside others syncs as often."""
@@ -114,7 +279,7 @@ class PackWriter:
         sums = np.concatenate(self._sums) if self._sums else np.empty(0, np.int64)
         contents = checksum_of([sums.tobytes()])
         footer = np.array(
-            [MAGIC, VERSION, self._database, self.number, self.blocks, contents, 0, 0], np.int64
+            [PACKS_MAGIC, PACKS_VERSION, self._database, self.number, self.blocks, contents, 0, 0], np.int64
         )
         footer[-1] = checksum_of([footer[:-1].tobytes()])
         self._file.write(self.blocks * BLOCK, [sums.tobytes(), footer.tobytes()])
@@ -154,11 +319,11 @@ class Pack:
         footer = data[data.shape[0] - 8 * FOOTER_WORDS :] if data.shape[0] % 8 == 0 else data[:0]
         self._read_in(footer)
         words = footer.view(np.int64).tolist() if footer.shape[0] == 8 * FOOTER_WORDS else [0]
-        if words[0] != MAGIC or words[-1] != checksum_of([footer[:-8].tobytes()]):
+        if words[0] != PACKS_MAGIC or words[-1] != checksum_of([footer[:-8].tobytes()]):
             raise self.damaged(data.shape[0] - 8 * FOOTER_WORDS, "its end is not that of a pack")
-        if words[1] > VERSION:
+        if words[1] > PACKS_VERSION:
             raise OperationalError(
-                f"{self.where} has format {words[1]}, and this kpg knows formats up to {VERSION}",
+                f"{self.where} has format {words[1]}, and this kpg knows formats up to {PACKS_VERSION}",
                 hint="open it with a newer kpg",
             )
         if (words[2], words[3]) != (database, number):
@@ -213,3 +378,180 @@ class Packs:
         if found is None:
             found = self.mapped[number] = Pack(self.files, number, self.database, written=self._written)
         return found
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """Rows of a group of a table, in a pack from a block on: ``width`` columns with ``stride`` words each."""
+
+    group: int
+    pack: int
+    block: int
+    width: int
+    stride: int
+
+
+@dataclass(frozen=True, slots=True)
+class PlacedStrings:
+    """All strings of the dictionary, ``count`` of them, in a pack: their bytes, and where each begins.
+
+    Those that a record brings are from its first code on.
+    """
+
+    pack: int
+    block: int
+    size: int
+    offsets: int
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class Shard:
+    """Rows that one worker has written into a pack of its own, with their text; no pack without rows."""
+
+    pack: int
+    rows: int
+    strings: tuple[int, int, int, int]
+    """The block and the bytes of where each string begins, and of all of them."""
+    chunks: tuple[tuple[int, int, int], ...]
+    """Of some rows at a time their block, bytes and number."""
+
+    @property
+    def blocks(self) -> int:
+        """How many blocks the pack has."""
+        places = [self.strings[:2], self.strings[2:], *(one[:2] for one in self.chunks)]
+        return max(block + blocks_of(size) for block, size in places)
+
+
+@dataclass(frozen=True, slots=True)
+class Sharded:
+    """Rows that several workers have written: those of the first, of the second, and so on."""
+
+    shards: tuple[Shard, ...]
+
+    @property
+    def rows(self) -> int:
+        """How many they are."""
+        return sum(one.rows for one in self.shards)
+
+
+def packs_of(rows: Iterable[tuple[object, ...]], strings: tuple[object, ...] | None = None) -> set[int]:
+    """The packs that the rows and strings of a record are in."""
+    parts = [one[-1] for one in (*rows, strings) if one is not None]
+    named = {one.pack for one in parts if isinstance(one, Placed | PlacedStrings)}
+    shards = [one for some in parts if isinstance(some, Sharded) for one in some.shards]
+    return named | {one.pack for one in shards if one.rows}
+
+
+Strings = tuple[Words, Bytes]
+"""Strings ``data[bounds[i]:bounds[i + 1]]``."""
+
+SHARDS_CODEC: Final = Codec()
+SPECIAL: Final = max(NULL, ERROR)
+"""Words up to it are no strings."""
+
+
+def through(codes: Words, words: Words) -> Words:
+    """What ``codes`` has for each word of text, NULL and ERROR as they are."""
+    special = words <= SPECIAL
+    if not special.any():
+        return codes[words]
+    found = words.copy()
+    found[~special] = codes[words[~special]]
+    return found
+
+
+def recoded(words: Words, texts: Sequence[int], codes: Words) -> Words:
+    """Rows with other codes for their text."""
+    if not texts:
+        return words
+    words = words.copy()
+    for column in texts:
+        words[column] = through(codes, words[column])
+    return words
+
+
+def spoken(parts: Iterable[Words], texts: Sequence[int], count: int) -> Words:
+    """Which of ``count`` codes stand in columns of text, ascending."""
+    found = np.zeros(count, np.bool_)
+    for words in parts:
+        for column in texts:
+            found[words[column][words[column] > SPECIAL]] = True
+    return np.flatnonzero(found)
+
+
+def seen(folder: str, database: int) -> Files | None:
+    """The files of a database, if this machine sees its folder."""
+    files = Disk(folder)
+    try:
+        manifest = read_manifest(files)
+    except (OSError, OperationalError):
+        return None
+    return files if manifest is not None and manifest.database == database else None
+
+
+def write(files: Files, number: int, database: int, strings: Strings, parts: Iterable[Words]) -> Shard:
+    """Write rows, in words of ``strings``, as the pack of a number, and have it be there whatever happens.
+
+    If that fails, nothing is left of it, if it can be helped.
+    """
+    writer = PackWriter(files, number, database)
+    try:
+        bounds, data = strings
+        where = [_put(writer, some) for some in (bounds.view(np.uint8), data)]
+        chunks, rows = [], 0
+        for words in parts:
+            block, size = _put(writer, np.frombuffer(SHARDS_CODEC.dumps(pack(words)), np.uint8))
+            chunks.append((block, size, words.shape[1]))
+            rows += words.shape[1]
+        writer.finish()
+        files.sync()
+    except BaseException:
+        with suppress(OSError):
+            writer.abandon()
+        raise
+    return Shard(number, rows, (*where[0], *where[1]), tuple(chunks))
+
+
+def _put(writer: PackWriter, data: Bytes) -> tuple[int, int]:
+    return writer.add(data, sums_of(data), data.shape[0]), data.shape[0]
+
+
+class Vault:
+    """The shards of a database. ``folder`` is where workers see them; None where they are not to look."""
+
+    def __init__(self, files: Files, database: int, folder: str | None = None) -> None:
+        self.files = files
+        self.database = database
+        self.folder = folder
+
+    def strings(self, shard: Shard) -> Strings:
+        """The strings of its text; DamagedError if they are not what was written."""
+        pack, (bounds, bounds_size, data, data_size) = self._pack(shard), shard.strings
+        return _bytes(pack, bounds, bounds_size).view(np.int64), _bytes(pack, data, data_size)
+
+    def parts(self, shard: Shard) -> Iterator[Words]:
+        """Its rows, some at a time, in numbers of its strings; DamagedError as of :meth:`strings`."""
+        pack = self._pack(shard)
+        for block, size, rows in shard.chunks:
+            yield unpack(SHARDS_CODEC.decode(_bytes(pack, block, size)), rows)
+
+    def sees(self, shard: Shard) -> bool:
+        """Whether what another process has written is there."""
+        try:
+            return self._pack(shard).blocks == shard.blocks
+        except (DamagedError, OSError):
+            return False
+
+    def _pack(self, shard: Shard) -> Pack:
+        return Pack(self.files, shard.pack, self.database, written=False)
+
+
+def _bytes(pack: Pack, block: int, size: int) -> Bytes:
+    pack.verify(block, block + blocks_of(size))
+    return pack.data[block * BLOCK : block * BLOCK + size]
+
+
+def without_rows() -> Shard:
+    """What a worker that has no rows has written: nothing."""
+    return Shard(0, 0, (0, 0, 0, 0), ())

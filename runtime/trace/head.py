@@ -2,16 +2,107 @@
 
 Steps of few rows append to the head; look-ups find its rows by a hash of their first columns, in the order
 newest first. A head that has grown large is *sealed*: sorted into a batch, like those that large steps make.
+
+Where the steps end whose updates are in the head of a trace.
+
+The tail of a trace: what came lately in order, for those that read it so.
+
+A batch for each small step would have to be described, looked at and merged; a tail takes a step's rows in
+one call, by copying itself: up to ``MOST_IN_TAIL`` rows that costs less than the call.
+
+What came to a trace lately, in small steps: in its head, or, for those that read in order, in its tail.
+
+One of the two is in use at a time. Both come after all batches of the trace.
 """
 
-from typing import Final
+import enum
+from array import array
+from collections.abc import Callable, Iterable, Iterator
+from operator import itemgetter
+from typing import Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from kpg.runtime.kernels import head as kernels
 from kpg.runtime.kernels import layout
-from kpg.runtime.trace.updates import ONE, Updates, Words
+from kpg.runtime.kernels import tail as kernels_tail
+from kpg.runtime.kernels.head import UNFIT
+from kpg.runtime.kernels.links import FEW_IN_TAIL, MOST_IN_TAIL, SMALL_FOR_TAIL, SMALL_STEP, STEPS_IN_TAIL
+from kpg.runtime.progress.antichain import Antichain, Time
+from kpg.runtime.trace.updates import ONE, Updates
+
+Words = NDArray[np.int64]
+
+
+NEVER: Final = 1 << 62
+"""Stands for the last frontier; times are below it (``runtime.executor.MAX_TIME``)."""
+
+
+class Ends:
+    """For each step, oldest first, the frontier that it led to and how many updates there were then.
+
+    They are two words where times have one coordinate: a head has up to a hundred thousand of them, which as
+    objects take 25 MB, and which every collection of garbage looks at.
+    """
+
+    __slots__ = ("_sizes", "_times", "_uppers")
+
+    def __init__(self, depth: int) -> None:
+        self._sizes = array("q")
+        self._times = array("q") if depth == 1 else None
+        self._uppers: list[Antichain] = []
+
+    def append(self, upper: Antichain, size: int) -> None:
+        """A step led to a frontier, and to so many updates."""
+        if self._times is None:
+            self._uppers.append(upper)
+        else:
+            elements = upper.elements
+            self._times.append(elements[0][0] if elements else NEVER)
+        self._sizes.append(size)
+
+    def truncate(self, held: int) -> None:
+        """Forget the steps that led to more updates."""
+        count = len(self._sizes)
+        while count and self._sizes[count - 1] > held:
+            count -= 1
+        for ends in (self._sizes, self._uppers if self._times is None else self._times):
+            del ends[count:]
+
+    def at(self, frontier: Antichain) -> list[int]:
+        """How many updates there were after steps that led to a frontier, in order."""
+        if self._times is None:
+            return [size for upper, size in zip(self._uppers, self._sizes, strict=True) if upper == frontier]
+        time = frontier.elements[0][0] if frontier.elements else NEVER
+        return [size for one, size in zip(self._times, self._sizes, strict=True) if one == time]
+
+    def clear(self) -> None:
+        """Forget all."""
+        self.truncate(-1)
+
+    @property
+    def words(self) -> tuple[Words, Words] | None:
+        """All of it as times and sizes, for :meth:`adopt`; None if times have more coordinates than one."""
+        if self._times is None:
+            return None
+        return np.array(self._times, np.int64), np.array(self._sizes, np.int64)
+
+    def adopt(self, times: Words, sizes: Words) -> None:
+        """Have what another one had as words."""
+        self._times, self._sizes = array("q", times.tobytes()), array("q", sizes.tobytes())
+
+    @property
+    def pairs(self) -> tuple[tuple[tuple[Time, ...], int], ...]:
+        """All of it, for :meth:`restore`: elements of frontiers, and sizes; no times with one coordinate."""
+        return tuple(zip([upper.elements for upper in self._uppers], self._sizes, strict=True))
+
+    def restore(self, pairs: Iterable[tuple[tuple[Time, ...], int]]) -> None:
+        """Have what another one had as pairs."""
+        self.clear()
+        for elements, size in pairs:
+            self.append(Antichain.known(elements), size)
+
 
 Slots = NDArray[np.int32]
 
@@ -130,3 +221,294 @@ class Head:
     def nbytes(self) -> int:
         """Bytes of the arrays."""
         return sum(array.nbytes for array in self._arrays)
+
+
+class Tail:
+    """Up to ``MOST_IN_TAIL`` updates of rows of ``width`` columns, sorted by row and time."""
+
+    __slots__ = ("_depth", "_first", "_sides", "_width", "address", "description", "spare")
+
+    def __init__(self, width: int, depth: int) -> None:
+        self.description: Words = np.zeros(layout.LATEST + depth, np.int64)
+        self.address = self.description.ctypes.data
+        self.spare: Words = np.empty(3, np.int64)
+        """The addresses of the side that is not the present one."""
+        # Each side: data, times, diffs.
+        self._width, self._depth = width, depth
+        self._sides = [
+            tuple(np.empty(rows * MOST_IN_TAIL, np.int64) for rows in (width, depth, 1)) for _ in range(2)
+        ]
+        description = self.description
+        description[layout.WIDTH], description[layout.DEPTH] = width, depth
+        description[layout.TIME_STRIDE] = description[layout.DIFF_STRIDE] = 1
+        description[layout.ENOUGH] = np.iinfo(np.int64).max
+        places = (layout.DATA, layout.TIME, layout.DIFF)
+        for i, place in enumerate(places):
+            description[place], self.spare[i] = (side[i].ctypes.data for side in self._sides)
+        self._first = description.item(layout.DIFF)
+
+    def insert(self, updates: Updates) -> None:
+        """Take a step's or a round's updates, for which there must be room: of one later time, and sorted."""
+        kernels_tail.insert(updates.data, updates.time, updates.diff, self.description, self.spare)
+
+    @property
+    def size(self) -> int:
+        """How many updates there are."""
+        return int(self.description[layout.ROWS])
+
+    def clear(self) -> None:
+        """Forget all updates."""
+        self.description[layout.ROWS] = self.description[layout.STRIDE] = 0
+
+    def view(self) -> Updates:
+        """The updates where they are: for use before the step after next."""
+        present, rows = self.description[layout.DIFF], self.size
+        data, time, diff = self._sides[0 if present == self._first else 1]
+        depth, width = self._depth, self._width
+        return Updates(
+            data[: width * rows].reshape(width, rows),
+            time[: depth * rows].reshape(depth, rows),
+            diff[:rows],
+            True,
+        )
+
+    def updates(self) -> Updates:
+        """A copy of the updates."""
+        view = self.view()
+        return Updates(view.data.copy(), view.time.copy(), view.diff.copy(), ordered=True)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of both sides."""
+        return sum(array.nbytes for side in self._sides for array in side)
+
+
+DIRECT: Final = 64
+"""So many steps go to the tail, or make a batch each, once somebody has read the trace in order."""
+
+CHURN: Final = 64
+"""A head of more rows is sealed once it outweighs all batches, if rows went: they may cancel. So is a loop's
+tail."""
+
+OUTWEIGHING: Final = 6
+"""So many times the rows of the batches: a thousand rows all of which change in fourteen steps take a tenth
+longer with as many as they have, and a twentieth with three times. As many will do in loops: a group is read
+there at many times."""
+
+LARGE: Final = 1 << 13
+"""From so many rows on in its head a trace is sealed at twice the rows of its batches: what a row costs to be
+merged is little then, and what came and went is not kept for long."""
+
+
+def room_in_tail(count: int) -> int:
+    """How many updates a tail may have that takes steps of so many: few, and what some of them bring."""
+    return min(max(FEW_IN_TAIL, STEPS_IN_TAIL * count), MOST_IN_TAIL)
+
+
+class Place(enum.Enum):
+    """Where the updates of a step go."""
+
+    HEAD = enum.auto()
+    TAIL = enum.auto()
+    BATCH = enum.auto()
+
+
+class Piece(NamedTuple):
+    """Updates that make one batch, up to ``upper``; ``final`` if no rollback takes them away."""
+
+    updates: Updates
+    upper: Antichain
+    final: bool
+
+
+class Mark(NamedTuple):
+    """What a trace was when it was marked: ``position`` among the pending batches."""
+
+    number: int
+    position: int
+    upper: Antichain
+    inserted_rows: int
+    owed: int
+    held: int
+    """Rows in the head."""
+
+
+class Recent:
+    """The head and the tail of a trace, and when they are to be sealed."""
+
+    __slots__ = (
+        "_depth",
+        "_outweighing",
+        "_width",
+        "churned_at",
+        "crowded",
+        "direct",
+        "ends",
+        "head",
+        "lower",
+        "tail",
+    )
+
+    def __init__(self, width: int, depth: int, key: int) -> None:
+        self._width, self._depth = width, depth
+        self.head = Head(width, depth, key)
+        self.tail: Tail | None = None
+        self.lower = Antichain.minimum(depth)
+        """Where what is here begins."""
+        self.crowded = False
+        """Whether it is to be sealed after the step."""
+        self.direct = 0
+        """So many steps will not go to the head."""
+        self.ends = Ends(depth)
+        self.churned_at = CHURN
+        self._outweighing = OUTWEIGHING if depth == 1 else 1
+
+    @property
+    def size(self) -> int:
+        """Updates in either."""
+        return self.head.size if self.tail is None else self.head.size + self.tail.size
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the arrays."""
+        return self.head.nbytes + (self.tail.nbytes if self.tail is not None else 0)
+
+    def place(self, count: int) -> Place:
+        """Where so many updates of a step go, if nobody else reads the trace: room is not asked for."""
+        if count > SMALL_STEP:
+            return Place.BATCH
+        if not self.direct:
+            return Place.HEAD
+        return Place.TAIL if count <= SMALL_FOR_TAIL else Place.BATCH
+
+    def has_room(self, count: int) -> bool:
+        """Whether so many updates more have a place where they would go."""
+        if self.direct:
+            return self.tail is None or self.tail.size + count <= room_in_tail(count)
+        return self.head.size + count <= MOST
+
+    @property
+    def is_mixed(self) -> bool:
+        """Whether there are updates where others do not go any more."""
+        if self.direct:
+            return self.head.size > 0
+        return self.tail is not None and self.tail.size > 0
+
+    def add(self, updates: Updates, before: Antichain, upper: Antichain, batched: Callable[[], int]) -> None:
+        """Take a small step's updates, from ``before`` up to ``upper``; ``batched`` counts rows in batches.
+
+        What goes to the tail, which there must be, must be consolidated, and all of it at one time.
+        """
+        if not self.direct:
+            verdict = self.head.append(updates)
+            self.appended(len(updates), verdict, before, upper, batched)
+            return
+        assert self.tail is not None
+        self.tail.insert(updates)
+        self.inserted(len(updates), before, batched)
+
+    def make_tail(self) -> None:
+        """Have a tail from now on."""
+        self.tail = Tail(self._width, self._depth)
+
+    def appended(
+        self, count: int, verdict: int, before: Antichain, upper: Antichain, batched: Callable[[], int]
+    ) -> None:
+        """Take note of updates that are in the head now; ``verdict`` is what ``Head.append`` gives."""
+        size = self.head.size
+        if size == count:
+            self.lower = before
+        if verdict or size > self.churned_at:
+            self.judge(verdict, size, batched)
+        self.ends.append(upper, size)
+
+    def judge(self, verdict: int, size: int, batched: Callable[[], int]) -> None:
+        """Have the head be sealed if look-ups had better go through sorted batches."""
+        if verdict:
+            self.crowded = True
+            if verdict == UNFIT:
+                self.direct = DIRECT
+        else:
+            rows = batched()
+            rows = min(self._outweighing * rows, max(LARGE, 2 * rows))
+            self.crowded = self.head.counts and size > rows
+            self.churned_at = max(2 * size, rows)
+
+    def inserted(self, count: int, before: Antichain, batched: Callable[[], int]) -> None:
+        """Take note of ``count`` updates, from ``before`` on, that are in the tail now."""
+        assert self.tail is not None
+        size = self.tail.size
+        if size == count:
+            self.lower = before
+        # It is sealed as the step ends if another like it would not find room: else that one would wait.
+        if size + count > room_in_tail(count):
+            self.crowded = True
+        elif self._depth > 1 and size > self.churned_at:
+            rows = batched()
+            self.crowded = size > rows
+            self.churned_at = max(2 * size, rows)
+
+    def truncate(self, held: int, upper: Antichain) -> None:
+        """Go back to ``held`` updates in the head, and in the tail to those before ``upper``."""
+        if self.head.size > held:
+            self.head.truncate(held)
+            self.ends.truncate(held)
+        if self.tail is not None and self.tail.size:
+            before, _ = self._split(upper)
+            self.tail.clear()
+            self.tail.insert(before)
+
+    def pieces(
+        self, upper: Antichain, held: int | None, marked: Antichain, physicals: Iterable[Antichain]
+    ) -> Iterator[Piece]:
+        """All updates, oldest first, cut where batches end; then nothing is here.
+
+        They are up to ``upper``; ``held``, if not None, in the head before a mark, at ``marked``.
+        """
+        if self.tail is not None and self.tail.size:
+            final, rest = (self.tail.updates(), None) if held is None else self._split(marked)
+            if len(final):
+                yield Piece(final, upper if rest is None or not len(rest) else marked, True)
+            if rest is not None and len(rest):
+                yield Piece(rest, upper, False)
+            self.tail.clear()
+        size, first = self.head.size, 0
+        if size:
+            for end, last in self._cuts(size, upper, held, marked, physicals):
+                yield Piece(self.head.updates(first, last), end, held is None or last <= held)
+                first = last
+            self.head.clear()
+        self.ends.clear()
+        self.crowded = False
+        self.churned_at = CHURN
+
+    def _cuts(
+        self,
+        size: int,
+        upper: Antichain,
+        held: int | None,
+        marked: Antichain,
+        physicals: Iterable[Antichain],
+    ) -> list[tuple[Antichain, int]]:
+        """Where batches of the head end, in order: at the mark, at readers' physical frontiers, last."""
+        cuts = [(upper, size)]
+        if held is not None and 0 < held < size:
+            cuts.append((marked, held))
+        for physical in physicals:
+            if all(physical is not end and physical != end for end, _ in cuts):
+                cuts += [(physical, last) for last in self.ends.at(physical) if 0 < last < size]
+        return sorted(cuts, key=itemgetter(1))
+
+    def _split(self, marked: Antichain) -> tuple[Updates, Updates]:
+        """The tail's updates before a frontier where a step ends, and the others."""
+        assert self.tail is not None
+        updates = self.tail.updates()
+        late = updates.time[0] >= marked.elements[-1][0]
+        return updates.take(np.flatnonzero(~late)), updates.take(np.flatnonzero(late))
+
+    def parts(self) -> Iterator[Updates]:
+        """Copies of all updates."""
+        if self.tail is not None and self.tail.size:
+            yield self.tail.updates()
+        if self.head.size:
+            yield self.head.updates()

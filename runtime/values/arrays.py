@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
 from kpg.runtime.types import BIT_KINDS, Kind, Type
-from kpg.runtime.values import parts
+from kpg.runtime.values import codec as parts
 from kpg.runtime.values.codec import Codec, codec_of, ordered, output_of, unordered
 from kpg.runtime.values.words import BLANKS, Mistyped, Unfit
 
@@ -207,9 +207,9 @@ def _element(text: str, element: Codec, type_: Type) -> Any:
     try:
         return element.parse(text)
     except (ValueError, ArithmeticError):
-        from kpg.runtime.values import complaints
+        from kpg.runtime.values import input_errors
 
-        return complaints.read(text, type_)
+        return input_errors.read(text, type_)
 
 
 def parse(text: str, element: Codec, type_: Type) -> Array:

@@ -3,10 +3,12 @@
 A value of a type that does not fit a word is kept as the string that stands for it. Equal values are equal
 strings, so that joins, groups and DISTINCT work on codes; strings order by code point as values do, so that
 ORDER BY, min, max and comparisons work by the kernels of text.
+
+Strings that stand for values made of others: the parts one after the other, so that they stay in order.
 """
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from kpg.runtime.errors import no_text
@@ -56,25 +58,25 @@ def codec_of(type_: Type) -> Codec:
 
             return arrays.codec(type_)
         case Kind.RECORD:
-            from kpg.runtime.values import records
+            from kpg.runtime.values import row_values
 
-            return records.codec(type_)
+            return row_values.codec(type_)
         case Kind.JSON | Kind.JSONB:
             from kpg.runtime.values import jsons
 
             return jsons.jsons() if type_.kind is Kind.JSON else jsons.jsonbs()
         case Kind.UUID | Kind.BYTEA:
-            from kpg.runtime.values import bits
+            from kpg.runtime.values import byte_strings
 
-            return bits.uuids() if type_.kind is Kind.UUID else bits.byteas()
+            return byte_strings.uuids() if type_.kind is Kind.UUID else byte_strings.byteas()
         case Kind.BIT | Kind.VARBIT:
-            from kpg.runtime.values import bitstrings
+            from kpg.runtime.values import byte_strings
 
-            return bitstrings.codec(type_)
+            return byte_strings.codec(type_)
         case Kind.TIMETZ | Kind.PG_LSN:
-            from kpg.runtime.values import small
+            from kpg.runtime.values import date_time
 
-            return small.codec(type_)
+            return date_time.codec(type_)
         case Kind.INET | Kind.CIDR | Kind.MACADDR | Kind.MACADDR8:
             from kpg.runtime.values import networks
 
@@ -156,18 +158,18 @@ def _checked(limit: int, value: Any) -> str:
 
 
 def _words(type_: Type) -> Codec:
-    from kpg.runtime.values import text
+    from kpg.runtime.values import words
 
     to_word, from_word = word_functions(type_)
     encode = encoder_of(type_)
     return Codec(
         encode=lambda value: ordered(to_word(value)),
         decode=lambda string: from_word(unordered(string)),
-        parse=text.parser(type_),
-        show=text.formatter(type_),
+        parse=words.parser(type_),
+        show=words.formatter(type_),
         to_python=lambda value: python_of(to_word(value), type_),
         from_python=lambda value: from_word(encode(value)),
-        expected=text.expected(type_),
+        expected=words.expected(type_),
     )
 
 
@@ -195,3 +197,40 @@ def unordered(string: str) -> int:
 
 COMPLEMENT = str.maketrans("0123456789", "9876543210")
 """Digits whose order is the other way round."""
+
+
+END, PART, NOTHING = "\x00", "\x01", "\x02"
+"""The end of a part or of all, the start of a part, and a part that is NULL, which is after all others."""
+
+
+def escaped(text: str) -> str:
+    """A text that does not contain END, in the same order."""
+    if END not in text and PART not in text:
+        return text
+    return text.replace(PART, PART + NOTHING).replace(END, PART + PART)
+
+
+def plain(text: str) -> str:
+    """Inverse of :func:`escaped`."""
+    if PART not in text:
+        return text
+    return text.replace(PART + PART, END).replace(PART + NOTHING, PART)
+
+
+def joined(parts: Iterable[str | None]) -> str:
+    """The parts as one string, which ends where it says so: less than any that goes on."""
+    return "".join(NOTHING if part is None else PART + escaped(part) + END for part in parts) + END
+
+
+def split(string: str, start: int = 0) -> tuple[list[str | None], int]:
+    """The parts of what :func:`joined` made, which begins at ``start``, and where it ends."""
+    parts: list[str | None] = []
+    while string[start] != END:
+        if string[start] == NOTHING:
+            parts.append(None)
+            start += 1
+        else:
+            end = string.index(END, start)
+            parts.append(plain(string[start + 1 : end]))
+            start = end + 1
+    return parts, start + 1

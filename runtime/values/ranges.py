@@ -12,10 +12,9 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from kpg.runtime.types import Kind, Type
-from kpg.runtime.values import parts
-from kpg.runtime.values.calendars import is_infinite
+from kpg.runtime.values import codec as parts
 from kpg.runtime.values.codec import Codec, codec_of, spelled
-from kpg.runtime.values.words import BLANKS, INTEGER_LIMITS
+from kpg.runtime.values.words import BLANKS, INTEGER_LIMITS, is_infinite
 
 Place = tuple[Any, ...]
 Ranges = tuple[tuple[Place, Place], ...]

@@ -75,35 +75,35 @@ def depends(type_: Type) -> bool:
 
 def zone_of(style: Style) -> Any:
     """The time zone of a style: seconds east of Greenwich, or a name."""
-    from kpg.runtime.values import zones
+    from kpg.runtime.values import date_time
 
-    return zones.session_zone(style.zone)
+    return date_time.session_zone(style.zone)
 
 
 @functools.lru_cache(maxsize=256)
 def writer_of(type_: Type, style: Style) -> Callable[[Any], str]:
     """How values are written in a style, as parts of others and alone."""
-    from kpg.runtime.values import arrays, codec, ranges, records, styled
+    from kpg.runtime.values import arrays, codec, ranges, row_values, style_output
 
     match type_.kind:
         case Kind.DATE:
-            return functools.partial(styled.date, style)
+            return functools.partial(style_output.date, style)
         case Kind.TIMESTAMP:
-            return functools.partial(styled.stamp, style)
+            return functools.partial(style_output.stamp, style)
         case Kind.TIMESTAMPTZ:
-            return functools.partial(styled.instant, style)
+            return functools.partial(style_output.instant, style)
         case Kind.INTERVAL | Kind.INTERVAL_DAY | Kind.INTERVAL_MONTH:
-            return functools.partial(styled.interval, style, type_.kind)
+            return functools.partial(style_output.interval, style, type_.kind)
         case Kind.BYTEA if style.bytea == "escape":
-            return styled.escaped
+            return style_output.escaped
         case Kind.REAL | Kind.DOUBLE if style.digits < 1:
             return functools.partial(
-                styled.short_float, (6 if type_.kind is Kind.REAL else 15) + style.digits
+                style_output.short_float, (6 if type_.kind is Kind.REAL else 15) + style.digits
             )
         case Kind.ARRAY:
             return arrays.writer(type_, writer_of(type_.parts[0], style))
         case Kind.RECORD:
-            return records.writer([writer_of(part, style) for part in type_.parts])
+            return row_values.writer([writer_of(part, style) for part in type_.parts])
         case Kind.RANGE | Kind.MULTIRANGE:
             return ranges.writer(type_, writer_of(type_.parts[0], style))
         case _:
@@ -113,16 +113,16 @@ def writer_of(type_: Type, style: Style) -> Callable[[Any], str]:
 @functools.lru_cache(maxsize=256)
 def reader_of(type_: Type, style: Style) -> Callable[[str], Any]:
     """From text to a value, in a style."""
-    from kpg.runtime.values import arrays, codec, moments
+    from kpg.runtime.values import arrays, codec, date_time
 
     order = style.order
     match type_.kind:
         case Kind.DATE:
-            return lambda text: moments.parse_date(text, order)
+            return lambda text: date_time.parse_date(text, order)
         case Kind.TIMESTAMP:
-            return lambda text: moments.parse_timestamp(text, order)
+            return lambda text: date_time.parse_timestamp(text, order)
         case Kind.TIMESTAMPTZ:
-            return lambda text: moments.parse_instant(text, zone_of(style), order)
+            return lambda text: date_time.parse_instant(text, zone_of(style), order)
         case Kind.ARRAY:
             element = codec.codec_of(type_.parts[0])
             parse = reader_of(type_.parts[0], style)

@@ -1,9 +1,23 @@
-"""Python values to words and back, for types whose words are the values: one value at a time."""
+"""Python values to words and back, for types whose words are the values: one value at a time.
+
+Days beyond Python's calendar: years before Christ, those of five digits, and the ends of time.
+
+A year 0 is 1 BC. The words of the infinities are next to the ends of what a word holds.
+
+TID: where a row is in its table, as Postgres tells it: a block and a place in the block.
+
+A value is a word: the block times 65,536, and the place. Blocks of tables have ``BLOCK`` rows, whose
+places begin with 1, so that places order as rowids do.
+
+Values of types of words as text and back, and what of them fits a type.
+"""
 
 import datetime
 import decimal
+import decimal as decimals
 import functools
 import math
+import re
 import struct
 from collections.abc import Callable
 from typing import Any, Final
@@ -12,7 +26,137 @@ import numpy as np
 
 from kpg.runtime.errors import DataError
 from kpg.runtime.types import MAX_WORD, MIN_WORD, Kind, Type, float_to_word, word_to_float
-from kpg.runtime.values.calendars import Beyond, beyond
+
+DAY: Final = 86_400_000_000
+
+
+LATEST: Final = MAX_WORD - 2
+"""The word of ``infinity``, of dates and timestamps."""
+EARLIEST: Final = MIN_WORD + 2
+"""The word of ``-infinity``. Words beyond them are taken by NULLs, where words say an order."""
+ENDS: Final = {"infinity": LATEST, "+infinity": LATEST, "-infinity": EARLIEST}
+FIRST_DAY, LAST_DAY = -2_440_588, 106_000_000
+"""From 4714 BC to the year 292187: days that a timestamp has too."""
+
+
+def days_of(year: int, month: int, day: int) -> int:
+    """Days since 1970 of a date of any year; ValueError if there is none."""
+    if not 1 <= month <= 12 or not 1 <= day <= _length(year, month):
+        raise ValueError("date out of range")
+    years, march = (year, month - 3) if month > 2 else (year - 1, month + 9)
+    days = 365 * years + years // 4 - years // 100 + years // 400 + (march * 306 + 5) // 10 + day - 719_469
+    if not FIRST_DAY <= days <= LAST_DAY:
+        raise ValueError("date out of range")
+    return days
+
+
+def _length(year: int, month: int) -> int:
+    if month == 2:
+        return 29 if year % 4 == 0 and (year % 100 != 0 or year % 400 == 0) else 28
+    return 30 if month in (4, 6, 9, 11) else 31
+
+
+def civil(days: int) -> tuple[int, int, int]:
+    """Year, month and day of days since 1970."""
+    shifted = days + 719_468
+    era, of_era = divmod(shifted, 146_097)
+    year_of_era = (of_era - of_era // 1460 + of_era // 36_524 - of_era // 146_096) // 365
+    rest = of_era - (365 * year_of_era + year_of_era // 4 - year_of_era // 100)
+    march = (5 * rest + 2) // 153
+    month = march + 3 if march < 10 else march - 9
+    return era * 400 + year_of_era + (month <= 2), month, rest - (153 * march + 2) // 5 + 1
+
+
+def is_infinite(word: int) -> bool:
+    """Whether it is one of the ends of time."""
+    return word in (EARLIEST, LATEST)
+
+
+def shown_date(days: int) -> str:
+    """As Postgres writes it."""
+    if is_infinite(days):
+        return "infinity" if days > 0 else "-infinity"
+    year, month, day = civil(days)
+    return f"{year if year > 0 else 1 - year:04d}-{month:02d}-{day:02d}{'' if year > 0 else ' BC'}"
+
+
+def shown_stamp(word: int, suffix: str = "") -> str:
+    """A date and time, without zeros at the end of its fraction; ``suffix``: a time zone."""
+    if is_infinite(word):
+        return "infinity" if word > 0 else "-infinity"
+    days, time = divmod(word, DAY)
+    date, _, era = shown_date(days).partition(" ")
+    seconds, micros = divmod(time, 1_000_000)
+    clock = f"{seconds // 3600:02d}:{seconds // 60 % 60:02d}:{seconds % 60:02d}"
+    fraction = f".{micros:06d}".rstrip("0") if micros else ""
+    return f"{date} {clock}{fraction}{suffix}{' ' if era else ''}{era}"
+
+
+class Beyond:
+    """What Python has for a moment outside its years: its first or last one, shown as what it stands for."""
+
+    __slots__ = ()
+    word: int
+    text: str
+
+    def __str__(self) -> str:
+        return self.text
+
+    __repr__ = __str__
+
+    def isoformat(self, *_: object, **__: object) -> str:
+        return self.text
+
+
+class DateBeyond(Beyond, datetime.date):
+    """A DATE before the year 1 or after 9999, or infinite."""
+
+    __slots__ = ("text", "word")
+
+
+class StampBeyond(Beyond, datetime.datetime):
+    """A TIMESTAMP before the year 1 or after 9999, or infinite, with a time zone too."""
+
+    __slots__ = ("text", "word")
+
+
+def beyond(word: int, type_: Type) -> DateBeyond | StampBeyond:
+    """The object of a moment that Python has none for."""
+    if type_.kind is Kind.DATE:
+        date = DateBeyond(9999, 12, 31) if word > 0 else DateBeyond(1, 1, 1)
+        date.word, date.text = word, shown_date(word)
+        return date
+    zone = datetime.UTC if type_.kind is Kind.TIMESTAMPTZ else None
+    end = datetime.datetime.max if word > 0 else datetime.datetime.min
+    stamp = StampBeyond(*end.timetuple()[:6], end.microsecond, zone)
+    stamp.word, stamp.text = word, shown_stamp(word, "" if zone is None else "+00")
+    return stamp
+
+
+BLOCK: Final = 128
+"""So many rows are said to be in a block."""
+SPAN: Final = 1 << 16
+"""Places of a block that a word can tell."""
+MOST: Final = (1 << 48) - 1
+FORM: Final = re.compile(r"(?a)[^(,)]*\(\s*(\d{1,10}),\s*(\d{1,5})\)")
+"""As Postgres reads it: what is around the parentheses does not count, and DuckDB sends quotes there."""
+
+
+def parse(text: str) -> int:
+    """The word of a text such as ``(0,1)``; ValueError if it is none."""
+    found = FORM.match(text)
+    if found is None:
+        raise ValueError("no place of a row")
+    block, place = int(found[1]), int(found[2])
+    if block >= 1 << 32 or place >= SPAN:
+        raise ValueError("no place of a row")
+    return block * SPAN + place
+
+
+def show(word: int) -> str:
+    """As Postgres writes it."""
+    return f"({word // SPAN},{word % SPAN})"
+
 
 Encoder = Callable[[Any], int]
 
@@ -22,8 +166,6 @@ BLANKS: Final = " \t\n\v\f\r"
 EPOCH: Final = datetime.datetime(1970, 1, 1)
 EPOCH_DAY: Final = EPOCH.toordinal()
 MICROSECOND: Final = datetime.timedelta(microseconds=1)
-DAY: Final = 86_400_000_000
-"""Microseconds of a day."""
 INTEGER_LIMITS: Final = {
     Kind.SMALLINT: (-(2**15), 2**15 - 1),
     Kind.INTEGER: (-(2**31), 2**31 - 1),
@@ -59,9 +201,7 @@ def python_of(word: int, type_: Type) -> Any:
         case Kind.ENUM:
             return type_.labels[word]
         case Kind.TID:
-            from kpg.runtime.values import places
-
-            return places.show(word)
+            return show(word)
         case Kind.DATE | Kind.TIMESTAMP | Kind.TIMESTAMPTZ | Kind.TIME | Kind.INTERVAL_DAY:
             return _to_time(word, type_)
         case _:
@@ -102,7 +242,7 @@ def encoder_of(type_: Type) -> Encoder:
         case Kind.DECIMAL:
             return functools.partial(_decimal, type_.scale, 10**type_.precision)
         case Kind.REAL:
-            return _real
+            return _words_real
         case Kind.DOUBLE:
             return _double
         case Kind.DATE:
@@ -126,12 +266,11 @@ def encoder_of(type_: Type) -> Encoder:
 
 
 def _place(value: Any) -> int:
-    from kpg.runtime.values import places
 
     if not isinstance(value, str):
         raise Mistyped
     try:
-        return places.parse(value)
+        return parse(value)
     except ValueError:
         raise Unfit from None
 
@@ -209,7 +348,7 @@ def _double(value: Any) -> int:
         raise Unfit from None
 
 
-def _real(value: Any) -> int:
+def _words_real(value: Any) -> int:
     word = _double(value)
     try:
         (rounded,) = struct.unpack("<f", struct.pack("<f", word_to_float(word)))
@@ -231,9 +370,9 @@ def parse_date(text: str) -> int:
     try:
         return datetime.date.fromisoformat(text).toordinal() - EPOCH_DAY
     except ValueError:
-        from kpg.runtime.values import moments  # for the many other forms
+        from kpg.runtime.values import date_time  # for the many other forms
 
-        return moments.parse_date(text)
+        return date_time.parse_date(text)
 
 
 def parse_timestamp(text: str) -> int:
@@ -243,23 +382,23 @@ def parse_timestamp(text: str) -> int:
             raise ValueError("more digits than Python would round")
         return (datetime.datetime.fromisoformat(text).replace(tzinfo=None) - EPOCH) // MICROSECOND
     except ValueError:
-        from kpg.runtime.values import moments
+        from kpg.runtime.values import date_time
 
-        return moments.parse_timestamp(text)
+        return date_time.parse_timestamp(text)
 
 
 def parse_instant(text: str) -> int:
     """The instant that a text means; ValueError if none."""
-    from kpg.runtime.values import moments
+    from kpg.runtime.values import date_time
 
-    return moments.parse_instant(text)
+    return date_time.parse_instant(text)
 
 
 def parse_time(text: str) -> int:
     """The time of day that a text means; ValueError if none."""
-    from kpg.runtime.values import moments
+    from kpg.runtime.values import date_time
 
-    return moments.parse_time(text)
+    return date_time.parse_time(text)
 
 
 def _date(value: Any) -> int:
@@ -325,3 +464,213 @@ def _label(places: dict[str, int], value: Any) -> int:
 
 def _nothing(value: Any) -> int:
     raise Mistyped
+
+
+CONTEXT = decimals.Context(prec=60, rounding=decimals.ROUND_HALF_UP)
+"""More digits than a word of any scale has."""
+TRUE_WORDS = frozenset({"true", "tru", "tr", "t", "yes", "ye", "y", "on", "1"})
+FALSE_WORDS = frozenset({"false", "fals", "fal", "fa", "f", "no", "n", "off", "of", "0"})
+FLOAT = re.compile(r"[-+]?(?:(\d+\.?\d*|\.\d+)(?:e[-+]?\d+)?|inf|infinity|nan)", re.IGNORECASE | re.ASCII)
+SMALLEST_REAL = 2.0**-150
+"""Half of the smallest REAL: what is not above it would be 0."""
+BEYOND_REAL = 2.0**128 - 2.0**103
+"""Half way from the largest REAL to the next power of two: from here on all would be infinite."""
+
+
+def limits(type_: Type) -> tuple[int, int]:
+    """The lowest and the highest word of a type, of moments that are finite."""
+    match type_.kind:
+        case Kind.SMALLINT:
+            return -(2**15), 2**15 - 1
+        case Kind.INTEGER:
+            return -(2**31), 2**31 - 1
+        case Kind.DECIMAL:
+            return 1 - 10**type_.precision, 10**type_.precision - 1
+        case Kind.BOOLEAN:
+            return 0, 1
+        case Kind.TIME:
+            return 0, DAY
+        case Kind.ENUM:
+            return 0, len(type_.labels) - 1
+        case Kind.TID:
+            return 0, MOST
+        case Kind.DATE:
+            return FIRST_DAY, LAST_DAY
+        case Kind.TIMESTAMP | Kind.TIMESTAMPTZ:
+            return FIRST_DAY * DAY, (LAST_DAY + 1) * DAY - 1
+        case _:
+            return -(2**63) + 2, 2**63 - 1
+
+
+def _checked(value: int, type_: Type) -> int:
+    low, high = limits(type_)
+    if not low <= value <= high:
+        raise ValueError("out of range")
+    return value
+
+
+def parser(target: Type) -> Callable[[str], object]:
+    """The function that reads a value of a type of words from text; it raises ValueError."""
+    match target.kind:
+        case Kind.BOOLEAN:
+            return _parse_boolean
+        case Kind.REAL | Kind.DOUBLE:
+            return parse_real if target.kind is Kind.REAL else parse_float
+        case Kind.DATE:
+            return parse_date
+        case Kind.TIMESTAMP:
+            return parse_timestamp
+        case Kind.TIMESTAMPTZ | Kind.TIME:
+            return parse_instant if target.kind is Kind.TIMESTAMPTZ else parse_time
+        case Kind.ENUM:
+            return functools.partial(_read, encoder_of(target))
+        case Kind.TID:
+            return parse
+        case Kind.SMALLINT | Kind.INTEGER | Kind.BIGINT:
+            return lambda text: _checked(parse_whole(text), target)
+        case _:
+            return lambda text: _checked(_parse_number(text, target.scale), target)
+
+
+def _read(encode: Callable[[object], int], text: str) -> int:
+    try:
+        return encode(text)
+    except Unfit:
+        raise ValueError("no such value") from None
+
+
+def _parse_boolean(text: str) -> bool:
+    word = text.strip(BLANKS).lower()
+    if word in TRUE_WORDS or word in FALSE_WORDS:
+        return word in TRUE_WORDS
+    raise ValueError("not a boolean")
+
+
+def parse_float(text: str) -> float:
+    """The float that a text means; ValueError if it means none, or one too small to be told from 0."""
+    body = text.strip(BLANKS)
+    found = FLOAT.fullmatch(body)
+    if found is None:
+        if re.match(r"[-+]?0x", body, re.IGNORECASE):
+            return float.fromhex(body)
+        raise ValueError("not a number")
+    value = float(body)
+    if found[1] and (math.isinf(value) or (not value and found[1].strip("0."))):
+        raise ValueError("out of range")
+    return value
+
+
+def parse_real(text: str) -> float:
+    """The same of a REAL."""
+    value = parse_float(text)
+    if math.isfinite(value) and value and not SMALLEST_REAL < abs(value) < BEYOND_REAL:
+        raise ValueError("out of range")
+    return value
+
+
+def parse_whole(text: str) -> int:
+    """The integer that a text means, as hexadecimal, octal and binary and with underscores too."""
+    body = text.strip(BLANKS)
+    sign = -1 if body[:1] == "-" else 1
+    body = body[1:] if body[:1] in ("+", "-") else body
+    if not body[:1].isdigit() or not body.isascii():
+        raise ValueError("not an integer")
+    return sign * (int(body, 0) if body[:2].lower() in ("0x", "0o", "0b") else int(body))
+
+
+def _parse_number(text: str, scale: int) -> int:
+    from kpg.runtime.values import numeric
+
+    value = numeric.parse(text)
+    if not value.is_finite() or value.adjusted() > 30:
+        raise ValueError("out of range")
+    return int(value.scaleb(scale, CONTEXT).to_integral_value(decimals.ROUND_HALF_UP, CONTEXT))
+
+
+def formatter(source: Type) -> Callable[..., str]:
+    """The function that writes a value of a type (as ``Memoized`` functions take it) as text."""
+    from kpg.runtime.values import intervals
+
+    match source.kind:
+        case Kind.BOOLEAN:
+            return lambda value: "true" if value else "false"
+        case Kind.DECIMAL:
+            return lambda value: f"{decimals.Decimal(value).scaleb(-source.scale, CONTEXT):f}"
+        case Kind.DATE:
+            return shown_date
+        case Kind.TIMESTAMP:
+            return shown_stamp
+        case Kind.TIMESTAMPTZ:
+            return lambda value: shown_stamp(value, "+00")
+        case Kind.TIME:
+            return intervals.clock
+        case Kind.ENUM:
+            return lambda value: source.labels[value]
+        case Kind.TID:
+            return show
+        case Kind.INTERVAL_DAY:
+            return lambda value: intervals.shown(intervals.of_microseconds(value))
+        case Kind.INTERVAL_MONTH:
+            return lambda value: intervals.shown(intervals.Interval(value, 0, 0))
+        case Kind.REAL:
+            return _real
+        case Kind.DOUBLE:
+            return shown_double
+        case _:
+            return str
+
+
+def shown_double(value: float) -> str:
+    """The fewest digits that tell the number from all others, as Postgres writes them."""
+    return _written(repr(value), 15)
+
+
+def _real(value: float) -> str:
+    import numpy as np
+
+    return _written(np.format_float_scientific(np.float32(value)), 6)
+
+
+def _written(text: str, most: int) -> str:
+    """Without an exponent if there are up to ``most`` digits before the point, or few zeros behind it."""
+    if text[-1] in "fn":
+        return {"inf": "Infinity", "-inf": "-Infinity"}.get(text, "NaN")
+    number = decimals.Decimal(text)
+    exponent = number.adjusted() if number else 0
+    if -4 <= exponent < most:
+        plain = f"{number:f}"
+        return plain.rstrip("0").rstrip(".") if "." in plain else plain
+    sign, digits, _ = number.normalize().as_tuple()
+    first, rest = digits[0], "".join(map(str, digits[1:]))
+    return f"{'-' * sign}{first}{'.' * bool(rest)}{rest}e{exponent:+03d}"
+
+
+def expected(type_: Type) -> str:
+    """What Python objects a type of words takes."""
+    match type_.kind:
+        case Kind.BOOLEAN:
+            return "a bool"
+        case Kind.DECIMAL:
+            return "a Decimal, an int, or a text such as '2.50'"
+        case Kind.REAL | Kind.DOUBLE:
+            return "a float"
+        case Kind.DATE:
+            return "a datetime.date, or a text such as '1998-12-01'"
+        case Kind.TIMESTAMP:
+            return "a datetime.datetime without time zone, or a text such as '1998-12-01 12:30:00'"
+        case Kind.TIMESTAMPTZ:
+            return "a datetime.datetime, or a text such as '1998-12-01 12:30:00+02:00'"
+        case Kind.TIME:
+            return "a datetime.time without time zone, or a text such as '12:30:00'"
+        case Kind.ENUM:
+            return f"one of {', '.join(map(repr, type_.labels))}"
+        case Kind.TID:
+            return "a text such as '(0,1)'"
+        case Kind.INTERVAL_MONTH:
+            return "a number of months (int)"
+        case Kind.INTERVAL_DAY:
+            return "a datetime.timedelta"
+        case Kind.NULL:
+            return "None"
+        case _:
+            return "an int"

@@ -12,7 +12,7 @@ from typing import Any
 from numpy.random import Generator
 
 from kpg.database import Database
-from kpg.runtime.saved.keeper import Job
+from kpg.runtime.checkpoint.checkpointer import Job
 from kpg.runtime.storage.files import Bytes, Piece
 from tests.model.disk import Sim, SimFile
 
@@ -73,7 +73,7 @@ class Noted:
 
 
 class Child:
-    """A checkpoint on its way, as ``kpg.runtime.saved.background.Writing``."""
+    """A checkpoint on its way, as ``kpg.runtime.checkpoint.checkpointer.Writing``."""
 
     def __init__(self, job: Job, notes: Noted, pack: str, random: Generator) -> None:
         self.job = replace(job, state=None)

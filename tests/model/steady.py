@@ -30,7 +30,7 @@ def steady(random: Generator) -> Iterator[Turns]:
     turns = Turns(random)
     with ExitStack() as stack:
         stack.enter_context(patch("kpg.durable.keeper.Hand.do", lambda hand, work: turns.ahead(work)))
-        stack.enter_context(patch("kpg.runtime.saved.background.Ahead", turns.ahead))
+        stack.enter_context(patch("kpg.runtime.checkpoint.checkpointer.Ahead", turns.ahead))
         stack.enter_context(patch("kpg.engine.clock.time", Clock()))
         stack.enter_context(patch.object(os, "urandom", random.bytes))
         try:

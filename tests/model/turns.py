@@ -16,7 +16,7 @@ class Killed(BaseException):
 
 
 class Turn:
-    """Work of a thread that goes on only when it is its turn; as ``kpg.runtime.storage.ahead.Ahead``."""
+    """Work of a thread that goes on only when it is its turn; as ``background_work.Ahead``."""
 
     def __init__(self, turns: "Turns", work: Callable[[], object]) -> None:
         self._turns = turns

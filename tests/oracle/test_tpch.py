@@ -7,12 +7,10 @@ import pyarrow.parquet as pq
 import pytest
 
 import kpg
-from kpg.tpch.compare import Order, difference, without_limit
-from kpg.tpch.engine import apply
-from kpg.tpch.generate import table_path
-from kpg.tpch.oracle import Oracle
+from kpg.tpch.data import QUERIES, create_statements, query_text, table_path
+from kpg.tpch.job import apply
+from kpg.tpch.oracle import Oracle, Order, difference, without_limit
 from kpg.tpch.refresh import RefreshStream
-from kpg.tpch.schema import QUERIES, create_statements, query_text
 
 REFRESHES = 10
 ORDERS = 60

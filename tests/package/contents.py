@@ -15,7 +15,7 @@ EVERYWHERE = (
     "kpg/cli/__init__.py",
     "kpg/compiler/sql/parse.py",
     "kpg/compiler/rules/magic/__init__.py",
-    "kpg/runtime/worker.py",
+    "kpg/runtime/worker/worker.py",
     "kpg/runtime/kernels/vm.py",
     "kpg/runtime/native/call.c",
     "kpg/runtime/native/support.c",

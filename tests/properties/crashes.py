@@ -31,7 +31,7 @@ from kpg.ddl import temporary
 from kpg.durable.backup import Copying, _contents
 from kpg.durable.checking import check_contents
 from kpg.durable.inspecting import damage_of
-from kpg.runtime.storage.manifest import read_manifest
+from kpg.runtime.storage.packs import read_manifest
 from tests.model.aside import Child, write_aside
 from tests.model.disk import Sim
 from tests.model.durable import State, check_past, comparable, contents, difference, opened, share_numbers
@@ -389,9 +389,12 @@ def main() -> None:
     end, seed, cuts, failed, errors, refused_ = time.monotonic() + 60 * given.minutes, given.seed, 0, [], 0, 0
     while time.monotonic() < end:
         one = DefinitionLife(seed) if seed % 4 == 3 else life(seed)
-        small = patch("kpg.runtime.data.rowgroups.GROUP_BYTES", 1536 if seed % 7 < 3 else 1 << 20)
+        small = patch("kpg.runtime.tables.row_groups.GROUP_BYTES", 1536 if seed % 7 < 3 else 1 << 20)
         many = 2 if seed % 11 < 3 else 8192
-        ahead, packed = patch("kpg.durable.keeper.MANY", many), patch("kpg.runtime.recorded.MANY", many)
+        ahead, packed = (
+            patch("kpg.durable.keeper.MANY", many),
+            patch("kpg.runtime.worker.change_recorder.MANY", many),
+        )
         straight = patch.multiple("kpg.durable.rows", **(STRAIGHT if seed % 5 == 2 else {"FEW": 64}))
         large = patch.multiple("kpg.runtime.storage.log", **(LARGE if seed % 3 == 1 else {"SMALL": 1 << 16}))
         try:

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from itertools import zip_longest
 
-from kpg.runtime.functions.tables import Expansion
+from kpg.runtime.functions.table_functions import Expansion
 from kpg.runtime.plan import (
     Aggregate,
     Arrange,

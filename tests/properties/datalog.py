@@ -11,10 +11,10 @@ from kpg.compiler.physical import plan_query
 from kpg.compiler.rules import core
 from kpg.compiler.rules.lowering import Sources, lowering
 from kpg.compiler.statistics import NoStatistics
-from kpg.runtime.installed import Installed
 from kpg.runtime.plan import Plan
 from kpg.runtime.types import BIGINT, NULL, ColumnDef, Schema
-from kpg.runtime.worker import Worker
+from kpg.runtime.worker.dataflows import Installed
+from kpg.runtime.worker.worker import Worker
 
 Row = tuple[int | None, ...]
 Rows = frozenset[Row]

@@ -16,7 +16,7 @@ import kpg
 from kpg.database import Database
 from kpg.durable.checking import check_contents
 from kpg.durable.inspecting import damage_of
-from kpg.runtime.storage.manifest import read_manifest
+from kpg.runtime.storage.packs import read_manifest
 from tests.model.disk import Sim
 from tests.model.durable import opened
 from tests.model.steady import steady

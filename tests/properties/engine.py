@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kpg.runtime.installed import Installed
 from kpg.runtime.plan import Import, Plan
 from kpg.runtime.types import NULL
-from kpg.runtime.worker import Worker
+from kpg.runtime.worker.dataflows import Installed
+from kpg.runtime.worker.worker import Worker
 from tests.model.plan import rows_of_plan
 from tests.properties.plans import SCHEMAS
 

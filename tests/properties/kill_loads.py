@@ -31,7 +31,7 @@ from numpy.random import Generator
 import kpg
 from kpg.database import Database
 from kpg.durable.checking import check_contents
-from kpg.runtime.workers.messages import MemberGoneError
+from kpg.runtime.cluster.messages import MemberGoneError
 from tests.model.durable import comparable, contents, difference
 from tests.properties.kills import kill_children
 from tests.waiting import PATIENCE
@@ -183,11 +183,11 @@ def write(folder: str, name: str, telling: "Connection") -> None:
     """Commit, and tell of each commit when it has returned; end when killed."""
     import kpg.durable.checkpoints
     import kpg.durable.rows
-    import kpg.runtime.data.rowgroups
+    import kpg.runtime.tables.row_groups
 
     load = LOADS[name]
     kpg.durable.checkpoints.LARGE = load.large  # type: ignore[misc]
-    kpg.runtime.data.rowgroups.GROUP_BYTES = 1 << 14  # type: ignore[misc]
+    kpg.runtime.tables.row_groups.GROUP_BYTES = 1 << 14  # type: ignore[misc]
     kpg.durable.rows.STRAIGHT = 1 << 16  # type: ignore[misc]
     with kpg.connect(folder, workers=load.workers, history=load.history) as db:
         n = begin(db, load)

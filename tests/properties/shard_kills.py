@@ -24,8 +24,8 @@ import kpg
 from kpg.dml import loading
 from kpg.durable.checking import check, check_contents
 from kpg.durable.inspecting import inspected
+from kpg.runtime.cluster.transfer import StrangerError
 from kpg.runtime.errors import OperationalError
-from kpg.runtime.workers.door import StrangerError
 from tests.unit.workers.apart import apart
 from tests.unit.workers.test_landing import TABLE, VIEW, Parts, numbers, send
 

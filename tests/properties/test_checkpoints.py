@@ -10,14 +10,14 @@ from typing import Any
 
 import pytest
 
+from kpg.runtime.checkpoint.checkpointer import Keeper
+from kpg.runtime.checkpoint.pack_store import Apart
+from kpg.runtime.checkpoint.worker_state import leaves, restore
 from kpg.runtime.plan import Plan
-from kpg.runtime.saved.apart import Apart
-from kpg.runtime.saved.keeper import Keeper
-from kpg.runtime.saved.worker import leaves, restore
 from kpg.runtime.storage.files import Disk, Files
-from kpg.runtime.storage.manifest import read_manifest
+from kpg.runtime.storage.packs import read_manifest
 from kpg.runtime.types import Schema
-from kpg.runtime.worker import Worker
+from kpg.runtime.worker.worker import Worker
 from tests.model.disk import Sim
 from tests.properties import loops
 from tests.properties.dataflows import SCHEMA
@@ -89,7 +89,7 @@ def history(
 def test_dataflows(
     seed: int, most: int, group_bits: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr("kpg.runtime.data.rowgroups.GROUP_BYTES", 16 << group_bits)
+    monkeypatch.setattr("kpg.runtime.tables.row_groups.GROUP_BYTES", 16 << group_bits)
     rng = random.Random(seed)
     plans = {name: DATA_PLANS[name] for name in rng.sample(sorted(DATA_PLANS), 8)}
     history(Disk(tmp_path) if seed else Sim(), rng, plans, {"a": SCHEMA, "b": SCHEMA}, most)
@@ -97,7 +97,7 @@ def test_dataflows(
 
 @pytest.mark.parametrize(("seed", "inline"), [(0, 1024), (1, 16), (2, 0)])
 def test_loops(seed: int, inline: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr("kpg.runtime.saved.stored.INLINE", inline)
+    monkeypatch.setattr("kpg.runtime.checkpoint.pack_store.INLINE", inline)
     rng = random.Random(seed)
     plans = {name: loops.LOOPS[name]() for name in rng.sample(sorted(loops.LOOPS), 6)}
     history(Disk(tmp_path), rng, plans, SCHEMAS, 12)

@@ -27,7 +27,7 @@ def test_the_power_goes(seed: int) -> None:
 @pytest.mark.parametrize("seed", range(100, 106))
 def test_the_power_goes_with_views_loops_and_programs(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Tables have many groups of rows, of which the vacuum takes some."""
-    monkeypatch.setattr("kpg.runtime.data.rowgroups.GROUP_BYTES", 1536)
+    monkeypatch.setattr("kpg.runtime.tables.row_groups.GROUP_BYTES", 1536)
     Life(seed, views=True, cuts=8, history=(None, 1000)[seed % 2]).run(40)
 
 
@@ -48,7 +48,7 @@ def test_operations_fail(seed: int) -> None:
 def test_rows_that_are_written_while_views_take_them(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """In some lives their records are large, and pages are small."""
     monkeypatch.setattr("kpg.durable.keeper.MANY", 2)
-    monkeypatch.setattr("kpg.runtime.recorded.MANY", 2)
+    monkeypatch.setattr("kpg.runtime.worker.change_recorder.MANY", 2)
     if seed % 2:
         monkeypatch.setattr("kpg.runtime.storage.log.SMALL", 256)
         monkeypatch.setattr("kpg.runtime.storage.log.PAGE", 512)
@@ -58,7 +58,7 @@ def test_rows_that_are_written_while_views_take_them(seed: int, monkeypatch: pyt
 @pytest.mark.parametrize("seed", range(500, 503))
 def test_rows_that_go_straight_into_packs(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """A handful of rows is a large commit, and a few letters are many strings."""
-    monkeypatch.setattr("kpg.runtime.data.rowgroups.GROUP_BYTES", 256)
+    monkeypatch.setattr("kpg.runtime.tables.row_groups.GROUP_BYTES", 256)
     monkeypatch.setattr("kpg.durable.rows.FEW", 4)
     monkeypatch.setattr("kpg.durable.rows.STRAIGHT", 512)
     monkeypatch.setattr("kpg.durable.rows.STRINGS", 256)

@@ -14,9 +14,9 @@ from kpg.cli.folders import run_check
 from kpg.durable.checking import repair
 from kpg.durable.inspecting import damage_of
 from kpg.runtime.storage.files import Disk
+from kpg.runtime.storage.log import NAME as PROOF
 from kpg.runtime.storage.log import Segment
-from kpg.runtime.storage.manifest import read_manifest
-from kpg.runtime.storage.proof import NAME as PROOF
+from kpg.runtime.storage.packs import read_manifest
 from tests.model.disk import Node, Sim
 from tests.model.durable import contents, opened
 
@@ -48,7 +48,7 @@ def folder() -> Sim:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("kpg.durable.rows.FEW", 4)
         patch.setattr("kpg.durable.rows.STRAIGHT", 512)
-        patch.setattr("kpg.runtime.data.rowgroups.GROUP_BYTES", 4096)
+        patch.setattr("kpg.runtime.tables.row_groups.GROUP_BYTES", 4096)
         db = opened(sim)
         db.sql("create table t (k int primary key, g int, name text)")
         db.sql("create materialized view m as select g, count(*) n, max(name) b from t group by g")

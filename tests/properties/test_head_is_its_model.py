@@ -11,11 +11,9 @@ import numpy as np
 import pytest
 
 from kpg.runtime.progress.antichain import Antichain
-from kpg.runtime.trace import head, recent, spine
-from kpg.runtime.trace.handle import TraceHandle
-from kpg.runtime.trace.lookup import Order, lookup
-from kpg.runtime.trace.meeting import Meeting
-from kpg.runtime.trace.spine import Spine
+from kpg.runtime.trace import head, spine
+from kpg.runtime.trace.lookup import Meeting, Order, lookup
+from kpg.runtime.trace.spine import Spine, TraceHandle
 from kpg.runtime.trace.updates import Updates, Words
 from kpg.runtime.types import ERROR, MAX_WORD, MIN_WORD, NULL
 from tests.model import kernels as model
@@ -23,16 +21,16 @@ from tests.model import kernels as model
 EDGES = (NULL, ERROR, MIN_WORD, -1, 0, 1, MAX_WORD)
 SIZES = (0, 1, 1, 2, 3, 7, 20, 65)
 LIMITS = {
-    (recent, "MOST"): (4, 32, 100, 1 << 15),
-    (recent, "MOST_IN_TAIL"): (4, 32, 100, 1 << 12),
-    (recent, "FEW_IN_TAIL"): (4, 32, 1 << 10),
-    (recent, "SMALL_STEP"): (0, 2, 20, 2048),
-    (recent, "SMALL_FOR_TAIL"): (0, 2, 20, 512),
+    (head, "MOST"): (4, 32, 100, 1 << 15),
+    (head, "MOST_IN_TAIL"): (4, 32, 100, 1 << 12),
+    (head, "FEW_IN_TAIL"): (4, 32, 1 << 10),
+    (head, "SMALL_STEP"): (0, 2, 20, 2048),
+    (head, "SMALL_FOR_TAIL"): (0, 2, 20, 512),
     (spine, "DIRECT"): (0, 1, 64),
-    (recent, "DIRECT"): (0, 1, 64),
-    (recent, "CHURN"): (1, 8, 64),
-    (recent, "OUTWEIGHING"): (1, 3),
-    (recent, "LARGE"): (4, 64),
+    (head, "DIRECT"): (0, 1, 64),
+    (head, "CHURN"): (1, 8, 64),
+    (head, "OUTWEIGHING"): (1, 3),
+    (head, "LARGE"): (4, 64),
 }
 
 

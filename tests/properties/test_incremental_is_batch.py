@@ -15,9 +15,9 @@ import numpy as np
 import pytest
 
 from kpg.runtime import plan
-from kpg.runtime.data.table import Table
-from kpg.runtime.installed import Installed
-from kpg.runtime.worker import Worker
+from kpg.runtime.tables.table import Table
+from kpg.runtime.worker.dataflows import Installed
+from kpg.runtime.worker.worker import Worker
 
 _spec = spec_from_file_location("dataflows", Path(__file__).with_name("dataflows.py"))
 assert _spec is not None and _spec.loader is not None
@@ -40,10 +40,10 @@ ELSEWHERE = {
 
 def with_small_indexes(monkeypatch: pytest.MonkeyPatch) -> None:
     """Partitions of windows have an index from two rows on, of blocks of a few."""
-    monkeypatch.setattr("kpg.runtime.operators.windows.operator.LARGE", 2)
-    monkeypatch.setattr("kpg.runtime.operators.windows.index.BLOCK", 3)
-    monkeypatch.setattr("kpg.runtime.operators.windows.index.FAN", 2)
-    monkeypatch.setattr("kpg.runtime.operators.windows.local.PORTION", 1)
+    monkeypatch.setattr("kpg.runtime.operators.windows.window_operator.LARGE", 2)
+    monkeypatch.setattr("kpg.runtime.operators.windows.partition_index.BLOCK", 3)
+    monkeypatch.setattr("kpg.runtime.operators.windows.partition_index.FAN", 2)
+    monkeypatch.setattr("kpg.runtime.operators.windows.window_operator.PORTION", 1)
 
 
 def contents(table: Table) -> list[Row]:
@@ -89,7 +89,7 @@ def test_there_is_a_dataflow_with_every_kind_of_node() -> None:
 def test_contents_and_history_after_every_step(
     seed: int, group_bits: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("kpg.runtime.data.rowgroups.GROUP_BYTES", 16 << group_bits)
+    monkeypatch.setattr("kpg.runtime.tables.row_groups.GROUP_BYTES", 16 << group_bits)
     if seed % 2:
         with_small_indexes(monkeypatch)
     rng = random.Random(seed)
@@ -142,7 +142,7 @@ def test_dropping_the_last_reader_frees_everything() -> None:
 
 def test_dead_rows_are_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     """A window that slides over a table for ever keeps the row store and its indexes small."""
-    monkeypatch.setattr("kpg.runtime.data.rowgroups.GROUP_BYTES", 16 << 5)
+    monkeypatch.setattr("kpg.runtime.tables.row_groups.GROUP_BYTES", 16 << 5)
     worker = Worker()
     a, _ = (worker.create_table(name, dataflows.SCHEMA) for name in "ab")
     view = worker.install("view", DATAFLOWS["self-join"][0])

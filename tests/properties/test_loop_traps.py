@@ -11,7 +11,7 @@ import pytest
 from kpg.runtime.errors import DataError
 from kpg.runtime.interrupts import DeferredInterrupt
 from kpg.runtime.plan import Plan
-from kpg.runtime.trace.recent import CHURN
+from kpg.runtime.trace.head import CHURN
 from tests.properties import loop_shapes as shapes
 from tests.properties import loops
 from tests.properties.engine import Engine, chain, edges

@@ -11,7 +11,7 @@ from collections import Counter
 
 import pytest
 
-from kpg.runtime.dataflow.operator import Operator
+from kpg.runtime.dataflow.dataflow_graph import Operator
 from kpg.runtime.errors import DataError
 from kpg.runtime.plan import Aggregate, Arrange, Plan, Reduce
 from kpg.runtime.types import BIGINT
@@ -28,7 +28,7 @@ LATE = 10
 
 @pytest.mark.parametrize(("seed", "group_bits"), [(0, 16), (1, 1), (3, 2)])
 def test_every_view_at_every_epoch(seed: int, group_bits: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kpg.runtime.data.rowgroups.GROUP_BYTES", 16 << group_bits)
+    monkeypatch.setattr("kpg.runtime.tables.row_groups.GROUP_BYTES", 16 << group_bits)
     monkeypatch.setattr("kpg.runtime.operators.loop.PATIENCE", 0 if seed else 64)
     rng = random.Random(seed)
     engine = Engine()

@@ -11,11 +11,11 @@ from collections import Counter
 import numpy as np
 import pytest
 
+from kpg.runtime.checkpoint.captured_state import kept, read
+from kpg.runtime.checkpoint.worker_state import capture, restore
 from kpg.runtime.plan import Plan
-from kpg.runtime.saved.form import kept, read
-from kpg.runtime.saved.worker import capture, restore
 from kpg.runtime.types import Schema
-from kpg.runtime.worker import Worker
+from kpg.runtime.worker.worker import Worker
 from tests.properties import loops
 from tests.properties.dataflows import DATAFLOWS, SCHEMA
 from tests.properties.engine import Row, plain
@@ -142,7 +142,7 @@ DATA_PLANS = {name: plan for name, (plan, _) in DATAFLOWS.items() if name != "si
 
 @pytest.mark.parametrize(("seed", "most", "group_bits"), [(0, 12, 16), (1, 12, 2), (2, 300, 6)])
 def test_dataflows_go_on(seed: int, most: int, group_bits: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kpg.runtime.data.rowgroups.GROUP_BYTES", 16 << group_bits)
+    monkeypatch.setattr("kpg.runtime.tables.row_groups.GROUP_BYTES", 16 << group_bits)
     rng = random.Random(seed)
     names = rng.sample(sorted(DATA_PLANS), 12)
     plans = {name: DATA_PLANS[name] for name in names}
@@ -151,7 +151,7 @@ def test_dataflows_go_on(seed: int, most: int, group_bits: int, monkeypatch: pyt
 
 @pytest.mark.parametrize(("seed", "group_bits"), [(0, 16), (1, 2), (2, 1)])
 def test_loops_go_on(seed: int, group_bits: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kpg.runtime.data.rowgroups.GROUP_BYTES", 16 << group_bits)
+    monkeypatch.setattr("kpg.runtime.tables.row_groups.GROUP_BYTES", 16 << group_bits)
     rng = random.Random(seed)
     plans = {name: loops.LOOPS[name]() for name in rng.sample(sorted(loops.LOOPS), 8)}
     history(seed, plans, SCHEMAS, 6, 12)

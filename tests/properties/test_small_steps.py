@@ -11,13 +11,13 @@ from functools import partial
 
 import pytest
 
-from kpg.runtime.chain import small
+from kpg.runtime.chain import chain_selection
 from kpg.runtime.errors import DataError
 from kpg.runtime.operators import loop, reduce
 from kpg.runtime.operators.arrange import Arrange
 from kpg.runtime.plan import Mfp, Plan, RangeJoin
-from kpg.runtime.trace import meeting, recent, spine
-from kpg.runtime.worker import Worker
+from kpg.runtime.trace import head, lookup, spine
+from kpg.runtime.worker.worker import Worker
 from tests.properties import loops
 from tests.properties.engine import Engine, Row, change_randomly
 from tests.properties.plans import Builder, col
@@ -26,18 +26,18 @@ Limits = dict[tuple[object, str], int]
 SMALL: Limits = {
     (owner, name): getattr(owner, name)
     for owner, name in (
-        (recent, "SMALL_STEP"),
-        (recent, "SMALL_FOR_TAIL"),
+        (head, "SMALL_STEP"),
+        (head, "SMALL_FOR_TAIL"),
         (spine, "DIRECT"),
-        (recent, "MOST"),
-        (recent, "MOST_IN_TAIL"),
-        (recent, "FEW_IN_TAIL"),
-        (recent, "DIRECT"),
-        (recent, "CHURN"),
-        (meeting, "FEW"),
+        (head, "MOST"),
+        (head, "MOST_IN_TAIL"),
+        (head, "FEW_IN_TAIL"),
+        (head, "DIRECT"),
+        (head, "CHURN"),
+        (lookup, "FEW"),
         (reduce, "MANY"),
-        (small, "FEW"),
-        (small, "USUAL"),
+        (chain_selection, "FEW"),
+        (chain_selection, "USUAL"),
         (loop, "PATIENCE"),
     )
 }
@@ -45,10 +45,10 @@ SMALL: Limits = {
 SMALL[loop, "PATIENCE"] = 0
 BATCHES: Limits = {
     **SMALL,
-    (recent, "SMALL_STEP"): -1,
-    (meeting, "FEW"): -1,
+    (head, "SMALL_STEP"): -1,
+    (lookup, "FEW"): -1,
     (reduce, "MANY"): 0,
-    (small, "FEW"): -1,
+    (chain_selection, "FEW"): -1,
     (loop, "PATIENCE"): -1,
 }
 """Nothing is small."""

@@ -7,8 +7,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from kpg.runtime.progress.antichain import Antichain
 from kpg.runtime.trace.batch import Batch
-from kpg.runtime.trace.handle import TraceHandle
-from kpg.runtime.trace.spine import Spine
+from kpg.runtime.trace.spine import Spine, TraceHandle
 from kpg.runtime.trace.updates import Updates
 from tests.model import kernels as model
 

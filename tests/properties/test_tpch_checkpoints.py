@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from kpg.tpch.generate import generate
+from kpg.tpch.data import generate
 from tests.properties.tpch_lives import run
 
 

@@ -11,8 +11,8 @@ import pytest
 import kpg
 from kpg.database import Database
 from kpg.engine.working import Workers
+from kpg.runtime.cluster.threads import Threads
 from kpg.runtime.errors import DataError, Error
-from kpg.runtime.workers.threads import Threads
 from tests.oracle.postgres import ASKS, ONCE, statements
 from tests.properties import test_branches_are_their_model as branches
 from tests.properties import test_past_is_its_model as pasts
@@ -156,7 +156,7 @@ SCRIPTS = ("basics", "failing_expressions", "recursion_traversed", "sets_of_equa
 
 def outcomes(db: Database, script: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[str, object]]:
     """What a script of the oracle's says: each query kept as a view too, and asked after each change."""
-    monkeypatch.setattr("kpg.runtime.workers.installing.FEW", -1)
+    monkeypatch.setattr("kpg.runtime.cluster.installation.FEW", -1)
 
     def said(text: str) -> object:
         try:

@@ -19,12 +19,10 @@ import pyarrow as pa
 
 import kpg
 from kpg.database import Database
-from kpg.tpch.compare import Order, difference, without_limit
-from kpg.tpch.engine import apply
-from kpg.tpch.generate import data_folder, table_path
-from kpg.tpch.oracle import Oracle
+from kpg.tpch.data import QUERIES, TABLES, create_statements, data_folder, query_text, table_path
+from kpg.tpch.job import apply
+from kpg.tpch.oracle import Oracle, Order, difference, without_limit
 from kpg.tpch.refresh import RefreshStream
-from kpg.tpch.schema import QUERIES, TABLES, create_statements, query_text
 
 REFRESHES = 2
 """Refreshes in a life."""

@@ -28,9 +28,9 @@ import kpg
 from kpg.database import Database
 from kpg.durable.checking import check_contents
 from kpg.engine.working import Workers
+from kpg.runtime.cluster.transport import Network
 from kpg.runtime.errors import OperationalError
-from kpg.runtime.trace.tiers import EFFORT
-from kpg.runtime.workers.network import Network
+from kpg.runtime.trace.merge import EFFORT
 from tests.unit.workers.apart import Through, apart
 
 START: Final = """

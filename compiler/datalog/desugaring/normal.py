@@ -210,7 +210,7 @@ class Normalizer:
         self.out.append(Comparison("eq", call, wanted, atom.span))
 
     def _check_pattern(self, pattern: Constant, span: Span) -> None:
-        from kpg.runtime.functions.ecmascript import compiled
+        from kpg.runtime.functions.regex import compiled
 
         try:
             compiled(str(pattern.value))

@@ -6,7 +6,7 @@ from kpg.compiler.datalog.syntax.heads import head_aggregate as head_aggregate
 from kpg.compiler.datalog.typing.types import FLOAT, NUMBER, SYMBOL, UNSIGNED
 from kpg.compiler.rules.core import Domain
 from kpg.runtime.functions import aggregate_named
-from kpg.runtime.functions.named import Named
+from kpg.runtime.scalar import Named
 from kpg.runtime.types import BIGINT
 
 

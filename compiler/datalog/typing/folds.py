@@ -14,11 +14,11 @@ from kpg.compiler.datalog.syntax import ast
 from kpg.compiler.datalog.syntax.rewriting import nodes, rewritten
 from kpg.compiler.datalog.typing.functors import Functor
 from kpg.compiler.datalog.typing.types import TypeTable
-from kpg.runtime.functions.aggregation import AggregateFunction
+from kpg.runtime.functions.aggregation.definition import AggregateFunction
 from kpg.runtime.functions.datalog import branch, quote, record, show
-from kpg.runtime.functions.named import Named
-from kpg.runtime.functions.own import Declared, aggregate_function
 from kpg.runtime.functions.registry import ScalarFunction
+from kpg.runtime.functions.user_functions import Declared, aggregate_function
+from kpg.runtime.scalar import Named
 from kpg.runtime.types import Type, float_to_word
 
 MARK = "@@"

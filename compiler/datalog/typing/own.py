@@ -9,9 +9,9 @@ from kpg.compiler.datalog.diagnostics import Diagnostics
 from kpg.compiler.datalog.syntax import ast
 from kpg.compiler.datalog.typing.functors import Functor, Scheme
 from kpg.compiler.datalog.typing.types import TypeTable, type_name
-from kpg.runtime.functions.named import Named, shown
-from kpg.runtime.functions.own import Declared, scalar_function
 from kpg.runtime.functions.registry import ScalarFunction
+from kpg.runtime.functions.user_functions import Declared, scalar_function
+from kpg.runtime.scalar import Named, shown
 
 Made = Mapping[str, Named[ScalarFunction]]
 

@@ -12,9 +12,9 @@ from kpg.compiler.catalog import did_you_mean
 from kpg.compiler.datalog.diagnostics import Diagnostics
 from kpg.compiler.datalog.syntax import ast
 from kpg.compiler.rules.core import Domain, Structure, ValueType
-from kpg.runtime.functions.named import Named
 from kpg.runtime.functions.registry import ScalarFunction
 from kpg.runtime.records import dataclass
+from kpg.runtime.scalar import Named
 from kpg.runtime.types import BIGINT, BOOLEAN, DATE, DOUBLE, TEXT, TIMESTAMP, Type, decimal
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from kpg.compiler.rules.lowering.aggregate import reduced
 from kpg.compiler.rules.lowering.atom import Context
 from kpg.compiler.rules.lowering.bindings import Bindings, joined, without
 from kpg.compiler.rules.lowering.body import lower_body
-from kpg.runtime.plan.windows import WindowCall
+from kpg.runtime.plan.nodes import WindowCall
 from kpg.runtime.scalar import Call, Column, Literal, Scalar
 from kpg.runtime.types import BIGINT, BOOLEAN
 

@@ -25,7 +25,7 @@ from kpg.runtime.functions import (
     resolve_aggregate,
     specialised,
 )
-from kpg.runtime.functions.keys import key
+from kpg.runtime.functions.comparison import key
 from kpg.runtime.scalar import Column, If, Literal, Scalar
 from kpg.runtime.types import BIGINT, INTEGER, NUMERIC
 

@@ -24,10 +24,9 @@ from kpg.compiler.sql.syntax import span_of, whole
 from kpg.compiler.sql.type_names import sql_type
 from kpg.runtime.errors import DataError, NotSupportedError, ProgrammingError
 from kpg.runtime.functions import Resolution, castable, common_type, resolve, shown_type
-from kpg.runtime.functions.keys import key
-from kpg.runtime.functions.spans import lengths
-from kpg.runtime.functions.sql_text import literal_text
-from kpg.runtime.scalar import Call, Literal, Scalar
+from kpg.runtime.functions.comparison import key
+from kpg.runtime.functions.date_time.dates import lengths
+from kpg.runtime.scalar import Call, Literal, Scalar, literal_text
 from kpg.runtime.types import (
     BIT_KINDS,
     BOOLEAN,
@@ -155,7 +154,7 @@ def _as_words(name: str, args: Sequence[Scalar]) -> list[Scalar]:
     """The sides of a comparison as words, if one is a NUMERIC and the other is of words."""
     if not any(arg.type.kind is Kind.NUMERIC for arg in args):
         return list(args)
-    from kpg.runtime.functions.bounds import bounded
+    from kpg.runtime.functions.comparison import bounded
 
     return bounded(name, args)
 

@@ -9,7 +9,7 @@ from kpg.compiler.sql.bind.input_order import order_within
 from kpg.compiler.sql.bind.scope import ROW, Binding, Field, Scope
 from kpg.compiler.sql.tree import Node, Window
 from kpg.compiler.sql.volatile import Drawn, varies
-from kpg.runtime.plan.windows import WindowCall
+from kpg.runtime.plan.nodes import WindowCall
 from kpg.runtime.scalar import Call, Column, Literal, Scalar
 from kpg.runtime.types import BIGINT, DOUBLE, Kind, Type
 

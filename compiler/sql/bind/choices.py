@@ -12,7 +12,7 @@ from kpg.runtime.scalar import Call, If, Literal, Scalar
 from kpg.runtime.types import BIGINT, TEXT, Type
 
 if TYPE_CHECKING:
-    from kpg.runtime.functions.named import Named
+    from kpg.runtime.scalar import Named
 
 T = TypeVar("T", bound=Mapping[Any, str])
 Known = Mapping[int, str] | Mapping[str, str]
@@ -77,7 +77,7 @@ def _is(binding: Binding, name: str, value: Scalar, key: Scalar) -> Scalar:
 
 
 def _looked_up(binding: Binding, known: Mapping[Any, str], type_: Type) -> "Named[Any]":
-    from kpg.runtime.functions.own import Declared, scalar_function
+    from kpg.runtime.functions.user_functions import Declared, scalar_function
 
     consulted = binding.catalog.consulted
     consulted.times, consulted.steady = consulted.times + 1, consulted.steady + 1

@@ -14,7 +14,7 @@ from kpg.compiler.sql.bind.scope import Binding, Definition, Over, Scope
 from kpg.compiler.sql.syntax import only
 from kpg.compiler.sql.tree import used
 from kpg.runtime.errors import Error
-from kpg.runtime.plan.windows import Bound, Edge, Exclude, Frame, Unit
+from kpg.runtime.plan.nodes import Bound, Edge, Exclude, Frame, Unit
 from kpg.runtime.scalar import Literal, Scalar
 from kpg.runtime.types import (
     BIGINT,

@@ -8,11 +8,11 @@ from sqlglot import exp
 from kpg.compiler.sql.call_syntax import UNNAMED, WHOLE_QUOTIENT, WRITTEN
 from kpg.compiler.sql.type_names import REAL_DIGITS
 from kpg.runtime.functions import AggregateFunction, is_aggregate, is_function
-from kpg.runtime.functions.named import Named, shown
 from kpg.runtime.records import dataclass
+from kpg.runtime.scalar import Named, shown
 
 if TYPE_CHECKING:
-    from kpg.runtime.functions.own import Own
+    from kpg.runtime.functions.user_functions import Own
 
 OwnFunctions = Mapping[str, "Named[Own]"]
 """A database's own functions by name."""

@@ -12,7 +12,7 @@ from kpg.compiler.sql.bind.scope import ROW, Aggregates, Binding, Marker, Scope,
 from kpg.compiler.sql.syntax import only
 from kpg.compiler.sql.tree import Group, GroupingSets, Ids, Node, Scan, Window, used, walk
 from kpg.runtime.errors import Error
-from kpg.runtime.plan.windows import WindowCall
+from kpg.runtime.plan.nodes import WindowCall
 from kpg.runtime.records import dataclass
 from kpg.runtime.scalar import Column, Scalar, children, with_children
 

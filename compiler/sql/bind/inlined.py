@@ -23,7 +23,7 @@ from kpg.compiler.sql.syntax import relation_name, span_of, whole
 from kpg.compiler.sql.tree import Filter, Join, Map, Node, Query, Rows, Subquery, TopK, Window
 from kpg.runtime.errors import NotSupportedError, PrivilegeError, ProgrammingError
 from kpg.runtime.functions import castable, is_aggregate, is_function
-from kpg.runtime.plan.windows import WindowCall
+from kpg.runtime.plan.nodes import WindowCall
 from kpg.runtime.records import dataclass
 from kpg.runtime.scalar import Call, Column, If, Literal, Scalar, transform
 from kpg.runtime.types import BIGINT, BOOLEAN, INTEGER, TEXT, UNKNOWN, Kind, Type

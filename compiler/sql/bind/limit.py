@@ -8,7 +8,7 @@ from kpg.compiler.sql.bind.calls import call, coerce, settled
 from kpg.compiler.sql.bind.scope import Binding, Scope
 from kpg.compiler.sql.syntax import only
 from kpg.compiler.sql.tree import Filter, Query, SortKey, TopK, Window
-from kpg.runtime.plan.windows import WindowCall
+from kpg.runtime.plan.nodes import WindowCall
 from kpg.runtime.scalar import Call, Column, Literal, Scalar
 from kpg.runtime.types import BIGINT, BOOLEAN, Kind
 

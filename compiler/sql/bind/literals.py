@@ -37,8 +37,7 @@ from kpg.runtime.types import (
 from kpg.runtime.types import TEXT as TEXT_TYPE
 from kpg.runtime.values import codec_of, intervals, numeric
 from kpg.runtime.values.styles import BINDING, PLAIN, read_otherwise, reader_of
-from kpg.runtime.values.text import FALSE_WORDS, TRUE_WORDS, parse_float, parse_real, parse_whole
-from kpg.runtime.values.words import BLANKS
+from kpg.runtime.values.words import BLANKS, FALSE_WORDS, TRUE_WORDS, parse_float, parse_real, parse_whole
 
 EPOCH: Final = date(1970, 1, 1)
 DAY_MICROSECONDS: Final = 86_400_000_000

@@ -11,7 +11,7 @@ from decimal import Decimal
 from kpg.compiler.sql.bind.calls import coerce
 from kpg.compiler.sql.bind.scope import WIDE
 from kpg.runtime.functions import Composed, Part, common_type
-from kpg.runtime.functions.aggregates import sum_type
+from kpg.runtime.functions.aggregation.builtins import sum_type
 from kpg.runtime.scalar import Call, Column, If, Literal, Scalar
 from kpg.runtime.types import (
     BIGINT,

@@ -19,8 +19,8 @@ from kpg.compiler.sql.bind.values import bind_values
 from kpg.compiler.sql.reads import Reads
 from kpg.compiler.sql.syntax import construct_name, only
 from kpg.compiler.sql.tree import Query, Resolved, Rows, SortKey, free
-from kpg.runtime.checkpoints import checkpoint
 from kpg.runtime.functions import shown_type
+from kpg.runtime.interrupts import checkpoint
 from kpg.runtime.scalar import Scalar
 from kpg.runtime.types import UNKNOWN, Type
 from kpg.runtime.values.styles import BINDING

@@ -16,11 +16,10 @@ from kpg.compiler.sql.call_syntax import in_their_places
 from kpg.compiler.sql.syntax import only, span_of, whole
 from kpg.compiler.sql.tree import Expand, Ids, Node, used
 from kpg.runtime.errors import ProgrammingError
-from kpg.runtime.functions.later import DECLARED, POPULATED
-from kpg.runtime.functions.named import shown
-from kpg.runtime.functions.tables import VALUE, RowFunction, makes_rows, resolve_rows
+from kpg.runtime.functions.autoload import DECLARED, POPULATED
+from kpg.runtime.functions.table_functions import VALUE, RowFunction, makes_rows, resolve_rows
 from kpg.runtime.records import dataclass
-from kpg.runtime.scalar import Column, Literal, Scalar
+from kpg.runtime.scalar import Column, Literal, Scalar, shown
 from kpg.runtime.types import BIGINT, TEXT, Kind
 
 NUMBER = "ordinality"

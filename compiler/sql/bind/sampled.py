@@ -18,7 +18,7 @@ from kpg.compiler.sql.bind.chance import SALT_BITS
 from kpg.compiler.sql.bind.scope import Binding, Scope
 from kpg.compiler.sql.syntax import relation_name
 from kpg.compiler.sql.tree import Filter, Node, Scan, Window
-from kpg.runtime.plan.windows import WindowCall
+from kpg.runtime.plan.nodes import WindowCall
 from kpg.runtime.scalar import Call, Column, Literal, Scalar
 from kpg.runtime.types import BIGINT, BOOLEAN, DOUBLE, ROWID
 

@@ -45,10 +45,10 @@ from kpg.compiler.sql.call_syntax import in_their_places
 from kpg.compiler.sql.slots import Beyond, Marker, opened, slot_of
 from kpg.compiler.sql.syntax import Known, construct_name, only, scalar_of, span_of
 from kpg.compiler.sql.type_names import last_field
-from kpg.runtime.checkpoints import checkpoint
 from kpg.runtime.errors import NotSupportedError
 from kpg.runtime.functions import AggregateFunction, ScalarFunction, castable, is_function, window_function
-from kpg.runtime.functions.tables import RowFunction
+from kpg.runtime.functions.table_functions import RowFunction
+from kpg.runtime.interrupts import checkpoint
 from kpg.runtime.scalar import If, Literal, Scalar
 from kpg.runtime.types import (
     BOOLEAN,
@@ -313,7 +313,7 @@ def _overlaps(binding: Binding, scope: Scope, node: exp.Expr) -> Scalar:
 
 
 def _date_part(binding: Binding, scope: Scope, node: exp.Extract) -> Scalar:
-    from kpg.runtime.functions.fields import named
+    from kpg.runtime.functions.date_time.fields import named
 
     only(node, binding.source, "this", "expression")
     try:

@@ -14,7 +14,7 @@ from kpg.compiler.sql.reads import Reads
 from kpg.compiler.sql.syntax import refuse, span_of, whole, wrong
 from kpg.compiler.sql.tree import Loop, Node, Query, SortKey, Subquery
 from kpg.runtime.errors import ProgrammingError
-from kpg.runtime.plan.windows import Frame
+from kpg.runtime.plan.nodes import Frame
 from kpg.runtime.records import dataclass
 from kpg.runtime.scalar import Column, Scalar
 from kpg.runtime.types import ColumnDef, Type
@@ -294,7 +294,7 @@ class Binding:
 
     def no_value(self, text: str, type_: Type, node: exp.Expr) -> NoReturn:
         """Raise the error of a text that means no value of a type, at the node."""
-        from kpg.runtime.values.complaints import complaint
+        from kpg.runtime.values.input_errors import complaint
 
         found = complaint(text, type_)
         error = ProgrammingError(found.message, span=span_of(node, self.source) or whole(self.source))

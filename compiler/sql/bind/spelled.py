@@ -48,7 +48,7 @@ def otherwise(node: exp.Expr) -> exp.Expr | None:
 
 def bind_bits(binding: Binding, node: exp.BitString | exp.HexString) -> Scalar:
     """A bit string, ``B'101'`` or ``X'1F'``."""
-    from kpg.runtime.values.bitstrings import read
+    from kpg.runtime.values.byte_strings import read
 
     sign = "b" if isinstance(node, exp.BitString) else "x"
     try:

@@ -14,7 +14,7 @@ from kpg.compiler.sql.tree import Map, Node, Scan
 from kpg.compiler.system.naming import number_of
 from kpg.runtime.scalar import Call, Column, Literal, Scalar
 from kpg.runtime.types import BIGINT, OID, TID, Type
-from kpg.runtime.values.places import BLOCK, SPAN
+from kpg.runtime.values.words import BLOCK, SPAN
 
 TYPES: Final[dict[str, Type]] = {"tableoid": OID, "ctid": TID}
 NAMES: Final = re.compile("tableoid|ctid", re.IGNORECASE)

@@ -11,7 +11,7 @@ from kpg.compiler.sql.syntax import span_of
 from kpg.compiler.system import naming, tables, users
 from kpg.runtime.scalar import Literal, Scalar
 from kpg.runtime.types import BIGINT, OID, TEXT
-from kpg.runtime.unsupported import unsupported_type
+from kpg.runtime.unsupported_features import unsupported_type
 
 
 def formatted(binding: Binding, node: exp.Anonymous, args: list[Scalar]) -> Scalar:

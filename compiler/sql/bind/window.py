@@ -13,8 +13,8 @@ from kpg.compiler.sql.bind.scope import Aggregates, Binding, Definition, Over, S
 from kpg.compiler.sql.syntax import only
 from kpg.compiler.sql.tree import SortKey
 from kpg.runtime.functions import WindowFunction, window_function
-from kpg.runtime.functions.keys import key
-from kpg.runtime.plan.windows import Frame
+from kpg.runtime.functions.comparison import key
+from kpg.runtime.plan.nodes import Frame
 from kpg.runtime.scalar import Column, Scalar, transform
 from kpg.runtime.types import UNKNOWN, Type
 

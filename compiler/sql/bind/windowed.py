@@ -17,7 +17,7 @@ from kpg.compiler.sql.tree import (
     SortKey,
     Window,
 )
-from kpg.runtime.plan.windows import Bound, Edge, Frame, Ranged, Unit, WindowCall
+from kpg.runtime.plan.nodes import Bound, Edge, Frame, Ranged, Unit, WindowCall
 from kpg.runtime.scalar import Column, Literal, Scalar
 
 

@@ -10,7 +10,7 @@ from kpg.compiler.sql.ddl.reader import Reader
 from kpg.compiler.sql.ddl.sequences import created, options
 from kpg.compiler.sql.ddl.tables import TABLE_PARTS, Parts, column
 from kpg.compiler.sql.ddl.views import is_on
-from kpg.runtime.unsupported import unsupported_syntax
+from kpg.runtime.unsupported_features import unsupported_syntax
 
 REFUSED: Final = {
     "OF": "a typed table",

@@ -6,7 +6,7 @@ from typing import Final
 from kpg.compiler.constraints import Check, Constraint, ForeignKey, Unique
 from kpg.compiler.sql.ddl import storage
 from kpg.compiler.sql.ddl.reader import Reader
-from kpg.runtime.unsupported import unsupported_syntax
+from kpg.runtime.unsupported_features import unsupported_syntax
 
 ACTIONS: Final = ("NO ACTION", "RESTRICT", "CASCADE", "SET NULL", "SET DEFAULT")
 

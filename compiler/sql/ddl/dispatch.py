@@ -12,7 +12,7 @@ from kpg.compiler.sql.ddl.tables import create_table
 from kpg.compiler.sql.session import Accepted, Execute
 from kpg.runtime.errors import NotSupportedError
 from kpg.runtime.types import Kind, Type
-from kpg.runtime.unsupported import SYNTAX, unsupported_syntax
+from kpg.runtime.unsupported_features import SYNTAX, unsupported_syntax
 
 MODIFIERS: Final = (
     "OR",

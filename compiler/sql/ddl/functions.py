@@ -9,7 +9,7 @@ from kpg.compiler.sql.ddl.reader import TEXTS, Reader
 from kpg.compiler.sql.ddl.session import setting_value
 from kpg.runtime.errors import Error
 from kpg.runtime.types import Kind, Type
-from kpg.runtime.unsupported import unsupported_syntax
+from kpg.runtime.unsupported_features import unsupported_syntax
 
 DECLARED: Final = {
     **dict.fromkeys(("IMMUTABLE", "STABLE", "VOLATILE"), "volatility"),

@@ -17,8 +17,8 @@ from kpg.compiler.sql.strict import check
 from kpg.compiler.sql.syntax import rendered_error, without_database
 from kpg.compiler.sql.tokens import tokenize
 from kpg.compiler.sql.type_names import last_field, second_digits, sql_type
-from kpg.runtime.checkpoints import DeepCalls
 from kpg.runtime.errors import Error, NotSupportedError, ProgrammingError, Span
+from kpg.runtime.interrupts import DeepCalls
 from kpg.runtime.types import Type
 
 INCOMPLETE: Final = (TokenType.ALIAS, TokenType.SELECT)

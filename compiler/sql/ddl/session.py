@@ -13,7 +13,7 @@ from kpg.compiler.sql.ddl.reader import Reader, parsed_expression
 from kpg.compiler.sql.parameters import rewritten
 from kpg.compiler.sql.syntax import transformed
 from kpg.runtime.errors import ProgrammingError, Span
-from kpg.runtime.unsupported import SYNTAX, unsupported_syntax
+from kpg.runtime.unsupported_features import SYNTAX, unsupported_syntax
 
 Part = TypeVar("Part")
 

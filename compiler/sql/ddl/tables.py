@@ -14,7 +14,7 @@ from kpg.compiler.sql.definitions import Options
 from kpg.compiler.sql.session import Execute
 from kpg.runtime import types as t
 from kpg.runtime.types import ColumnDef, Schema, Type
-from kpg.runtime.unsupported import unsupported_syntax
+from kpg.runtime.unsupported_features import unsupported_syntax
 
 SERIALS: Final = {
     **dict.fromkeys(("smallserial", "serial2"), (t.SMALLINT, "smallint")),

@@ -11,7 +11,7 @@ from kpg.compiler.sql.lower.lowered import Lowered, Lowering, distinct, extend, 
 from kpg.compiler.sql.lower.subquery import with_values
 from kpg.compiler.sql.tree import Ids, used
 from kpg.runtime.functions import aggregate_named
-from kpg.runtime.functions.keys import key
+from kpg.runtime.functions.comparison import key
 from kpg.runtime.scalar import Column, Literal, Scalar
 from kpg.runtime.types import BIGINT, INTEGER, is_loose
 

@@ -39,8 +39,8 @@ from kpg.compiler.sql.lower.lowered import (
 )
 from kpg.compiler.sql.lower.subquery import with_values
 from kpg.compiler.sql.tree import Ids, Node, Resolved
-from kpg.runtime.checkpoints import checkpoint
-from kpg.runtime.plan.windows import call_columns, moved_call
+from kpg.runtime.interrupts import checkpoint
+from kpg.runtime.plan.nodes import call_columns, moved_call
 from kpg.runtime.types import is_loose
 
 

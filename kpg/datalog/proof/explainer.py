@@ -14,7 +14,7 @@ from kpg.datalog.proof.search import Search
 from kpg.datalog.proof.store import Store
 from kpg.datalog.proof.texts import Texts
 from kpg.proof import Absence, Proof
-from kpg.runtime.convert.foreign import from_rows
+from kpg.runtime.convert.callbacks import from_rows
 from kpg.runtime.errors import InterfaceError, ProgrammingError
 from kpg.why.asked import external_proof
 

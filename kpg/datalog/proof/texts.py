@@ -13,7 +13,7 @@ from kpg.compiler.rules.substitute import replacing
 from kpg.compiler.rules.text import OPERATORS, expression_text, literal_text, rule_text
 from kpg.display import cell
 from kpg.proof.tree import RuleText
-from kpg.runtime.convert.values import to_python
+from kpg.runtime.convert.python_values import to_python
 from kpg.runtime.dictionary import Dictionary
 from kpg.runtime.errors import Span
 from kpg.runtime.functions import aggregate_named

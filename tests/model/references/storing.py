@@ -7,8 +7,8 @@ from itertools import pairwise
 
 import numpy as np
 
-from kpg.runtime.data.rowgroups import RowGroups
 from kpg.runtime.kernels import rowgroups as kernels
+from kpg.runtime.tables.row_groups import RowGroups
 from kpg.runtime.types import NULL
 from tests.model.references import Case, Random, reference
 from tests.model.references.words import Row, Words, tuples, words

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from kpg.runtime.kernels import layout
-from kpg.runtime.trace.tail import Tail
+from kpg.runtime.trace.head import Tail
 from kpg.runtime.trace.updates import Updates, Words
 from tests.model.kernels import triples
 from tests.model.references import Case, Random, reference

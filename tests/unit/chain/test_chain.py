@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 
 import kpg
-from kpg.runtime.chain import chain, small
-from kpg.runtime.dataflow.step import Step
+from kpg.runtime.chain import chain, chain_selection
+from kpg.runtime.dataflow.dataflow_graph import Step
 from kpg.runtime.kernels import chain as kernels
 from kpg.runtime.kernels import links as tables
 from kpg.runtime.kernels import streams
-from kpg.runtime.trace import head, recent
-from kpg.runtime.worker import Worker
+from kpg.runtime.trace import head
+from kpg.runtime.worker.worker import Worker
 
 TABLES = (
     "create table item (id int primary key, kind int, name text, price decimal(9, 2), weight double)",
@@ -79,8 +79,8 @@ class History:
 
     def both(self, statements: list[str]) -> None:
         """One commit of these statements in both databases, which agree afterwards."""
-        for database, most in ((self.chained, small.SMALL_STEP), (self.plain, -1)):
-            self.patch.setattr(small, "FEW", most)
+        for database, most in ((self.chained, chain_selection.SMALL_STEP), (self.plain, -1)):
+            self.patch.setattr(chain_selection, "FEW", most)
             with database.transaction():
                 for statement in statements:
                     database.sql(statement)
@@ -117,10 +117,10 @@ class History:
 
 
 LIMITS = {
-    (recent, "MOST"): (8, 40, 1 << 15),
-    (recent, "MOST_IN_TAIL"): (8, 40, 1 << 12),
-    (recent, "CHURN"): (1, 64),
-    (recent, "DIRECT"): (1, 64),
+    (head, "MOST"): (8, 40, 1 << 15),
+    (head, "MOST_IN_TAIL"): (8, 40, 1 << 12),
+    (head, "CHURN"): (1, 64),
+    (head, "DIRECT"): (1, 64),
     (head, "FIRST"): (1, 64),
     (chain, "MEMORY"): (64, 1 << 14),
 }
@@ -185,8 +185,8 @@ def test_no_operator_runs_in_python_in_a_usual_step() -> None:
 
 def test_counters_are_those_of_operators(monkeypatch: pytest.MonkeyPatch) -> None:
     seen = []
-    for most in (small.SMALL_STEP, -1):
-        monkeypatch.setattr(small, "FEW", most)
+    for most in (chain_selection.SMALL_STEP, -1):
+        monkeypatch.setattr(chain_selection, "FEW", most)
         database = simple(JOIN)
         for row in range(6):
             database.sql(f"insert into t values ({row % 4}, {row})")
@@ -265,8 +265,8 @@ def test_a_chain_is_made_after_some_small_steps_and_not_for_large_ones(
     database = simple(JOIN)
     assert chain_of(database) is not None
     database.sql("create materialized view other as select a from t")
-    database.insert("t", [(row, row) for row in range(small.FEW + 1)])
-    monkeypatch.setattr(small, "USUAL", 2)
+    database.insert("t", [(row, row) for row in range(chain_selection.FEW + 1)])
+    monkeypatch.setattr(chain_selection, "USUAL", 2)
     database.sql("insert into t values (1, 1)")
     assert chain_of(database) is None
     database.sql("insert into t values (1, 1)")
@@ -309,7 +309,7 @@ def test_memory_is_widened_in_the_midst_of_a_step(monkeypatch: pytest.MonkeyPatc
 def test_without_addresses_operators_run_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KPG_KERNELS", "numba")
     monkeypatch.setattr(kernels, "run", lambda *_: 0)
-    assert not small.ready()
+    assert not chain_selection.ready()
 
 
 def test_a_query_does_not_cost_the_chain() -> None:

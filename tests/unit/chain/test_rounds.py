@@ -9,8 +9,8 @@ import pytest
 
 import kpg
 from kpg import graph
-from kpg.runtime.chain import looplinks, rounds, small
-from kpg.runtime.dataflow.step import Step
+from kpg.runtime.chain import chain, chain_selection, links
+from kpg.runtime.dataflow.dataflow_graph import Step
 from kpg.runtime.operators import loop
 
 RECURSIONS = {
@@ -24,7 +24,7 @@ RECURSIONS = {
 }
 
 
-READY = small.ready((*small.CALLED, *small.CALLED_IN_LOOPS))
+READY = chain_selection.ready((*chain_selection.CALLED, *chain_selection.CALLED_IN_LOOPS))
 """Whether kernels are compiled ahead of time; otherwise all of this runs in Python."""
 
 
@@ -53,8 +53,8 @@ class Watched:
     def __init__(self, patch: pytest.MonkeyPatch) -> None:
         self.followed = 0
         self.handed = 0
-        patch.setattr(rounds.Rounds, "follow", self.counting(rounds.Rounds.follow, "followed"))
-        patch.setattr(rounds.Rounds, "hand_over", self.counting(rounds.Rounds.hand_over, "handed"))
+        patch.setattr(chain.Rounds, "follow", self.counting(chain.Rounds.follow, "followed"))
+        patch.setattr(chain.Rounds, "hand_over", self.counting(chain.Rounds.hand_over, "handed"))
 
     def counting(self, function: Callable[..., Any], name: str) -> Callable[..., Any]:
         def counted(*given: Any) -> Any:
@@ -95,9 +95,9 @@ def test_what_comes_of_changes(name: str, seed: int, monkeypatch: pytest.MonkeyP
     rng = random.Random(f"{name} {seed}")
     for module, constant, values in (
         (loop, "PATIENCE", (0, 1, 5)),
-        (rounds, "MEMORY", (64, 1 << 14)),
-        (looplinks, "LEFT", (1, 4, 1 << 12)),
-        (rounds, "AT_ONCE", (1, 3, 1 << 12)),
+        (chain, "MEMORY", (64, 1 << 14)),
+        (links, "LEFT", (1, 4, 1 << 12)),
+        (chain, "AT_ONCE", (1, 3, 1 << 12)),
     ):
         monkeypatch.setattr(module, constant, rng.choice(values))
     edges = [(rng.randrange(40), rng.randrange(40)) for _ in range(rng.choice((10, 40, 60)))]
@@ -121,15 +121,15 @@ def test_what_comes_of_changes(name: str, seed: int, monkeypatch: pytest.MonkeyP
 def test_memory_follows_what_a_round_needs(monkeypatch: pytest.MonkeyPatch) -> None:
     """However often rounds are begun anew, as where an operator runs in Python now and then."""
     monkeypatch.setattr(loop, "PATIENCE", 0)
-    monkeypatch.setattr(rounds, "MEMORY", 64)
-    start, sizes = rounds.Rounds._start, [0]
+    monkeypatch.setattr(chain, "MEMORY", 64)
+    start, sizes = chain.Rounds._start, [0]
 
-    def started(self: rounds.Rounds, step: Step) -> None:
+    def started(self: chain.Rounds, step: Step) -> None:
         sizes.append(self._memory.shape[0] + self._other.shape[0])
         start(self, step)
 
-    monkeypatch.setattr(rounds.Rounds, "_start", started)
-    monkeypatch.setattr(rounds.Rounds, "_last", lambda self: self._scope.step.rounds[-1] + 3)
+    monkeypatch.setattr(chain.Rounds, "_start", started)
+    monkeypatch.setattr(chain.Rounds, "_last", lambda self: self._scope.step.rounds[-1] + 3)
     database = connected([(a, b) for a in range(0, 4000, 40) for b in range(a + 40, a + 80)])
     view(database, "reached", 0)
     assert len(rows(database)) == 4040 - 39
@@ -150,20 +150,20 @@ def test_a_limit_of_rounds_holds(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_ctrl_c_and_errors_take_all_rounds_back(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(loop, "PATIENCE", 2)
-    monkeypatch.setattr(rounds, "AT_ONCE", 10)
+    monkeypatch.setattr(chain, "AT_ONCE", 10)
     database = connected([(i, i + 1) for i in range(60) if i != 30])
     view(database, "reached", 0)
     before = rows(database)
     assert before == [(i,) for i in range(31)]
-    go_on, left = rounds.Rounds._go_on, [2]
+    go_on, left = chain.Rounds._go_on, [2]
 
-    def pressing(self: rounds.Rounds) -> None:
+    def pressing(self: chain.Rounds) -> None:
         left[0] -= 1
         if not left[0]:
             signal.raise_signal(signal.SIGINT)
         go_on(self)
 
-    monkeypatch.setattr(rounds.Rounds, "_go_on", pressing)
+    monkeypatch.setattr(chain.Rounds, "_go_on", pressing)
     if READY:
         with pytest.raises(KeyboardInterrupt):
             database.sql("insert into e values (30, 31)")

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 import kpg
-from kpg.runtime.dataflow.operator import Operator
+from kpg.runtime.dataflow.dataflow_graph import Operator
 from kpg.runtime.operators.arrange import Arrange
 from kpg.runtime.operators.loop import everything
 from tests.unit.collections.test_loops import reach

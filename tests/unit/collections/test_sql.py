@@ -212,7 +212,7 @@ def test_an_index_survives_the_vacuum(
     db: kpg.Database, flow: kpg.Dataflow, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An index of a table holds the rows of groups that were rewritten, and of some that are gone."""
-    monkeypatch.setattr("kpg.runtime.data.rowgroups.GROUP_BYTES", 8 << 2)
+    monkeypatch.setattr("kpg.runtime.tables.row_groups.GROUP_BYTES", 8 << 2)
     db.sql("CREATE TABLE n (x BIGINT)")
     seen = watch(flow.import_("n").join(flow.import_("n").arrange_by_key("x"), key="x"))
     for _ in range(3):

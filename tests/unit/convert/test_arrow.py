@@ -10,7 +10,7 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
-from kpg.runtime.convert import encoding
+from kpg.runtime.convert import arrow
 from kpg.runtime.convert.arrow import Origin, decode, encode, from_any
 from kpg.runtime.dictionary import Dictionary
 from kpg.runtime.errors import DataError, InterfaceError, InternalError, ProgrammingError
@@ -312,5 +312,5 @@ def test_from_any_refuses(data, error, message):
 def test_values_of_every_type_are_handed_out_and_read_in_some_arrow_type(kind: Kind) -> None:
     parts = (INTEGER,) if kind in (Kind.ARRAY, Kind.RECORD, Kind.RANGE, Kind.MULTIRANGE) else ()
     precision = 5 if kind is Kind.DECIMAL else 0
-    given = encoding.arrow_type(Type(kind, precision, 0, parts=parts))
-    assert encoding.accepts(Type(kind, precision, 0, parts=parts), given)
+    given = arrow.arrow_type(Type(kind, precision, 0, parts=parts))
+    assert arrow.accepts(Type(kind, precision, 0, parts=parts), given)

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from kpg.runtime.convert.floats import float_words, word_floats
+from kpg.runtime.convert.python_values import float_words, word_floats
 from kpg.runtime.types import float_to_word, word_to_float
 
 DOUBLES = [-np.inf, -1.5, -5e-324, -0.0, 0.0, 5e-324, 2.0, 1.7976931348623157e308, np.inf, np.nan]

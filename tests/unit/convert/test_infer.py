@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 
 from kpg.runtime.convert.arrow import is_frame
-from kpg.runtime.convert.infer import schema_of, table_of, type_of
+from kpg.runtime.convert.files import schema_of, table_of, type_of
 from kpg.runtime.errors import InterfaceError, NotSupportedError
 
 TYPES = {

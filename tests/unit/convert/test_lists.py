@@ -6,10 +6,8 @@ from decimal import Decimal
 import numpy as np
 import pytest
 
-from kpg.runtime.convert.encoding import decode_array
-from kpg.runtime.convert.floats import float_words, word_floats
-from kpg.runtime.convert.lists import FEW, to_list, to_rows
-from kpg.runtime.convert.values import to_python
+from kpg.runtime.convert.arrow import decode_array
+from kpg.runtime.convert.python_values import FEW, float_words, to_list, to_python, to_rows, word_floats
 from kpg.runtime.dictionary import FEW_CODES, MANY_CODES, Dictionary
 from kpg.runtime.errors import DataError
 from kpg.runtime.types import BIGINT, BOOLEAN, DATE, DOUBLE, ERROR, NULL, TEXT, Kind, Type, decimal

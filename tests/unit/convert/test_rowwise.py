@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from kpg.runtime.convert.rowwise import MOST_CODES, RowEncoder
-from kpg.runtime.convert.values import Mistyped, Unfit, encode_rows
+from kpg.runtime.convert.python_values import MOST_CODES, RowEncoder, encode_rows
 from kpg.runtime.dictionary import Dictionary
 from kpg.runtime.types import (
     BIGINT,
@@ -24,6 +23,7 @@ from kpg.runtime.types import (
     Type,
     decimal,
 )
+from kpg.runtime.values import Mistyped, Unfit
 
 SCHEMA = Schema(
     (

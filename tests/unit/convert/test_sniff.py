@@ -5,7 +5,7 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from kpg.runtime.convert.sniff import Given, sniff
+from kpg.runtime.convert.csv_format import Given, sniff
 from kpg.runtime.errors import DataError, OperationalError
 from kpg.runtime.types import DOUBLE, INTEGER
 

@@ -7,7 +7,7 @@ from decimal import Decimal
 import numpy as np
 import pytest
 
-from kpg.runtime.convert.values import encode_rows, show, to_python
+from kpg.runtime.convert.python_values import encode_rows, show, to_python
 from kpg.runtime.dictionary import Dictionary
 from kpg.runtime.errors import DataError, ProgrammingError
 from kpg.runtime.types import (

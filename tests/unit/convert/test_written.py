@@ -3,7 +3,7 @@
 import numpy as np
 
 import kpg
-from kpg.runtime.convert.written import written
+from kpg.runtime.convert.python_values import written
 from kpg.runtime.types import BIGINT, NULL
 
 

@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from kpg.runtime.data.again import replay
-from kpg.runtime.data.table import Table
 from kpg.runtime.dictionary import Dictionary
 from kpg.runtime.errors import IntegrityError, InternalError
+from kpg.runtime.tables.epochs import replay
+from kpg.runtime.tables.table import Table
 from kpg.runtime.types import INTEGER, ColumnDef, Schema
 
 SCHEMA = Schema((ColumnDef("k", INTEGER, False), ColumnDef("v", INTEGER)), (0,))

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from kpg.runtime.data.foreseen import Foreseen
+from kpg.runtime.tables.table import Foreseen
 
 
 def made() -> Foreseen:

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from kpg.runtime.data.holes import HoledTable
+from kpg.runtime.cluster.table_shards import HoledTable
 from kpg.runtime.dictionary import Dictionary
 from kpg.runtime.types import BIGINT, ColumnDef, Schema
 
@@ -13,7 +13,7 @@ SIZE = 1 << 10
 
 @pytest.fixture
 def table(monkeypatch: pytest.MonkeyPatch) -> HoledTable:
-    monkeypatch.setattr("kpg.runtime.data.rowgroups.GROUP_BYTES", 8 * 2 * SIZE)
+    monkeypatch.setattr("kpg.runtime.tables.row_groups.GROUP_BYTES", 8 * 2 * SIZE)
     columns = tuple(ColumnDef(name, BIGINT, True) for name in ("k", "v"))
     return HoledTable("t", Schema(columns, ()), Dictionary())
 

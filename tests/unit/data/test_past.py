@@ -2,9 +2,9 @@
 
 import numpy as np
 
-from kpg.runtime.data.past import TablePast
-from kpg.runtime.data.table import Table
 from kpg.runtime.dictionary import Dictionary
+from kpg.runtime.tables.row_groups import TablePast
+from kpg.runtime.tables.table import Table
 from kpg.runtime.types import BIGINT, ColumnDef, Schema
 
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from kpg.runtime.data.rowgroups import LARGE_PAGE, RowGroups
+from kpg.runtime.tables.row_groups import LARGE_PAGE, RowGroups
 
 
 def test_a_stretch_of_rows_is_not_copied() -> None:

@@ -5,9 +5,9 @@ import random
 import numpy as np
 import pytest
 
-from kpg.runtime.data.table import Change, Table
 from kpg.runtime.dictionary import Dictionary
 from kpg.runtime.errors import IntegrityError, InternalError, ProgrammingError
+from kpg.runtime.tables.table import Change, Table
 from kpg.runtime.types import BIGINT, DATE, NULL, TEXT, ColumnDef, Schema, decimal
 
 KEYED = Schema((ColumnDef("id", BIGINT, False), ColumnDef("price", decimal(9, 2))), (0,))

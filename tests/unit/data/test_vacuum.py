@@ -5,9 +5,9 @@ import random
 import numpy as np
 import pytest
 
-from kpg.runtime.data.rowgroups import RowGroups
-from kpg.runtime.data.table import Table
 from kpg.runtime.dictionary import Dictionary
+from kpg.runtime.tables.row_groups import RowGroups
+from kpg.runtime.tables.table import Table
 from kpg.runtime.types import BIGINT, NULL, ColumnDef, Schema
 
 KEYED = Schema((ColumnDef("id", BIGINT, False), ColumnDef("x", BIGINT)), (0,))
@@ -16,7 +16,7 @@ BAG = Schema((ColumnDef("id", BIGINT), ColumnDef("x", BIGINT)))
 
 @pytest.fixture
 def group_bits(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kpg.runtime.data.rowgroups.GROUP_BYTES", 16 << 4)
+    monkeypatch.setattr("kpg.runtime.tables.row_groups.GROUP_BYTES", 16 << 4)
 
 
 def table(schema: Schema, rows: int) -> Table:
@@ -226,7 +226,7 @@ def change(rng: random.Random, made: Table, model: Model) -> None:
 @pytest.mark.parametrize("seed", range(4))
 def test_random_histories(schema: Schema, bits: int, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Rowids mean the same rows for ever, whatever is rewritten; dead rows are in memory in bounds."""
-    monkeypatch.setattr("kpg.runtime.data.rowgroups.GROUP_BYTES", 16 << bits)
+    monkeypatch.setattr("kpg.runtime.tables.row_groups.GROUP_BYTES", 16 << bits)
     rng = random.Random(seed)
     made, model = Table("t", schema, Dictionary()), Model()
     deletions = 0

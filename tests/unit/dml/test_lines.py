@@ -3,7 +3,7 @@
 import kpg
 from kpg.dml.lines import lines_of
 from kpg.result import Listed, Result
-from kpg.runtime.convert.copying import Form
+from kpg.runtime.convert.csv_format import Form
 from kpg.runtime.types import BIGINT, TEXT
 from kpg.runtime.values.styles import PLAIN
 

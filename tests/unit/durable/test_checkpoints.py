@@ -11,7 +11,7 @@ import pytest
 
 import kpg
 from kpg.database import Database
-from kpg.runtime.storage.manifest import read_manifest
+from kpg.runtime.storage.packs import read_manifest
 from tests.model.disk import Sim
 from tests.model.durable import contents, opened
 
@@ -50,7 +50,7 @@ def computed(files: Sim, monkeypatch: pytest.MonkeyPatch) -> tuple[Database, lis
     """The database, and what had to be computed when it was opened."""
     found: list[str] = []
     with monkeypatch.context() as patch:
-        from kpg.runtime.worker import Worker
+        from kpg.runtime.worker.worker import Worker
 
         restored = Worker.restored
 

@@ -251,7 +251,7 @@ def test_a_database_that_takes_no_more_leaves_nobody_behind(
     db.sql("create table t (a int); insert into t values (1)")
     keeper = db._engine.keeper
     assert isinstance(keeper, Keeper) and keeper.checkpoints is not None
-    monkeypatch.setattr("kpg.runtime.saved.keeper.write_beside", lambda *given: signal.pause())
+    monkeypatch.setattr("kpg.runtime.checkpoint.checkpointer.write_beside", lambda *given: signal.pause())
     keeper.checkpoints.begin(aside=True)
     writing = keeper.checkpoints._background._writing
     assert writing is not None
@@ -266,7 +266,7 @@ def test_a_database_that_takes_no_more_leaves_nobody_behind(
 
 def test_a_group_that_was_filled_up_after_opening(monkeypatch: pytest.MonkeyPatch) -> None:
     """A checkpoint has all its rows, not those alone that it had when it was read."""
-    monkeypatch.setattr("kpg.runtime.data.rowgroups.GROUP_BYTES", 1 << 14)  # 1,024 rows of two columns
+    monkeypatch.setattr("kpg.runtime.tables.row_groups.GROUP_BYTES", 1 << 14)  # 1,024 rows of two columns
     sim = Sim()
     with opened(sim) as db:
         db.sql("create table t (a bigint, b bigint)")
@@ -286,7 +286,7 @@ def test_rows_of_the_past_stay_where_a_group_is_mostly_dead(
     folder: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The vacuum takes a group only once all that is dead in it is forgotten."""
-    monkeypatch.setattr("kpg.runtime.data.rowgroups.GROUP_BYTES", 1 << 10)  # 64 rows of two columns
+    monkeypatch.setattr("kpg.runtime.tables.row_groups.GROUP_BYTES", 1 << 10)  # 64 rows of two columns
     path = tmp_path / "db" if folder else None
     db = kpg.connect(path, history=4)
     db.sql("create table t (a int, b int)")

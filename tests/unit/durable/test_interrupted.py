@@ -13,11 +13,10 @@ from kpg.durable import checkpoints
 from kpg.durable import keeper as keepers
 from kpg.durable.keeper import Keeper
 from kpg.durable.state import Watch
-from kpg.runtime.saved.background import Background
+from kpg.runtime.checkpoint.checkpointer import Background
 from kpg.runtime.storage.log import Log
-from kpg.runtime.storage.manifest import read_manifest
-from kpg.runtime.storage.packs import PackWriter
-from kpg.runtime.worker import Worker
+from kpg.runtime.storage.packs import PackWriter, read_manifest
+from kpg.runtime.worker.worker import Worker
 from tests.model.disk import Sim
 from tests.model.durable import opened
 

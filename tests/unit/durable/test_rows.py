@@ -14,11 +14,10 @@ import kpg
 from kpg.database import Database
 from kpg.durable import checkpoints, keeper, rows
 from kpg.durable.inspecting import damage, inspected
-from kpg.runtime import recorded
-from kpg.runtime.data import rowgroups
 from kpg.runtime.storage.files import DiskFile, Piece
-from kpg.runtime.storage.manifest import read_manifest
-from kpg.runtime.storage.packs import pack_number
+from kpg.runtime.storage.packs import pack_number, read_manifest
+from kpg.runtime.tables import row_groups
+from kpg.runtime.worker import change_recorder
 from tests.model.disk import Sim
 from tests.model.durable import contents, opened
 
@@ -29,7 +28,7 @@ VIEW = "create materialized view n as select v % 7 g, count(*) c, sum(k) s from 
 @pytest.fixture(autouse=True)
 def small(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Groups of 128 rows of three columns; four kilobytes are many."""
-    monkeypatch.setattr(rowgroups, "GROUP_BYTES", 1 << 11)
+    monkeypatch.setattr(row_groups, "GROUP_BYTES", 1 << 11)
     monkeypatch.setattr(rows, "STRAIGHT", 1 << 12)
     yield
 
@@ -76,7 +75,7 @@ def test_a_load_is_there_after_a_kill_and_its_groups_are_not_in_the_log() -> Non
 
 def test_a_load_and_a_checkpoint_write_its_rows_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """64,000 rows of four numbers are 2 MB, and so is what is written of them, in log and packs."""
-    monkeypatch.setattr(rowgroups, "GROUP_BYTES", 1 << 16)
+    monkeypatch.setattr(row_groups, "GROUP_BYTES", 1 << 16)
     with kpg.connect(tmp_path / "db") as db:
         db.sql("create table big (a bigint, b bigint, c bigint, d bigint)")
         columns = np.random.default_rng(1).integers(0, 1 << 60, (4, 64_000))
@@ -242,7 +241,7 @@ def test_many_strings_are_written_once_too(what: str, monkeypatch: pytest.Monkey
 def test_rows_that_were_packed_before_they_were_committed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Some are rolled back and others have their rowids, some are deleted; all there are come back."""
     monkeypatch.setattr(rows, "STRAIGHT", 1 << 20)
-    monkeypatch.setattr(recorded, "MANY", 20)
+    monkeypatch.setattr(change_recorder, "MANY", 20)
     monkeypatch.setattr(keeper, "MANY", 20)
     sim = Sim()
     db = made(sim)

@@ -4,14 +4,13 @@ import numpy as np
 import pytest
 
 from kpg.runtime.dictionary import Dictionary
-from kpg.runtime.ego import adapting, deciding
-from kpg.runtime.ego.building import Construction
-from kpg.runtime.ego.deciding import Costs
-from kpg.runtime.ego.engine import Engine
+from kpg.runtime.ego import decisions
+from kpg.runtime.ego.construction import Construction
+from kpg.runtime.ego.decisions import Costs
 from kpg.runtime.ego.families import family_of
-from kpg.runtime.ego.followed import NONE
-from kpg.runtime.ego.overlay import Overlay, grouped
-from kpg.runtime.ego.sums import Sums
+from kpg.runtime.ego.overlay import NONE, Overlay, grouped
+from kpg.runtime.ego.overlay_engine import Engine
+from kpg.runtime.ego.partial_aggregates import Sums
 from kpg.runtime.plan import EgoCall, EgoFamily
 from kpg.runtime.types import BIGINT
 from tests.unit.ego.test_engine import CASES, Model, changes, check
@@ -38,12 +37,12 @@ def example() -> tuple[Overlay, Sums]:
 def test_all_labels_are_decided_and_filled() -> None:
     overlay, family = example()
     overlay.asked[4:14] = 6000
-    assert adapting.everywhere(overlay, family, COSTS, NONE) == 11
+    assert decisions.everywhere(overlay, family, COSTS, NONE) == 11
     assert overlay.pushed.tolist() == [1] * 15 and overlay.live.tolist() == [1] * 4 + [0] * 10 + [10]
     there, words = family.read(overlay, np.array(READERS))
     assert there.all() and words[0].tolist() == [10] * 10
     overlay.arrivals[:4], overlay.asked[4:14] = 5000, 1
-    assert adapting.everywhere(overlay, family, COSTS, NONE) == 11
+    assert decisions.everywhere(overlay, family, COSTS, NONE) == 11
     assert overlay.pushed.tolist() == [1] * 4 + [0] * 11 and not overlay.live.any()
     assert family.read(overlay, np.array(READERS))[1][0].tolist() == [10] * 10
 
@@ -51,19 +50,19 @@ def test_all_labels_are_decided_and_filled() -> None:
 def test_forced_readers_stay_pushed() -> None:
     overlay, family = example()
     overlay.asked[4:14] = 6000
-    adapting.everywhere(overlay, family, COSTS, NONE)
+    decisions.everywhere(overlay, family, COSTS, NONE)
     overlay.arrivals[:4], overlay.asked[4:14] = 5000, 1
-    adapting.everywhere(overlay, family, COSTS, np.array([6]))
+    decisions.everywhere(overlay, family, COSTS, np.array([6]))
     assert overlay.pushed.tolist() == [1, 1, 1, 1, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 1]
 
 
 def test_labels_that_cost_about_as_much_stay() -> None:
     """What is decided anew is expected to save nothing: the labels there are came of the same frequencies."""
     overlay, family = example()
-    adapting.everywhere(overlay, family, COSTS, NONE)
+    decisions.everywhere(overlay, family, COSTS, NONE)
     before = overlay.pushed.copy()
     overlay.asked[5] += 1
-    assert adapting.everywhere(overlay, family, COSTS, NONE) == 0
+    assert decisions.everywhere(overlay, family, COSTS, NONE) == 0
     assert overlay.pushed.tolist() == before.tolist()
 
 
@@ -95,9 +94,9 @@ def test_it_costs_no_more_than_before() -> None:
         overlay, family = example()
         overlay.arrivals[:4] = random.integers(0, 300, 4)
         overlay.asked[4:14] = random.integers(0, 300, 10)
-        often = deciding.frequencies(overlay, overlay.order())
-        costs = [sum(deciding.shares(overlay, often, COSTS))]
+        often = decisions.frequencies(overlay, overlay.order())
+        costs = [sum(decisions.shares(overlay, often, COSTS))]
         for _ in range(2):
-            adapting.everywhere(overlay, family, COSTS, NONE)
-            costs.append(sum(deciding.shares(overlay, often, COSTS)))
+            decisions.everywhere(overlay, family, COSTS, NONE)
+            costs.append(sum(decisions.shares(overlay, often, COSTS)))
         assert costs[0] >= costs[1] == costs[2]

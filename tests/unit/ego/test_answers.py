@@ -4,11 +4,10 @@ import numpy as np
 import pytest
 
 from kpg.runtime.dictionary import Dictionary
-from kpg.runtime.ego import answers as module
-from kpg.runtime.ego.answers import Answers, Known
-from kpg.runtime.ego.bags import Bags
+from kpg.runtime.ego import partial_aggregates as module
+from kpg.runtime.ego.partial_aggregates import Answers, Bags, Known
 from kpg.runtime.kernels import bags as kernels
-from kpg.runtime.mfp.memo import values_of, word_of
+from kpg.runtime.mfp.python_calls import values_of, word_of
 from kpg.runtime.types import BIGINT, NULL, TEXT, array
 from kpg.runtime.values.arrays import of
 

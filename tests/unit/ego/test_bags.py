@@ -5,7 +5,7 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from kpg.runtime.ego.bags import Bags
+from kpg.runtime.ego.partial_aggregates import Bags
 from kpg.runtime.kernels import bags as kernels
 
 WRITERS, PARTIALS, READERS = 40, 12, 60

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from kpg.runtime.ego.building import Construction, build
+from kpg.runtime.ego.construction import Construction, build
 from kpg.runtime.ego.overlay import grouped
 from kpg.runtime.kernels import covering
 from tests.model.overlays import check_overlay

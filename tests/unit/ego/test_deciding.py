@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from kpg.runtime.ego import deciding
-from kpg.runtime.ego.deciding import Costs
+from kpg.runtime.ego import decisions
+from kpg.runtime.ego.decisions import Costs
 from kpg.runtime.ego.overlay import Edges, Overlay
 from kpg.runtime.kernels import deciding as kernels
 from tests.model.overlays import best_split, least_cost
@@ -41,7 +41,7 @@ def test_a_cut_is_the_best_labelling() -> None:
         overlay, inputs, writers = layered(random)
         order = overlay.order()
         weight = random.integers(-20, 21, overlay.room).astype(np.float64)
-        decided, left, _ = deciding.labels(overlay, order, weight)
+        decided, left, _ = decisions.labels(overlay, order, weight)
         cuts += left > 0
         for node in range(overlay.count):
             if decided[node] == kernels.PUSH:
@@ -67,7 +67,7 @@ def test_the_papers_cut() -> None:
     """A node that is cheaper to pull by 4 feeds a reader that is cheaper to push by 50: both are pushed."""
     size = np.array([0, 1, 1], np.int64)
     overlay = Overlay(1, 1, Edges(np.cumsum(size) - size, size, np.array([4, 0], np.int32)), 2)
-    decided, left, method = deciding.labels(overlay, overlay.order(), np.array([0.0, 50.0, -4.0]))
+    decided, left, method = decisions.labels(overlay, overlay.order(), np.array([0.0, 50.0, -4.0]))
     assert decided.tolist() == [kernels.PUSH, kernels.PUSH, kernels.PUSH]
     assert (left, method) == (2, "minimum cut")
 
@@ -111,7 +111,7 @@ def test_a_split_is_made() -> None:
     overlay = Overlay(5, 1, Edges(np.zeros(6, np.int64), size, np.arange(0, 10, 2, dtype=np.int32)), 5)
     overlay.arrivals[:5] = [0, 0, 0, 0, 99]
     overlay.asked[5] = 9
-    assert deciding.split(overlay, COSTS) == 1
+    assert decisions.split(overlay, COSTS) == 1
     assert sorted(overlay.inputs.of(6).tolist()) == [0, 2, 4, 6]
     assert sorted(overlay.inputs.of(5).tolist()) == [8, 12]
     assert overlay.pushed[6] == 1 and overlay.pushed[5] == 0
@@ -124,7 +124,7 @@ def test_frequencies_flow_both_ways() -> None:
     overlay = Overlay(2, 2, Edges(np.cumsum(size) - size, size, items), 4)
     overlay.arrivals[:2] = [4, 16]
     overlay.asked[2:4] = [10, 30]
-    often = deciding.frequencies(overlay, overlay.order())
+    often = decisions.frequencies(overlay, overlay.order())
     assert often.push.tolist() == [5, 17, 22, 22, 22]
     assert often.pull.tolist() == [44, 44, 12, 32, 44]
 
@@ -133,13 +133,13 @@ def test_what_was_observed_flips_the_frontier() -> None:
     size = np.array([0, 0, 2], np.int64)
     overlay = Overlay(2, 1, Edges(np.zeros(3, np.int64), size, np.array([0, 2], np.int32)), 2)
     overlay.arrivals[0], overlay.asked[2] = 100, 500
-    assert next(deciding.adapt(overlay, COSTS)).tolist() == [
+    assert next(decisions.adapt(overlay, COSTS)).tolist() == [
         2
     ]  # it would be told 100 times, and is asked 500
     overlay.pushed[2] = 1
-    assert list(deciding.adapt(overlay, COSTS)) == []
+    assert list(decisions.adapt(overlay, COSTS)) == []
     overlay.arrivals[1] = 10000
-    assert next(deciding.adapt(overlay, COSTS)).tolist() == [2]
+    assert next(decisions.adapt(overlay, COSTS)).tolist() == [2]
 
 
 def test_the_frontier_moves_with_labels_that_change() -> None:
@@ -147,7 +147,7 @@ def test_the_frontier_moves_with_labels_that_change() -> None:
     size = np.array([0, 0, 1, 2], np.int64)
     overlay = Overlay(2, 1, Edges(np.cumsum(size) - size, size, np.array([6, 0, 2], np.int32)), 2)
     overlay.arrivals[:2], overlay.asked[2] = 50, 900
-    found = deciding.adapt(overlay, COSTS)
+    found = decisions.adapt(overlay, COSTS)
     for node in (3, 2):
         assert next(found).tolist() == [node]
         overlay.pushed[node] = 1
@@ -161,7 +161,7 @@ def test_nodes_that_save_nothing_as_labels_are_dissolved() -> None:
     overlay = Overlay(2, 4, Edges(np.cumsum(size) - size, size, items), 8)
     overlay.pushed[[6, 2, 3]] = 1
     overlay.settle(every=True)
-    assert deciding.dissolve(overlay, COSTS) == 2  # one has pushed readers only, the other is pulled
+    assert decisions.dissolve(overlay, COSTS) == 2  # one has pushed readers only, the other is pulled
     assert [sorted(overlay.inputs.of(node).tolist()) for node in range(8)] == [
         [], [], [0, 2], [0, 2], [0, 3], [1, 2], [], [],
     ]  # fmt: skip
@@ -176,5 +176,5 @@ def test_a_node_that_is_pushed_and_pulled_from_stays() -> None:
     overlay.pushed[[4, 2]] = 1
     overlay.asked[3] = 9
     overlay.settle(every=True)
-    assert deciding.dissolve(overlay, COSTS) == 0
+    assert decisions.dissolve(overlay, COSTS) == 0
     assert overlay.inputs.of(3).tolist() == [8]

@@ -7,14 +7,14 @@ import numpy as np
 import pytest
 
 from kpg.runtime.dictionary import Dictionary
-from kpg.runtime.ego.building import Construction
-from kpg.runtime.ego.deciding import Costs
-from kpg.runtime.ego.engine import Change, Engine
+from kpg.runtime.ego.construction import Construction
+from kpg.runtime.ego.decisions import Costs
 from kpg.runtime.ego.families import family_of
-from kpg.runtime.ego.followed import EVERYBODY, Followed
+from kpg.runtime.ego.overlay import EVERYBODY, Followed
+from kpg.runtime.ego.overlay_engine import Change, Engine
 from kpg.runtime.functions import aggregate_named
-from kpg.runtime.functions.aggregation import aggregated
-from kpg.runtime.mfp.memo import values_of
+from kpg.runtime.functions.aggregation.definition import aggregated
+from kpg.runtime.mfp.python_calls import values_of
 from kpg.runtime.plan import EgoCall, EgoFamily
 from kpg.runtime.types import BIGINT, INTEGER, array
 from kpg.runtime.values.arrays import of

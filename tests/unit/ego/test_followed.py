@@ -2,8 +2,7 @@
 
 import numpy as np
 
-from kpg.runtime.ego.followed import EVERYBODY, NOBODY, Followed, above, among
-from kpg.runtime.ego.overlay import Edges, Overlay
+from kpg.runtime.ego.overlay import EVERYBODY, NOBODY, Edges, Followed, Overlay, above, among
 
 
 def test_who_is_followed() -> None:

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from kpg.runtime.ego.ids import Ids
+from kpg.runtime.ego.overlay import Ids
 
 
 @pytest.mark.parametrize("far", [1, 40, 2**40, -(2**62), 2**63 - 1])

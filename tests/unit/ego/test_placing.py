@@ -3,11 +3,11 @@
 import numpy as np
 
 from kpg.runtime.dictionary import Dictionary
-from kpg.runtime.ego.building import Construction
-from kpg.runtime.ego.engine import Change, Engine
+from kpg.runtime.ego.construction import Construction
+from kpg.runtime.ego.decisions import by_traffic
 from kpg.runtime.ego.families import family_of
 from kpg.runtime.ego.overlay import Overlay, grouped
-from kpg.runtime.ego.placing import by_traffic
+from kpg.runtime.ego.overlay_engine import Change, Engine
 from kpg.runtime.plan import EgoCall, EgoFamily
 from kpg.runtime.types import BIGINT
 from tests.model.overlays import check_overlay

@@ -6,11 +6,10 @@ import numpy as np
 import pytest
 
 from kpg.runtime.dictionary import Dictionary
-from kpg.runtime.ego import rebuilding
-from kpg.runtime.ego.building import Construction
-from kpg.runtime.ego.engine import Engine
+from kpg.runtime.ego import construction
+from kpg.runtime.ego.construction import Construction, built, merged, netted
 from kpg.runtime.ego.families import family_of
-from kpg.runtime.ego.rebuilding import built, merged, netted
+from kpg.runtime.ego.overlay_engine import Engine
 from kpg.runtime.plan import EgoCall, EgoFamily
 from kpg.runtime.types import BIGINT
 from tests.unit.ego.test_engine import COSTS, Model, changes, check
@@ -65,7 +64,7 @@ def test_what_fails_leaves_the_old_overlay(monkeypatch: pytest.MonkeyPatch) -> N
     def failing(*given: Any) -> Any:
         raise MemoryError("no room")
 
-    monkeypatch.setattr(rebuilding, "build", failing)
+    monkeypatch.setattr(construction, "build", failing)
     before, patches = engine.overlay, engine.overlay.patches
     engine.maintain()
     assert engine.rebuilding is not None

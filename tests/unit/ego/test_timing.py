@@ -4,12 +4,11 @@ import numpy as np
 import pytest
 
 from kpg.runtime.dictionary import Dictionary
-from kpg.runtime.ego import deciding, timing
-from kpg.runtime.ego.deciding import Costs
-from kpg.runtime.ego.extremes import Extremes
+from kpg.runtime.ego import decisions
+from kpg.runtime.ego.decisions import Costs
 from kpg.runtime.ego.families import family_of
-from kpg.runtime.ego.family import Family
 from kpg.runtime.ego.overlay import READER, WRITER, Edges, Overlay
+from kpg.runtime.ego.partial_aggregates import Extremes, Family
 from kpg.runtime.kernels.bags import TABLE_ROWS
 from kpg.runtime.plan import EgoCall, EgoFamily
 from kpg.runtime.types import BIGINT, INTEGER, TEXT, Type, array
@@ -53,7 +52,7 @@ def test_what_was_tried_out_is_undone(family: EgoFamily, call: EgoCall, few: int
     kept.grow(overlay.room)
     kept.write(overlay, np.arange(3), np.array([[-5, -7, -7]]), np.ones(3, np.int64))
     kept.commit()
-    tried = timing.tried(overlay, kept, COSTS)
+    tried = decisions.tried(overlay, kept, COSTS)
     assert tried is not None
     found = tried[1]
     assert found.push_log / found.push == 0.5 and found.cold_pull / found.pull == 6.0
@@ -72,7 +71,7 @@ def test_answers_of_a_trial_are_not_interned() -> None:
     kept.write(overlay, np.arange(3), np.array([words, [2] * 3]), np.ones(3, np.int64))
     kept.commit()
     known = len(dictionary)
-    assert timing.tried(overlay, kept, COSTS) is not None
+    assert decisions.tried(overlay, kept, COSTS) is not None
     assert len(dictionary) == known
     kept.fill(overlay, overlay.order())
     _, (answers,) = kept.read(overlay, np.array([3]))
@@ -85,7 +84,7 @@ def test_writers_that_write_again_in_a_trial_have_what_they_had_replaced() -> No
     kept.grow(overlay.room)
     kept.write(overlay, np.arange(3), np.array([[-5, -7, -8]]), np.ones(3, np.int64))
     kept.commit()
-    assert timing.tried(overlay, kept, COSTS) is not None
+    assert decisions.tried(overlay, kept, COSTS) is not None
     assert isinstance(kept, Extremes) and kept._bags.heads[:3, TABLE_ROWS].tolist() == [2, 2, 2]
     nodes, rows, diffs = kept.sample(np.arange(3))
     assert nodes.tolist() == [0, 0, 1, 1, 2, 2] and diffs.tolist() == [-1, 1] * 3
@@ -97,12 +96,12 @@ def test_the_way_that_took_least_stays(best: int, monkeypatch: pytest.MonkeyPatc
     overlay, kept = total()
     served: list[tuple[list[int], list[int]]] = []
 
-    def seconds(_: timing.Traffic) -> tuple[float, float]:
+    def seconds(_: decisions.Traffic) -> tuple[float, float]:
         served.append((overlay.pushed.tolist(), overlay.inputs.size.tolist()))
         return (1.0 if len(served) == best + 1 else 2.0), 1.0
 
-    monkeypatch.setattr(timing.Traffic, "seconds", seconds)
-    assert timing.tried(overlay, kept, COSTS) is not None
+    monkeypatch.setattr(decisions.Traffic, "seconds", seconds)
+    assert decisions.tried(overlay, kept, COSTS) is not None
     assert (overlay.pushed.tolist(), overlay.inputs.size.tolist()) == served[best]
     assert served[0] == ([1] * 7, [0, 0, 0, 3, 3, 2, 0])  # all pushed, and nothing shared
     assert served[1] == ([1, 1, 1, 0, 0, 0, 0], [0, 0, 0, 3, 3, 2, 0])
@@ -113,14 +112,14 @@ def test_a_way_that_is_hardly_quicker_than_all_pushed_is_not_taken(monkeypatch: 
     overlay, kept = total()
     served: list[int] = []
 
-    def seconds(_: timing.Traffic) -> tuple[float, float]:
+    def seconds(_: decisions.Traffic) -> tuple[float, float]:
         served.append(int(overlay.pushed.sum()))
         if overlay.inputs.size[3] == 3 and overlay.pushed.all():
             return 1.0, 0.0
         return (0.98 if overlay.pushed[3:].any() else 2.0), 0.0
 
-    monkeypatch.setattr(timing.Traffic, "seconds", seconds)
-    tried = timing.tried(overlay, kept, COSTS)
+    monkeypatch.setattr(decisions.Traffic, "seconds", seconds)
+    tried = decisions.tried(overlay, kept, COSTS)
     assert tried is not None and tried[0].method == "push"
     assert overlay.pushed.tolist() == [1] * 7 and min(served) == 3
 
@@ -128,21 +127,21 @@ def test_a_way_that_is_hardly_quicker_than_all_pushed_is_not_taken(monkeypatch: 
 def test_costs_are_what_ways_tell(monkeypatch: pytest.MonkeyPatch) -> None:
     overlay, kept = total()
 
-    def seconds(_: timing.Traffic) -> tuple[float, float]:
-        often = deciding.frequencies(overlay, overlay.order())
-        pushing, pulling = deciding.shares(overlay, often, COSTS)
-        scale = timing.SIZE / often.total / 1e6
+    def seconds(_: decisions.Traffic) -> tuple[float, float]:
+        often = decisions.frequencies(overlay, overlay.order())
+        pushing, pulling = decisions.shares(overlay, often, COSTS)
+        scale = decisions.SIZE / often.total / 1e6
         return (7.0 + 2.0 * pushing) * scale, (8.0 + 0.5 * pulling) * scale
 
-    monkeypatch.setattr(timing.Traffic, "seconds", seconds)
-    tried = timing.tried(overlay, kept, COSTS)
+    monkeypatch.setattr(decisions.Traffic, "seconds", seconds)
+    tried = decisions.tried(overlay, kept, COSTS)
     assert tried is not None
     assert np.isclose(tried[1].push, 2.0) and np.isclose(tried[1].pull_each, 0.5)
 
 
 def test_a_sum_that_overflows_when_it_is_read_is_no_error_of_a_trial() -> None:
     overlay, kept = total((2**62, 2**62, 2**62))
-    tried = timing.tried(overlay, kept, COSTS)
+    tried = decisions.tried(overlay, kept, COSTS)
     assert tried is not None and np.isfinite(tried[1].push)
     assert (overlay.kinds == WRITER).sum() == 3 and (overlay.kinds == READER).sum() == 3
 
@@ -151,16 +150,16 @@ def test_where_nobody_has_written_nothing_is_tried_out() -> None:
     overlay = shared()
     kept = family_of(EgoFamily.COUNTS, (top(TEXT),), 2, Dictionary())
     kept.grow(overlay.room)
-    assert timing.tried(overlay, kept, COSTS) is None
+    assert decisions.tried(overlay, kept, COSTS) is None
     states = family_of(EgoFamily.STATES, (EgoCall("bit_xor", (0,), (BIGINT,), BIGINT),), 0, Dictionary())
-    assert timing.tried(overlay, states, COSTS) is None
+    assert decisions.tried(overlay, states, COSTS) is None
 
 
 def test_no_more_ways_are_remembered_than_are_served_again_and_the_same_edges_once() -> None:
     overlay, kept = total()
-    trial = timing.Trial(overlay, kept, COSTS, np.empty(0, np.int64))
+    trial = decisions.Trial(overlay, kept, COSTS, np.empty(0, np.int64))
     trial.serve_all()
-    assert len(trial.ways) == timing.FINALISTS == 3
+    assert len(trial.ways) == decisions.FINALISTS == 3
     push, pull = trial._ends
     assert push.inputs is pull.inputs and push.outputs is pull.outputs
     assert (push.decision.method, pull.decision.method) == ("push", "pull")

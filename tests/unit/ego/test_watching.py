@@ -1,6 +1,6 @@
 """Labels are looked at after work, and the seldomer the less they change."""
 
-from kpg.runtime.ego.watching import Watching
+from kpg.runtime.ego.decisions import Watching
 
 
 def test_it_is_due_after_many_writes_and_reads_and_time_spent_on_them() -> None:

@@ -9,7 +9,7 @@ import sqlglot
 from sqlglot import exp
 
 from kpg.compiler.sql.dialect import Dialect
-from kpg.runtime.convert.values import to_python
+from kpg.runtime.convert.python_values import to_python
 from kpg.runtime.dictionary import Dictionary
 from kpg.runtime.functions import common_type, resolve
 from kpg.runtime.mfp import CompiledMfp

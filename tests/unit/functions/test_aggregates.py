@@ -341,7 +341,7 @@ def strings(node: ast.AST) -> set[str]:
 
 
 def test_no_code_compares_the_names_of_aggregates() -> None:
-    """Decisions about an aggregate are made from its record: see ``runtime/functions/aggregation.py``."""
+    """Decisions about an aggregate are made from its record, ``AggregateFunction``."""
     names = {one.name for one in ALL} - HYPOTHETICAL - {"first", "last", "list"}  # which mean much else, too
     found = []
     for file in sources():

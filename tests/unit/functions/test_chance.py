@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import kpg
-from kpg.runtime.functions.chance import DRAWN, mixed
+from kpg.runtime.functions.mathematics import DRAWN, mixed
 
 
 def test_bits_of_chance_are_those_of_splitmix64() -> None:

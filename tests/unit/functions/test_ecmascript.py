@@ -2,7 +2,7 @@
 
 import pytest
 
-from kpg.runtime.functions.ecmascript import compiled
+from kpg.runtime.functions.regex import compiled
 
 
 @pytest.mark.parametrize(

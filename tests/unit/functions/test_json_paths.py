@@ -2,10 +2,8 @@
 
 import pytest
 
-from kpg.runtime.functions.json_items import found
-from kpg.runtime.functions.json_paths import exists, items, matches
-from kpg.runtime.values.jsonpath.reading import parse
-from kpg.runtime.values.jsonpath.writing import shown
+from kpg.runtime.functions.json_path import exists, found, items, matches
+from kpg.runtime.values.json_path import parse, shown
 from kpg.runtime.values.jsons import Json
 from kpg.runtime.values.jsons import parse as document
 

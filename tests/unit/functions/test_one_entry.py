@@ -8,7 +8,7 @@ ROOT = Path(__file__).parents[3]
 PROGRAM = """
 from kpg.runtime.functions import aggregation, algorithms
 from kpg.runtime.functions.registry import Signature, is_function, memoized
-from kpg.runtime.functions.rules import fixed
+from kpg.runtime.functions.type_rules import fixed
 from kpg.runtime.types import BIGINT, INTEGER, TEXT
 
 for name, rule, code in (

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from kpg.runtime.errors import DataError
-from kpg.runtime.functions.shadows import guard_of, is_dear
+from kpg.runtime.functions.registry import guard_of, is_dear
 from kpg.runtime.mfp import CompiledMfp
 from kpg.runtime.plan import Mfp
 from kpg.runtime.scalar import Call, Column, If, Literal, Scalar

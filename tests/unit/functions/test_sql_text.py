@@ -2,8 +2,7 @@
 
 import pytest
 
-from kpg.runtime.functions.sql_text import sql_text
-from kpg.runtime.scalar import Call, Column, Fetch, If, Literal, Scalar
+from kpg.runtime.scalar import Call, Column, Fetch, If, Literal, Scalar, sql_text
 from kpg.runtime.types import BOOLEAN, DATE, DOUBLE, INTEGER, ROWID, TEXT, decimal, float_to_word
 
 A, B = Column(0, INTEGER), Column(1, INTEGER)

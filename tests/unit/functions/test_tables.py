@@ -5,8 +5,8 @@ from decimal import Decimal
 import pytest
 
 import kpg
-from kpg.runtime.functions import later
-from kpg.runtime.functions.tables import RowFunction, near_names, row_functions
+from kpg.runtime.functions import autoload
+from kpg.runtime.functions.table_functions import RowFunction, near_names, row_functions
 from kpg.runtime.operators import expand
 
 CASES = [pytest.param(call, rows, id=call) for one in row_functions() for call, rows in one.examples.items()]
@@ -24,7 +24,7 @@ def test_examples_hold(call: str, rows: str) -> None:
 @pytest.mark.parametrize("function", list(row_functions()), ids=lambda one: one.name)
 def test_entries_say_what_they_do(function: RowFunction) -> None:
     assert (
-        (function.examples or function.name in later.DECLARED | later.POPULATED)
+        (function.examples or function.name in autoload.DECLARED | autoload.POPULATED)
         and function.doc.endswith(".")
         and function.accepts
     )

@@ -178,7 +178,7 @@ def test_a_table_of_a_query_that_its_commit_refuses_is_not_there(
     def fail(*_: object) -> None:
         raise MemoryError
 
-    monkeypatch.setattr("kpg.runtime.worker.Worker.step", fail)
+    monkeypatch.setattr("kpg.runtime.worker.worker.Worker.step", fail)
     with pytest.raises(MemoryError):
         counts.sql("CREATE TABLE copy AS SELECT * FROM word")
     monkeypatch.undo()

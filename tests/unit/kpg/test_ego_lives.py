@@ -12,7 +12,7 @@ import pytest
 
 import kpg
 from kpg.ddl.ego_view import EgoView
-from kpg.runtime.ego.sums import Sums
+from kpg.runtime.ego.partial_aggregates import Sums
 from kpg.runtime.errors import NotSupportedError
 from kpg.runtime.operators.ego import ego_under
 

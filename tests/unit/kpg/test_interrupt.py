@@ -12,7 +12,7 @@ from kpg.database import Database
 from kpg.engine.engine import Engine
 from kpg.engine.transaction import Transactions
 from kpg.listeners.feed import Change, Feed
-from kpg.runtime.chain import small
+from kpg.runtime.chain import chain_selection
 from kpg.runtime.interrupts import DeferredInterrupt
 from kpg.runtime.operators.reduce import Reduce
 from kpg.runtime.trace.updates import Updates
@@ -31,7 +31,7 @@ def pressed(shop: Database, monkeypatch: pytest.MonkeyPatch) -> Database:
         flush(self)
 
     monkeypatch.setattr(Reduce, "flush", interrupted)
-    monkeypatch.setattr(small, "FEW", -1)  # in a chain no reduce runs in Python
+    monkeypatch.setattr(chain_selection, "FEW", -1)  # in a chain no reduce runs in Python
     return shop
 
 

@@ -14,7 +14,7 @@ import pytest
 
 import kpg
 from kpg import progress
-from kpg.runtime import underway
+from kpg.runtime import progress_report
 
 CHAIN = "WITH RECURSIVE r(a) AS (SELECT 0 UNION SELECT a + 1 FROM r WHERE a < 5) SELECT * FROM r"
 
@@ -110,9 +110,9 @@ def test_a_screen_that_is_gone_ends_nothing(screen: Pictures, monkeypatch: pytes
 
 
 def test_work_within_work_is_drawn_and_the_outer_goes_on(screen: Pictures) -> None:
-    with underway.work("outer", "rows") as outer:
+    with progress_report.work("outer", "rows") as outer:
         outer(1, 2)
-        with underway.work("inner", "bytes") as inner:
+        with progress_report.work("inner", "bytes") as inner:
             inner(3_000_000, 5_000_000, "now")
         outer(2, 2)
     assert [(what, done, total, text.replace("0 s", "")) for what, done, total, text in screen.drawn] == [

@@ -6,13 +6,13 @@ from dataclasses import dataclass, field
 import numpy as np
 import pytest
 
-from kpg.runtime.data.rowgroups import RowGroups
 from kpg.runtime.errors import DataError
 from kpg.runtime.kernels import vm
 from kpg.runtime.mfp import CompiledMfp
-from kpg.runtime.mfp.memo import Memo
+from kpg.runtime.mfp.python_calls import Memo
 from kpg.runtime.plan import Mfp
 from kpg.runtime.scalar import Call, Column, Fetch, If, Literal, Scalar
+from kpg.runtime.tables.row_groups import RowGroups
 from kpg.runtime.types import (
     BIGINT,
     BOOLEAN,

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kpg.runtime.convert.values import encode_rows, to_python
+from kpg.runtime.convert.python_values import encode_rows, to_python
 from kpg.runtime.errors import DataError
 from kpg.runtime.mfp import CompiledMfp
 from kpg.runtime.plan import Mfp

@@ -6,13 +6,13 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from kpg.runtime.data.table import Table
 from kpg.runtime.dictionary import Dictionary
 from kpg.runtime.errors import DataError
 from kpg.runtime.kernels.vm import CHUNK
 from kpg.runtime.mfp import CompiledMfp
 from kpg.runtime.plan import Mfp
 from kpg.runtime.scalar import Column, Fetch, Literal, Scalar
+from kpg.runtime.tables.table import Table
 from kpg.runtime.types import BIGINT, NULL, ROWID, ColumnDef, Schema
 from tests.unit.functions.expressions import Engine, call
 
@@ -150,7 +150,7 @@ def test_filters_in_a_row_keep_columns_together() -> None:
 
 @pytest.mark.parametrize("bits", [0, 3, 9, 11, 30])
 def test_rows_are_fetched_from_wherever_they_are(bits: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kpg.runtime.data.rowgroups.GROUP_BYTES", 16 << bits)
+    monkeypatch.setattr("kpg.runtime.tables.row_groups.GROUP_BYTES", 16 << bits)
     rng = random.Random(bits)
     table = Table("t", Schema((ColumnDef("a", BIGINT), ColumnDef("b", BIGINT))), Dictionary())
     count = 5000
@@ -183,7 +183,7 @@ def test_rows_are_fetched_from_wherever_they_are(bits: int, monkeypatch: pytest.
 
 
 def test_a_row_that_is_gone_reads_as_null(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kpg.runtime.data.rowgroups.GROUP_BYTES", 8 << 4)
+    monkeypatch.setattr("kpg.runtime.tables.row_groups.GROUP_BYTES", 8 << 4)
     table = Table("t", Schema((ColumnDef("a", BIGINT),)), Dictionary())
     table.insert(np.arange(40).reshape(1, -1))
     table.delete(np.array([*range(10), *range(16, 32)]))

@@ -5,7 +5,7 @@ import pytest
 
 from kpg.runtime.dictionary import Dictionary
 from kpg.runtime.errors import DataError
-from kpg.runtime.operators.basic import evaluators
+from kpg.runtime.operators.basic_reduce import evaluators
 from kpg.runtime.plan import BasicAggregate
 from kpg.runtime.types import BIGINT, DATE, DOUBLE, NULL, TEXT, Type, decimal, float_to_word, word_to_float
 

@@ -3,10 +3,9 @@
 import numpy as np
 
 import kpg
-from kpg.runtime.ego.followed import EVERYBODY, NOBODY
-from kpg.runtime.operators.ego import ego_under
-from kpg.runtime.operators.hearing import hearing
-from kpg.runtime.worker import Worker
+from kpg.runtime.ego.overlay import EVERYBODY, NOBODY
+from kpg.runtime.operators.ego import ego_under, hearing
+from kpg.runtime.worker.worker import Worker
 
 
 def test_filters_tell_which_readers_are_heard() -> None:

@@ -4,7 +4,7 @@ from decimal import Decimal
 
 import kpg
 from kpg.runtime.operators.linear import Late
-from kpg.runtime.worker import Worker
+from kpg.runtime.worker.worker import Worker
 
 VIEW = "SELECT k, avg(a) AS m, 100.0 * sum(a) / sum(b) AS share FROM t GROUP BY k"
 

@@ -5,8 +5,8 @@ import pytest
 
 import kpg
 from kpg.runtime.errors import DataError, InternalError
-from kpg.runtime.installed import Installed
-from kpg.runtime.worker import Worker
+from kpg.runtime.worker.dataflows import Installed
+from kpg.runtime.worker.worker import Worker
 
 
 @pytest.fixture

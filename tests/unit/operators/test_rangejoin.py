@@ -6,7 +6,7 @@ import signal
 import pytest
 
 import kpg
-from kpg.runtime.data.table import Table
+from kpg.runtime.tables.table import Table
 
 LARGEST = 2**63 - 1
 

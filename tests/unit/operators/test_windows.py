@@ -9,11 +9,8 @@ import pytest
 
 from kpg.runtime.dictionary import Dictionary
 from kpg.runtime.functions import aggregate_named, aggregated, window_function, window_functions
-from kpg.runtime.operators.windows.doubles import summed
-from kpg.runtime.operators.windows.evaluate import evaluated
-from kpg.runtime.operators.windows.frames import floats, words
-from kpg.runtime.operators.windows.layout import laid_out
-from kpg.runtime.operators.windows.moments import comoments
+from kpg.runtime.operators.windows.window_evaluation import comoments, evaluated, summed
+from kpg.runtime.operators.windows.window_frames import floats, laid_out, words
 from kpg.runtime.plan import Bound, Edge, Exclude, Frame, Ranged, Unit, WindowCall
 from kpg.runtime.scalar import Column, Literal, Scalar
 from kpg.runtime.types import BIGINT, DOUBLE, INTEGER, NULL, TEXT, Type, float_to_word

@@ -10,9 +10,9 @@ import kpg
 from kpg.database import Database
 from kpg.result import Rows
 from kpg.runtime.dictionary import Dictionary
-from kpg.runtime.operators.windows import index as indexes
-from kpg.runtime.operators.windows.index import Index
-from kpg.runtime.operators.windows.operator import Window, shape_of
+from kpg.runtime.operators.windows import partition_index as indexes
+from kpg.runtime.operators.windows.partition_index import Index
+from kpg.runtime.operators.windows.window_operator import Window, shape_of
 from kpg.runtime.plan import Bound, Edge, Exclude, Frame, Unit, WindowCall, is_local
 from kpg.runtime.scalar import Column, Literal
 from kpg.runtime.types import BIGINT, DOUBLE, INTEGER, NULL
@@ -24,10 +24,10 @@ CALLS = tuple(WindowCall(name, (VALUE,), BIGINT) for name in ("count", "sum", "m
 
 
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kpg.runtime.operators.windows.operator.LARGE", 1)
+    monkeypatch.setattr("kpg.runtime.operators.windows.window_operator.LARGE", 1)
     monkeypatch.setattr(indexes, "BLOCK", 3)
     monkeypatch.setattr(indexes, "FAN", 3)
-    monkeypatch.setattr("kpg.runtime.operators.windows.local.PORTION", 2)
+    monkeypatch.setattr("kpg.runtime.operators.windows.window_operator.PORTION", 2)
 
 
 def columns_of(rows: list[Row]) -> np.ndarray[tuple[int, int], np.dtype[np.int64]]:

@@ -6,7 +6,7 @@ from dataclasses import fields, is_dataclass, replace
 from types import UnionType
 from typing import Any, get_args
 
-from kpg.runtime.functions.tables import Expansion
+from kpg.runtime.functions.table_functions import Expansion
 from kpg.runtime.plan import (
     Aggregate,
     AnyNode,

@@ -17,7 +17,7 @@ from kpg.database import Database
 from kpg.runtime import plan
 from kpg.runtime.errors import InternalError
 from kpg.runtime.plan import AnyNode, Columns, Mfp, Plan, Types
-from kpg.runtime.render.identity import Identities
+from kpg.runtime.render.fingerprint import Identities
 from kpg.runtime.scalar import Column, Fetch, walk
 from kpg.runtime.types import (
     BIGINT,
@@ -35,7 +35,7 @@ from kpg.runtime.types import (
     rowid,
     same_words,
 )
-from kpg.tpch.schema import QUERIES, create_statements, query_text
+from kpg.tpch.data import QUERIES, create_statements, query_text
 from tests.datadriven import read_cases
 from tests.unit.compiler.physical.tiny import tiny_data
 from tests.unit.compiler.sql.oracle import catalog_of

@@ -8,7 +8,7 @@ import pytest
 from kpg.runtime import plan
 from kpg.runtime.errors import InternalError, ProgrammingError
 from kpg.runtime.plan import AnyNode, Columns, Kept, user
-from kpg.runtime.render.identity import Identities, describe
+from kpg.runtime.render.fingerprint import Identities, describe
 from kpg.runtime.types import BIGINT
 from tests.unit.plan.examples import BASE, EXAMPLES, INSIDE, ROW, body, kinds, variants
 

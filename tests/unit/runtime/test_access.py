@@ -3,12 +3,12 @@
 import numpy as np
 import pytest
 
-from kpg.runtime.access import MOST_COMPILED
 from kpg.runtime.errors import DataError, IntegrityError, InternalError
 from kpg.runtime.plan import Mfp, Plan, Source
 from kpg.runtime.scalar import Call, Column, Literal
 from kpg.runtime.types import BIGINT, BOOLEAN, INTEGER, ColumnDef, Schema
-from kpg.runtime.worker import Worker
+from kpg.runtime.worker.access import MOST_COMPILED
+from kpg.runtime.worker.worker import Worker
 
 SCHEMA = Schema((ColumnDef("a", BIGINT, nullable=False), ColumnDef("b", BIGINT)), (0,))
 

@@ -7,8 +7,8 @@ from types import FrameType
 import pytest
 
 import kpg
-from kpg.runtime.checkpoints import EVERY, DeepCalls, checked, checkpoint
 from kpg.runtime.errors import CanceledError
+from kpg.runtime.interrupts import EVERY, DeepCalls, checked, checkpoint
 from tests.waiting import PATIENCE
 
 LONGEST = 20_000

@@ -4,12 +4,12 @@ import pytest
 
 from kpg.runtime.errors import InterfaceError
 from kpg.runtime.executor import Executor
+from kpg.runtime.executor_factory import MERGE_EFFORTS, local_executor
 from kpg.runtime.handles import InputHandle, Installation, RankLookup
-from kpg.runtime.installed import Installed
 from kpg.runtime.interrupts import DeferredInterrupt
-from kpg.runtime.local import MERGE_EFFORTS, local_executor
 from kpg.runtime.operators.input import Input
-from kpg.runtime.recursion import StateRanks
+from kpg.runtime.worker.dataflows import Installed
+from kpg.runtime.worker.derivation_rounds import StateRanks
 
 
 @pytest.mark.parametrize("effort", MERGE_EFFORTS)

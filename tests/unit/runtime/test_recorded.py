@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from kpg.runtime.errors import IntegrityError
-from kpg.runtime.lasting import MANY, Changed, Words
+from kpg.runtime.executor import MANY, Changed, Words
 from kpg.runtime.types import BIGINT, ColumnDef, Schema
-from kpg.runtime.worker import Worker
+from kpg.runtime.worker.worker import Worker
 
 SCHEMA = Schema((ColumnDef("k", BIGINT, False),), (0,))
 

@@ -6,7 +6,7 @@ import pytest
 import kpg
 from kpg.runtime.errors import InterfaceError, ProgrammingError
 from kpg.runtime.operators.arrange import Arrange
-from kpg.runtime.worker import Worker
+from kpg.runtime.worker.worker import Worker
 
 
 def worker_of(db: kpg.Database) -> Worker:
@@ -16,7 +16,7 @@ def worker_of(db: kpg.Database) -> Worker:
 
 
 def filled(monkeypatch: pytest.MonkeyPatch) -> kpg.Database:
-    monkeypatch.setattr("kpg.runtime.data.rowgroups.GROUP_BYTES", 16 << 6)
+    monkeypatch.setattr("kpg.runtime.tables.row_groups.GROUP_BYTES", 16 << 6)
     db = kpg.connect()
     db.sql("create table t (id int primary key, a int); create table u (id int primary key, a int)")
     db.sql("create materialized view v as select a, max(id) m from t group by a")

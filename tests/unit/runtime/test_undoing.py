@@ -2,9 +2,9 @@
 
 import numpy as np
 
-from kpg.runtime.data.table import Table
+from kpg.runtime.tables.table import Table
 from kpg.runtime.types import BIGINT, ColumnDef, Schema
-from kpg.runtime.worker import Worker
+from kpg.runtime.worker.worker import Worker
 
 SCHEMA = Schema((ColumnDef("k", BIGINT),), (0,))
 

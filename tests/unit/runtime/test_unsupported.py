@@ -4,7 +4,7 @@ import pytest
 
 import kpg
 from kpg.listeners.states import state_of
-from kpg.runtime import unsupported
+from kpg.runtime import unsupported_features
 from kpg.runtime.errors import DatalogError
 
 TYPES = """box circle line lseg money path point polygon tsquery tsvector xml"""
@@ -52,16 +52,16 @@ def assert_refused(database: kpg.Database, statement: str, message: str, hint: s
 
 
 def test_the_table_holds_these_names() -> None:
-    assert sorted(unsupported.TYPES) == sorted(TYPES.split())
-    assert sorted(unsupported.FUNCTIONS) == sorted(FUNCTIONS.split())
-    assert sorted(unsupported.OPERATORS) == sorted(OPERATORS.split())
-    assert sorted(unsupported.SYNTAX) == sorted(SYNTAX)
+    assert sorted(unsupported_features.TYPES) == sorted(TYPES.split())
+    assert sorted(unsupported_features.FUNCTIONS) == sorted(FUNCTIONS.split())
+    assert sorted(unsupported_features.OPERATORS) == sorted(OPERATORS.split())
+    assert sorted(unsupported_features.SYNTAX) == sorted(SYNTAX)
 
 
 @pytest.mark.parametrize("name", TYPES.split())
 def test_type_is_refused(name: str) -> None:
     database = kpg.connect()
-    message, hint = f'type "{name}" is not supported', unsupported.TYPES[name]
+    message, hint = f'type "{name}" is not supported', unsupported_features.TYPES[name]
     for statement in (
         f"CREATE TABLE t (a {name})",
         f"CREATE TABLE t (a {name}[])",
@@ -86,7 +86,7 @@ def test_users_may_have_a_type_of_that_name(name: str) -> None:
 
 @pytest.mark.parametrize("name", FUNCTIONS.split())
 def test_function_is_refused(name: str) -> None:
-    message, hint = f"function {name} is not supported", unsupported.FUNCTIONS[name]
+    message, hint = f"function {name} is not supported", unsupported_features.FUNCTIONS[name]
     for statement in (f"SELECT {name}('a')", f"SELECT pg_catalog.{name}('a')", f"SELECT * FROM {name}('a')"):
         assert_refused(kpg.connect(), statement, message, hint)
 
@@ -102,7 +102,7 @@ def test_a_datalog_program_that_calls_a_function_is_refused_at_its_place() -> No
     span = caught.value.span
     assert (caught.value.message, caught.value.hint) == (
         "function area is not supported",
-        unsupported.FUNCTIONS["area"],
+        unsupported_features.FUNCTIONS["area"],
     )
     assert span is not None and span.source[span.start : span.end] == "area(1)"
 
@@ -116,7 +116,7 @@ def test_users_may_have_a_function_of_that_name(name: str) -> None:
 
 @pytest.mark.parametrize("name", OPERATORS.split())
 def test_operator_is_refused(name: str) -> None:
-    message, hint = f"operator {name} is not supported", unsupported.OPERATORS[name]
+    message, hint = f"operator {name} is not supported", unsupported_features.OPERATORS[name]
     statements = [f"SELECT {name} 1"] if name in PREFIX else []
     for statement in [*statements, f"SELECT 1 {name} 2"]:
         assert_refused(kpg.connect(), statement, message, hint)
@@ -126,7 +126,7 @@ def test_operator_is_refused(name: str) -> None:
 def test_syntax_is_refused(name: str) -> None:
     error = refusal(kpg.connect(), SYNTAX[name])
     assert name in error.message
-    assert (error.hint, state_of(error)) == (unsupported.SYNTAX[name], "0A000")
+    assert (error.hint, state_of(error)) == (unsupported_features.SYNTAX[name], "0A000")
 
 
 @pytest.mark.parametrize(
@@ -144,7 +144,7 @@ def test_every_statement_about_rules_is_refused(statement: str) -> None:
     database.sql("CREATE TABLE t (a int)")
     error = refusal(database, statement)
     assert error.message.endswith("RULE is not supported")
-    assert (error.hint, state_of(error)) == (unsupported.SYNTAX["RULE"], "0A000")
+    assert (error.hint, state_of(error)) == (unsupported_features.SYNTAX["RULE"], "0A000")
 
 
 def test_actions_of_alter_table_are_refused() -> None:
@@ -171,7 +171,7 @@ def test_actions_of_alter_table_are_refused() -> None:
 )
 def test_statements_about_a_refused_object_are_refused(statement: str, message: str) -> None:
     name = "TRIGGER" if "trigger" in statement.lower() else "PROCEDURE"
-    assert_refused(kpg.connect(), statement, message, unsupported.SYNTAX[name])
+    assert_refused(kpg.connect(), statement, message, unsupported_features.SYNTAX[name])
 
 
 def test_catalogs_have_no_triggers() -> None:

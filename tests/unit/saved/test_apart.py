@@ -7,12 +7,11 @@ import numpy as np
 import pytest
 
 import kpg
+from kpg.runtime.checkpoint.captured_state import changing, fixed, state_of
+from kpg.runtime.checkpoint.checkpointer import Keeper
+from kpg.runtime.checkpoint.pack_store import Apart
 from kpg.runtime.operators.arrange import Arrange
 from kpg.runtime.operators.reduce import Reduce
-from kpg.runtime.saved.apart import Apart
-from kpg.runtime.saved.dormant import state_of
-from kpg.runtime.saved.form import changing, fixed
-from kpg.runtime.saved.keeper import Keeper
 from kpg.runtime.storage.codec import DamagedError
 from kpg.runtime.storage.files import Disk
 from kpg.runtime.storage.packs import BLOCK, pack_name

@@ -8,13 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from kpg.runtime.checkpoint.checkpointer import Background, Keeper
+from kpg.runtime.checkpoint.worker_state import capture, leaves
 from kpg.runtime.errors import OperationalError
-from kpg.runtime.saved.background import Background
-from kpg.runtime.saved.keeper import Keeper
-from kpg.runtime.saved.worker import capture, leaves
 from kpg.runtime.storage.files import Disk, Files
-from kpg.runtime.storage.manifest import Manifest, read_manifest
-from kpg.runtime.worker import Worker
+from kpg.runtime.storage.packs import Manifest, read_manifest
+from kpg.runtime.worker.worker import Worker
 from tests.model.disk import Sim
 from tests.properties.dataflows import DATAFLOWS, SCHEMA
 from tests.properties.test_checkpoints import opened

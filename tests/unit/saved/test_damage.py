@@ -6,16 +6,15 @@ from contextlib import suppress
 import numpy as np
 import pytest
 
+from kpg.runtime.checkpoint.captured_state import leaves_of
+from kpg.runtime.checkpoint.checkpointer import Keeper
+from kpg.runtime.checkpoint.pack_store import Stored, stored_at
+from kpg.runtime.checkpoint.worker_state import capture
 from kpg.runtime.errors import OperationalError
-from kpg.runtime.saved.keeper import Keeper
-from kpg.runtime.saved.leaves import leaves_of
-from kpg.runtime.saved.stored import Stored, stored_at
-from kpg.runtime.saved.worker import capture
 from kpg.runtime.storage.codec import DamagedError
-from kpg.runtime.storage.manifest import NAME, read_manifest
-from kpg.runtime.storage.packs import BLOCK, Pack, blocks_of, pack_name
+from kpg.runtime.storage.packs import BLOCK, NAME, Pack, blocks_of, pack_name, read_manifest
 from kpg.runtime.types import BIGINT, ColumnDef, Schema
-from kpg.runtime.worker import Worker
+from kpg.runtime.worker.worker import Worker
 from tests.model.disk import Sim
 from tests.properties import loops
 from tests.properties.dataflows import DATAFLOWS, SCHEMA
@@ -68,8 +67,8 @@ def blocks_in_use(sim: Sim) -> set[tuple[str, int]]:
 
 def made(monkeypatch: pytest.MonkeyPatch) -> tuple[Sim, dict[str, tuple[int, Schema]]]:
     """A folder with packs of several checkpoints, and a bag index and strings in them."""
-    monkeypatch.setattr("kpg.runtime.saved.stored.INLINE", 64)
-    monkeypatch.setattr("kpg.runtime.data.rowgroups.GROUP_BYTES", 1 << 12)
+    monkeypatch.setattr("kpg.runtime.checkpoint.pack_store.INLINE", 64)
+    monkeypatch.setattr("kpg.runtime.tables.row_groups.GROUP_BYTES", 1 << 12)
     sim, rng = Sim(), random.Random(1)
     worker, keeper = worker_with(TABLES), Keeper(sim, 7)
     for name, plan in PLANS.items():

@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 
 import kpg
-from kpg.runtime.saved.keeper import Keeper
-from kpg.runtime.saved.leaves import leaves_of
-from kpg.runtime.saved.worker import TABLES
-from kpg.runtime.storage.manifest import read_manifest
+from kpg.runtime.checkpoint.captured_state import leaves_of
+from kpg.runtime.checkpoint.checkpointer import Keeper
+from kpg.runtime.checkpoint.worker_state import WORKER_TABLES
+from kpg.runtime.storage.packs import read_manifest
 from kpg.runtime.types import BIGINT, ColumnDef, Schema
-from kpg.runtime.worker import Worker
+from kpg.runtime.worker.worker import Worker
 from tests.model.disk import Sim
 from tests.model.durable import contents, opened
 from tests.properties import test_checkpoints as of_workers
@@ -40,7 +40,7 @@ def test_work_is_in_proportion_to_what_changed() -> None:
     for number in range(20):
         db.sql(f"create materialized view v{number} as select v, count(*) c from t{number} group by v")
     whole = described(db)
-    assert whole > 200 // TABLES + 220 // 32
+    assert whole > 200 // WORKER_TABLES + 220 // 32
     db.sql("insert into t100 values (1, 1)")
     assert described(db) == 1
     assert described(db) == 0  # nothing is new
@@ -94,9 +94,9 @@ def test_a_view_that_is_made_again_is_not_taken_for_the_one_before() -> None:
 @pytest.mark.parametrize("seed", range(3))
 def test_checkpoints_of_many_tables_in_many_lives(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Packs come and go: what is in those that go is described again, whoever has not been asked for."""
-    monkeypatch.setattr("kpg.runtime.saved.stored.INLINE", 16)
-    monkeypatch.setattr("kpg.runtime.saved.keeper.MOST_PACKS", 3)
-    monkeypatch.setattr("kpg.runtime.saved.worker.TABLES", 4)
+    monkeypatch.setattr("kpg.runtime.checkpoint.pack_store.INLINE", 16)
+    monkeypatch.setattr("kpg.runtime.checkpoint.checkpointer.MOST_PACKS", 3)
+    monkeypatch.setattr("kpg.runtime.checkpoint.worker_state.WORKER_TABLES", 4)
     monkeypatch.setattr("kpg.durable.shelves.ROOM", 3)
     rng = random.Random(seed)
     sim = Sim()
@@ -132,7 +132,7 @@ def test_leaves_of_a_checkpoint(tmp_path: Path) -> None:
     """They stay where they are, byte by byte, until what they refer to goes."""
     sim = Sim()
     worker, keeper = Worker(), Keeper(sim, 7)
-    for number in range(3 * TABLES):
+    for number in range(3 * WORKER_TABLES):
         worker.create_table(f"t{number}", SCHEMA)
     of_workers.checkpoint(worker, keeper)
 

@@ -12,42 +12,36 @@ from dataclasses import fields
 import pytest
 
 import kpg.runtime.operators
-from kpg.runtime import installed
-from kpg.runtime.data.past import TablePast
-from kpg.runtime.data.rowgroups import Group, RowGroups
-from kpg.runtime.data.rowindex import BagIndex, KeyIndex
-from kpg.runtime.data.table import Table
-from kpg.runtime.data.unique import LookupIndex, UniqueIndex
-from kpg.runtime.data.vacuum import Vacuum
-from kpg.runtime.dataflow.operator import Operator
+from kpg.runtime.checkpoint.operator_state import STATELESS
+from kpg.runtime.dataflow.dataflow_graph import Operator
 from kpg.runtime.dictionary import Dictionary
 from kpg.runtime.operators.arrange import Arrange
-from kpg.runtime.operators.custom import Custom
+from kpg.runtime.operators.basic_reduce import Fold
 from kpg.runtime.operators.ego import Ego
-from kpg.runtime.operators.fold import Fold
-from kpg.runtime.operators.history import LoopDistinct, LoopReduce
 from kpg.runtime.operators.input import Input, Sink
 from kpg.runtime.operators.linear import Passing, Stateless
 from kpg.runtime.operators.loop import ArrangedLeave, Loop
-from kpg.runtime.operators.reduce import Distinct, Reduce, Single
+from kpg.runtime.operators.reduce import Distinct, LoopDistinct, LoopReduce, Reduce, Single
 from kpg.runtime.operators.topk import GroupReader
-from kpg.runtime.operators.userreduce import Record, UserReduce
-from kpg.runtime.saved.operators import STATELESS
+from kpg.runtime.operators.user import Custom
+from kpg.runtime.operators.user_reduce import Record, UserReduce
 from kpg.runtime.state.groups import GroupTable
 from kpg.runtime.state.history import HistoryTable
+from kpg.runtime.tables.row_groups import Group, RowGroups, TablePast, Vacuum
+from kpg.runtime.tables.row_index import BagIndex, KeyIndex
+from kpg.runtime.tables.table import LookupIndex, Table, UniqueIndex
 from kpg.runtime.trace.batch import Batch
-from kpg.runtime.trace.head import Head
-from kpg.runtime.trace.recent import Recent
+from kpg.runtime.trace.head import Head, Recent, Tail
+from kpg.runtime.trace.merge import Tiers
 from kpg.runtime.trace.spine import Spine
-from kpg.runtime.trace.tail import Tail
-from kpg.runtime.trace.tiers import Tiers
 from kpg.runtime.types import BIGINT, ColumnDef, Schema
-from kpg.runtime.worker import Worker
+from kpg.runtime.worker import dataflows
+from kpg.runtime.worker.worker import Worker
 
 SAVED = (
     Arrange, ArrangedLeave, Reduce, Distinct, Single, LoopReduce, LoopDistinct, UserReduce, Fold, Loop,
 )  # fmt: skip
-COMPUTED_ANEW = (Custom, Ego, Input, Sink, installed.Capture, installed.Memory)
+COMPUTED_ANEW = (Custom, Ego, Input, Sink, dataflows.Capture, dataflows.Memory)
 """What no durable database takes: operators in Python; overlays; listeners; pasts of views."""
 
 OF_EVERY_OPERATOR = {"place", "consumers", "owners", "pending", "scheduled", "hydrated", "counters"}

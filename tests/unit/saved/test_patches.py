@@ -5,10 +5,10 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
-from kpg.runtime.saved import patches, stored
-from kpg.runtime.saved.form import Life, Part, changing, growing
-from kpg.runtime.saved.keeper import Keeper
-from kpg.runtime.saved.stored import Small, Stored
+from kpg.runtime.checkpoint import pack_store
+from kpg.runtime.checkpoint.captured_state import Life, Part, changing, growing
+from kpg.runtime.checkpoint.checkpointer import Keeper
+from kpg.runtime.checkpoint.pack_store import Small, Stored
 from kpg.runtime.storage.packs import BLOCK
 from tests.model.disk import Sim
 
@@ -52,7 +52,7 @@ def test_a_word_that_changes_writes_a_line_and_not_a_block(case: Case) -> None:
     words[::4096] = -1
     found = case.save(changing(words))
     (patch,) = found.changes
-    assert isinstance(patch, patches.Patch)
+    assert isinstance(patch, pack_store.Patch)
     assert (patch.changed, patch.lines, patch.size) == (16, 16, 16 * (16 + 8 + 64))
     assert case.read().tolist() == words.tolist()
 
@@ -67,7 +67,7 @@ def test_patches_become_one_and_then_the_array_is_written_whole(case: Case) -> N
         counts.append(len(found.changes))
         whole.append(not found.changes)
         assert case.read().tolist() == words.tolist()
-    assert max(counts) == stored.MOST_PATCHES and counts[stored.MOST_PATCHES] == 1
+    assert max(counts) == pack_store.MOST_PATCHES and counts[pack_store.MOST_PATCHES] == 1
     assert 0 < sum(whole) < 12
 
 

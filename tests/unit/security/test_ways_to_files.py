@@ -21,7 +21,7 @@ from kpg.compiler.sql.outside import READERS
 from kpg.database import Database
 from kpg.runtime.errors import DatalogError, PrivilegeError
 from kpg.runtime.functions import functions
-from kpg.runtime.functions.tables import row_functions
+from kpg.runtime.functions.table_functions import row_functions
 from kpg.server.web.reasoning import run_datalog
 from kpg.sessions.session import Session
 from tests.unit.server.web.conftest import web_of
@@ -150,7 +150,7 @@ OPENERS: Final = {
     "kpg/server/web/metrics.py": "/proc, by names of its own",
     "kpg/statements/statements.py": "no file: a transaction",
     "runtime/convert/files.py": "FROM, behind `need_file`; Database.load",
-    "runtime/functions/later.py": "modules of the registry, by names of its own",
+    "runtime/functions/autoload.py": "modules of the registry, by names of its own",
 }
 
 events: list[tuple[str, str]] = []

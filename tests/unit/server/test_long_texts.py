@@ -6,7 +6,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from kpg.runtime.checkpoints import checkpoint
+from kpg.runtime.interrupts import checkpoint
 from kpg.server import client, extended
 from tests.unit.server.conftest import Running
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import kpg
-from kpg.runtime import checkpoints
+from kpg.runtime import interrupts
 from kpg.runtime.errors import CanceledError, InterfaceError, ProgrammingError
 from kpg.sessions import slices
 from kpg.sessions.session import Session
@@ -23,9 +23,9 @@ LONG = " + ".join(["a"] * 40)
 @pytest.fixture(autouse=True)
 def always(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(slices, "SLICE", 0.0)
-    monkeypatch.setattr(checkpoints, "EVERY", 0)
+    monkeypatch.setattr(interrupts, "EVERY", 0)
     yield
-    checkpoints._left[0] = 0
+    interrupts._left[0] = 0
 
 
 @pytest.fixture

@@ -5,8 +5,7 @@ import os
 import numpy as np
 import pytest
 
-from kpg.runtime.sharing.memory import ARENA, PAGE, Lock, Memory
-from kpg.runtime.sharing.rows import CommonGroups, SeenGroups
+from kpg.runtime.cluster.shared_memory import ARENA, PAGE, CommonGroups, Lock, Memory, SeenGroups
 
 
 def test_what_one_writes_another_reads() -> None:

@@ -4,12 +4,12 @@ import os
 
 import pytest
 
-from kpg.runtime.sharing import pages
-from kpg.runtime.sharing.memory import Memory
+from kpg.runtime.cluster import shared_memory
+from kpg.runtime.cluster.shared_memory import Memory
 
 
 def test_a_large_file_is_a_file_without_a_name() -> None:
-    file = pages.large_file()
+    file = shared_memory.large_file()
     if file is not None:
         os.ftruncate(file, 1 << 41)
         os.pwrite(file, b"x", 1 << 40)
@@ -18,10 +18,10 @@ def test_a_large_file_is_a_file_without_a_name() -> None:
 
 
 def test_workers_do_without(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pages.sys, "executable", "/nowhere")
-    assert pages.large_file() is None
+    monkeypatch.setattr(shared_memory.sys, "executable", "/nowhere")
+    assert shared_memory.large_file() is None
     memory = Memory()
     memory.words(memory.take(8), 1)[0] = 5
     memory.close()
-    monkeypatch.setattr(pages.sys, "executable", "/bin/false")
-    assert pages.large_file() is None
+    monkeypatch.setattr(shared_memory.sys, "executable", "/bin/false")
+    assert shared_memory.large_file() is None

@@ -4,9 +4,8 @@ import os
 
 import numpy as np
 
+from kpg.runtime.cluster.shared_memory import COUNT, CommonDictionary, Memory
 from kpg.runtime.dictionary import Dictionary
-from kpg.runtime.sharing.memory import Memory
-from kpg.runtime.sharing.texts import COUNT, CommonDictionary
 
 
 def test_codes_are_the_same_everywhere() -> None:

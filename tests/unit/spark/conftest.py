@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import pytest
 
-from kpg.runtime.spark import own
+from kpg.runtime.spark import session
 from tests.scheduling import SHARING
 
 _open: Final = ExitStack()
@@ -18,9 +18,9 @@ def spark() -> Any:
     """A session of our own with three slots; it goes when a test comes that may have one for itself."""
     if not _sessions:
         patch = _open.enter_context(pytest.MonkeyPatch.context())
-        patch.setitem(own.SETTINGS, "spark.master", "local[3]")
-        patch.setitem(own.SETTINGS, "spark.driver.memory", "1g")
-        _sessions.append(_open.enter_context(own.own_session(own.Work.READING)).get())
+        patch.setitem(session.SETTINGS, "spark.master", "local[3]")
+        patch.setitem(session.SETTINGS, "spark.driver.memory", "1g")
+        _sessions.append(_open.enter_context(session.own_session(session.Work.READING)).get())
     return _sessions[0]
 
 

@@ -13,7 +13,7 @@ import pytest
 
 import kpg
 from kpg.runtime.errors import OperationalError
-from kpg.runtime.spark import own
+from kpg.runtime.spark import session
 from tests.waiting import until
 
 pytestmark = pytest.mark.java
@@ -71,8 +71,8 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
             "spark.executorEnv.PYTHONPATH": str(Path(kpg.__file__).parents[1]),
         }
         for name, value in settings.items():
-            patch.setitem(own.SETTINGS, name, value)
-        mine = stack.enter_context(own.own_session(own.Work.BRIEF))
+            patch.setitem(session.SETTINGS, name, value)
+        mine = stack.enter_context(session.own_session(session.Work.BRIEF))
         yield mine.get()
 
 

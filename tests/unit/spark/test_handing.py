@@ -14,9 +14,10 @@ import kpg
 from kpg.runtime.convert.arrow import encode
 from kpg.runtime.dictionary import Dictionary
 from kpg.runtime.errors import DataError, OperationalError
-from kpg.runtime.spark import direct
-from kpg.runtime.spark.handing import Place
-from kpg.runtime.spark.load import Source, load_tables
+from kpg.runtime.spark import load_jobs
+from kpg.runtime.spark.load import load_tables
+from kpg.runtime.spark.load_jobs import Place
+from kpg.runtime.spark.source import Source
 from kpg.runtime.types import BIGINT, ColumnDef, Schema
 
 pytestmark = pytest.mark.java
@@ -29,7 +30,7 @@ ROWS = 2000
 @pytest.fixture
 def small_splits(monkeypatch):
     """A split for each row group."""
-    monkeypatch.setattr(direct, "SPLIT_BYTES", 1)
+    monkeypatch.setattr(load_jobs, "SPLIT_BYTES", 1)
 
 
 def write(path, keys, values, group):

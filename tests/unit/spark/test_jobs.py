@@ -8,8 +8,9 @@ import pytest
 
 import kpg
 from kpg.runtime.errors import DataError, IntegrityError
-from kpg.runtime.spark.jobs import Jobs
-from kpg.runtime.spark.load import Source, load_tables
+from kpg.runtime.spark.load import load_tables
+from kpg.runtime.spark.load_jobs import Jobs
+from kpg.runtime.spark.source import Source
 from kpg.runtime.types import BIGINT, ColumnDef, Schema
 
 pytestmark = pytest.mark.java

@@ -12,8 +12,9 @@ import pytest
 from kpg.runtime.convert.arrow import encode
 from kpg.runtime.dictionary import Dictionary
 from kpg.runtime.errors import DataError, NotSupportedError, OperationalError, ProgrammingError
-from kpg.runtime.spark.load import Source, load, load_tables
-from kpg.runtime.spark.own import LOAD_SETTINGS
+from kpg.runtime.spark.load import load, load_tables
+from kpg.runtime.spark.session import LOAD_SETTINGS
+from kpg.runtime.spark.source import Source
 from kpg.runtime.types import (
     BIGINT,
     BOOLEAN,

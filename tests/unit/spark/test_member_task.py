@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from kpg.runtime.cluster.transport import version_here
 from kpg.runtime.spark import member_task
-from kpg.runtime.workers.network import version_here
 from tests.markdown import blocks
 from tests.unit.workers.test_processes import gone
 from tests.waiting import until
@@ -42,7 +42,7 @@ def run(monkeypatch: pytest.MonkeyPatch, version: str, attempt: int = 0) -> list
 def test_an_executor_without_kpg_or_with_another_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(RuntimeError, match=r"kpg worker: .* has kpg .*, the driver has 0\.0"):
         run(monkeypatch, "0.0")
-    monkeypatch.setitem(sys.modules, "kpg.runtime.workers.guest", None)
+    monkeypatch.setitem(sys.modules, "kpg.runtime.cluster.member_process", None)
     with pytest.raises(RuntimeError, match=r"kpg worker: .* has no kpg, or another version of it"):
         run(monkeypatch, "0.0")
 

@@ -8,8 +8,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from kpg.runtime.spark import order
-from kpg.runtime.spark.order import ascending, in_order, order_key
+from kpg.runtime.spark import load_jobs
+from kpg.runtime.spark.load_jobs import ascending, in_order, order_key
 from kpg.runtime.types import BIGINT, DATE, DOUBLE, TEXT, ColumnDef, Schema, decimal
 
 KEY = Schema((ColumnDef("a", BIGINT), ColumnDef("b", decimal(5, 2))))
@@ -60,7 +60,7 @@ def test_ascending_agrees_with_sorting_tuples():
 
 
 def test_files_are_put_in_the_order_of_their_keys(tmp_path, monkeypatch):
-    monkeypatch.setattr(order, "CHUNK_ROWS", 2)
+    monkeypatch.setattr(load_jobs, "CHUNK_ROWS", 2)
     late = write(tmp_path, "0.parquet", [(3, "-1"), (3, "0.50"), (4, "-9")])
     empty = write(tmp_path, "1.parquet", [])
     early = write(tmp_path, "2.parquet", [(-1, "2"), (1, "1"), (3, "-1")])
@@ -69,7 +69,7 @@ def test_files_are_put_in_the_order_of_their_keys(tmp_path, monkeypatch):
 
 
 def test_files_that_no_order_helps(tmp_path, monkeypatch):
-    monkeypatch.setattr(order, "CHUNK_ROWS", 2)
+    monkeypatch.setattr(load_jobs, "CHUNK_ROWS", 2)
     within = write(tmp_path, "0.parquet", [(1, "1"), (2, "1"), (1, "5")])
     wide = write(tmp_path, "1.parquet", [(0, "0"), (9, "0")])
     inside = write(tmp_path, "2.parquet", [(3, "0"), (4, "0")])

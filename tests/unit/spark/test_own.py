@@ -9,9 +9,10 @@ import pytest
 
 import kpg
 from kpg.runtime.errors import OperationalError
-from kpg.runtime.spark import own
-from kpg.runtime.spark.load import Progress, Source, load_tables
+from kpg.runtime.spark import session
+from kpg.runtime.spark.load import Progress, load_tables
 from kpg.runtime.spark.session import starting
+from kpg.runtime.spark.source import Source
 from kpg.runtime.types import BIGINT, ColumnDef, Schema
 
 NUMBERS = Schema((ColumnDef("k", BIGINT, False),), (0,))
@@ -29,24 +30,24 @@ def test_an_early_start_serves_the_loads_that_follow(tmp_path, monkeypatch, capf
         pq.write_table(pa.table({"K": pa.array(numbers, pa.int32())}), tmp_path / f"number {name}.parquet")
     started, told = [], []
 
-    class Counted(own.OwnSession):
+    class Counted(session.OwnSession):
         def __init__(self, work):
             super().__init__(work)
             started.append(self)
 
-    monkeypatch.setattr(own, "OwnSession", Counted)
+    monkeypatch.setattr(session, "OwnSession", Counted)
     handler = signal.getsignal(signal.SIGINT)
     db = kpg.connect()
     for number, name in enumerate(("a", "b", "c"), 1):
         db.sql(f"create table {name} (k bigint primary key)")
         pq.write_table(pa.table({"k": range(number)}), tmp_path / f"{name}.parquet")
-    with starting(own.Work.READING):
+    with starting(session.Work.READING):
         assert db.load("a", tmp_path / "a.parquet", mode="spark") == 1
         others = {name: tmp_path / f"{name}.parquet" for name in ("b", "c")}
         assert db.load_all(others, mode="spark") == {"b": 2, "c": 3}
         source = Source("number", f"{tmp_path}/number*.parquet", NUMBERS)
         chunks = list(load_tables([source], None, told.append))
-        assert own.is_running()
+        assert session.is_running()
     assert [row for chunk in chunks for row in chunk.rows.column(0).to_pylist()] == [10, 30, 20, 40]
     assert told[0] == Progress("number", "writing", 0, 0)
     assert told[-1] == Progress("number", "reading", 4, 4)
@@ -56,7 +57,7 @@ def test_an_early_start_serves_the_loads_that_follow(tmp_path, monkeypatch, capf
     assert list((tmp_path / "tmp").iterdir()) == []
     captured = capfd.readouterr()
     assert (captured.out, captured.err) == ("", "")
-    assert not own.is_running()
+    assert not session.is_running()
     assert started[0]._gateway.proc.poll() is not None
     assert signal.getsignal(signal.SIGINT) is handler
     assert db.sql("select * from c").fetchall() == [(0,), (1,), (2,)]
@@ -76,18 +77,18 @@ def test_who_interrupts_does_not_wait_for_the_start(monkeypatch):
             goes_on.wait()
             self.stopped = True
 
-    monkeypatch.setattr(own, "OwnSession", Slow)
-    with pytest.raises(KeyboardInterrupt), own.own_session(own.Work.LONG):
+    monkeypatch.setattr(session, "OwnSession", Slow)
+    with pytest.raises(KeyboardInterrupt), session.own_session(session.Work.LONG):
         raise KeyboardInterrupt
     assert not made[0].stopped
-    assert own.is_running()
+    assert session.is_running()
     goes_on.set()
-    with own.own_session(own.Work.LONG) as second:
+    with session.own_session(session.Work.LONG) as second:
         assert made == [made[0], second] if made[0].stopped else made[0] is second
     assert made[-1].stopped
-    with pytest.raises(ValueError), own.own_session(own.Work.LONG):
+    with pytest.raises(ValueError), session.own_session(session.Work.LONG):
         raise ValueError
-    assert not own.is_running()
+    assert not session.is_running()
     assert all(one.stopped for one in made)
 
 
@@ -98,11 +99,11 @@ def test_a_failed_start_is_told_to_every_load_and_leaves_nothing(tmp_path, monke
 
     monkeypatch.setattr("pyspark.SparkContext._gateway", None)
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    monkeypatch.setattr(own, "_quiet_gateway", fail)
-    with own.own_session(own.Work.BRIEF) as first, own.own_session(own.Work.LONG) as second:
+    monkeypatch.setattr(session, "_quiet_gateway", fail)
+    with session.own_session(session.Work.BRIEF) as first, session.own_session(session.Work.LONG) as second:
         assert first is second
         for _ in range(2):
             with pytest.raises(OperationalError, match="no memory"):
                 first.get()
-    assert not own.is_running()
+    assert not session.is_running()
     assert list(tmp_path.iterdir()) == []

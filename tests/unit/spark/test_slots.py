@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from kpg.runtime.errors import InterfaceError, OperationalError
-from kpg.runtime.spark import slots
+from kpg.runtime.spark import session as slots
 
 
 class Context:

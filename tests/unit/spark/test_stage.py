@@ -20,7 +20,7 @@ from kpg.runtime.errors import (
     OperationalError,
     ProgrammingError,
 )
-from kpg.runtime.spark import slots, stage
+from kpg.runtime.spark import session, stage
 from tests.unit.workers.test_processes import TEXT, answer_alike, rows
 from tests.waiting import until
 
@@ -38,7 +38,7 @@ def test_answers_changes_and_errors_are_those_of_one(spark: Any) -> None:
         answer_alike(db, one)
         assert [row[0] for row in db.workers()] == [0, 1]
     none_runs(spark)
-    assert not slots.taken
+    assert not session.taken
 
 
 def test_a_worker_that_is_lost_is_started_again_and_nobody_misses_anything(spark: Any) -> None:

@@ -8,8 +8,8 @@ import pytest
 
 from kpg.runtime.errors import InternalError
 from kpg.runtime.state.history import HistoryTable
-from kpg.runtime.state.ranks import first_rounds, ranked, ranks_of
 from kpg.runtime.trace.updates import Updates
+from kpg.runtime.worker.derivation_rounds import first_rounds_in_state, ranked, ranks_of
 
 Row = tuple[int, int]
 History = dict[Row, Counter[int]]
@@ -92,7 +92,7 @@ def test_first_rounds_of_a_trace() -> None:
     times = [(1, 2), (3, 4), (1, 1), (1, 0), (2, 0), (4, 3)]
     diffs = [1, -1, 2, 1, -1, 1]
     updates = Updates.of(np.array(rows).T, np.array(times).T, diffs)
-    data, rounds = first_rounds(updates)
+    data, rounds = first_rounds_in_state(updates)
     assert data.T.tolist() == [[5, 1], [7, 0]] and rounds.tolist() == [2, 1]
-    data, rounds = first_rounds(Updates.empty(2, 2))
+    data, rounds = first_rounds_in_state(Updates.empty(2, 2))
     assert data.shape == (2, 0) and rounds.shape == (0,)

@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from kpg.runtime.storage.ahead import Ahead, Hand
+from kpg.runtime.storage.background_work import Ahead, Hand
 
 
 def test_work_ends_well_or_in_an_error() -> None:

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from kpg.runtime.storage.checksum import checksum_of, padding
+from kpg.runtime.storage.files import checksum_of, padding
 
 
 def test_every_bit_counts() -> None:

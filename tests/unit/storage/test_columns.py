@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from kpg.runtime.storage.columns import pack, unpack
+from kpg.runtime.storage.packs import pack, unpack
 from kpg.runtime.types import ERROR, NULL
 
 

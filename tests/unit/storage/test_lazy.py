@@ -4,7 +4,7 @@ import threading
 
 import pytest
 
-from kpg.runtime.storage.lazy import Lazy
+from kpg.runtime.storage.background_work import Lazy
 from tests.waiting import PATIENCE
 
 

@@ -4,9 +4,8 @@ import numpy as np
 import pytest
 
 from kpg.runtime.errors import OperationalError
-from kpg.runtime.storage.checksum import checksum_of
 from kpg.runtime.storage.codec import DamagedError
-from kpg.runtime.storage.files import PAGE
+from kpg.runtime.storage.files import PAGE, checksum_of
 from kpg.runtime.storage.log import MAGIC, VERSION, Log, Segment, segment_name, segment_number
 from tests.model.disk import PowerCut, Sim, SimFile
 

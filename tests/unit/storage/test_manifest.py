@@ -4,15 +4,7 @@ import pytest
 
 from kpg.runtime.errors import OperationalError
 from kpg.runtime.storage.codec import DamagedError
-from kpg.runtime.storage.manifest import (
-    NAME,
-    Checkpoint,
-    Manifest,
-    PackFacts,
-    read_manifest,
-    swap,
-    write_beside,
-)
+from kpg.runtime.storage.packs import NAME, Checkpoint, Manifest, PackFacts, read_manifest, swap, write_beside
 from tests.model.disk import PowerCut, Sim
 
 FIRST = Manifest(77, 1)
@@ -69,9 +61,9 @@ def test_every_flipped_bit_is_found() -> None:
 
 def test_a_newer_one_is_refused_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
     sim = Sim()
-    monkeypatch.setattr("kpg.runtime.storage.manifest.VERSION", 2)
+    monkeypatch.setattr("kpg.runtime.storage.packs.VERSION", 2)
     put(sim, FIRST)
-    monkeypatch.setattr("kpg.runtime.storage.manifest.VERSION", 1)
+    monkeypatch.setattr("kpg.runtime.storage.packs.VERSION", 1)
     with pytest.raises(
         OperationalError, match="sim/manifest has format 2, and this kpg knows formats up to 1"
     ):

@@ -8,8 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from kpg.runtime.storage.files import Disk
-from kpg.runtime.storage.mapped import read_in
+from kpg.runtime.storage.files import Disk, read_in
 
 SCRIPT = """
 import os, sys

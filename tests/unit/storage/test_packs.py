@@ -6,8 +6,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from kpg.runtime.checkpoint.pack_store import Reader, Stored
 from kpg.runtime.errors import OperationalError
-from kpg.runtime.saved.stored import Reader, Stored
 from kpg.runtime.storage.codec import DamagedError
 from kpg.runtime.storage.files import Disk
 from kpg.runtime.storage.packs import (

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from kpg.runtime.storage.codec import DamagedError
-from kpg.runtime.storage.log import Log, Segment
-from kpg.runtime.storage.proof import NAME, PLACES, SLOT, Proof, read_proof
+from kpg.runtime.storage.log import NAME, PLACES, SLOT, Log, Proof, Segment, read_proof
 from tests.model.disk import PowerCut, Sim
 
 

@@ -4,10 +4,10 @@ import subprocess
 import sys
 from pathlib import Path
 
-from kpg.runtime.storage.scratch import OWNER, Scratch, sweep
+from kpg.runtime.storage.files import OWNER, Scratch, sweep
 
 ROOT = Path(__file__).parents[3]
-MADE = "import sys, time; from kpg.runtime.storage.scratch import Scratch; one = Scratch('a-', sys.argv[1]);"
+MADE = "import sys, time; from kpg.runtime.storage.files import Scratch; one = Scratch('a-', sys.argv[1]);"
 
 
 def started(place: Path, then: str) -> subprocess.Popen[str]:

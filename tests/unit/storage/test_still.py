@@ -64,7 +64,7 @@ def test_a_record_that_is_being_written(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_what_is_damaged_is_told_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kpg.runtime.storage.still.PAUSE", 0.0)
+    monkeypatch.setattr("kpg.runtime.storage.snapshot.PAUSE", 0.0)
     sim = Sim()
     with opened(sim) as db:
         db.sql("create table t (a int)")

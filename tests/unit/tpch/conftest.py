@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from kpg.tpch.generate import generate
+from kpg.tpch.data import generate
 
 
 @pytest.fixture(scope="session")

@@ -6,7 +6,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from kpg.tpch.compare import Order, difference, without_limit
+from kpg.tpch.oracle import Order, difference, without_limit
 
 NO_ORDER = Order()
 

@@ -6,9 +6,8 @@ from pathlib import Path
 import pytest
 
 from kpg.runtime.errors import OperationalError
-from kpg.tpch import generate as module
-from kpg.tpch.generate import data_folder, generate, is_complete, table_path
-from kpg.tpch.schema import TABLES
+from kpg.tpch import data as module
+from kpg.tpch.data import TABLES, data_folder, generate, is_complete, table_path
 
 
 def test_folder_holds_the_tables_and_nothing_else(folder: Path) -> None:

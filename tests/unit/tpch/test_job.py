@@ -14,7 +14,7 @@ from rich.console import Console
 
 from kpg.runtime.errors import InterfaceError, NotSupportedError
 from kpg.tpch import job as module
-from kpg.tpch.schema import PRIMARY_KEYS
+from kpg.tpch.data import PRIMARY_KEYS
 
 
 @dataclass(frozen=True)

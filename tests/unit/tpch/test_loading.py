@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from kpg.tpch.loading import obstacle
+from kpg.tpch.job import obstacle
 
 
 def test_without_java_the_obstacle_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

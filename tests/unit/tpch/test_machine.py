@@ -2,7 +2,7 @@
 
 import platform
 
-from kpg.tpch.machine import describe, machine, versions
+from kpg.tpch.report import describe, machine, versions
 
 
 def test_machine_has_cores_and_memory() -> None:

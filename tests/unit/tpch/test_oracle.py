@@ -6,8 +6,8 @@ import pyarrow as pa
 import pytest
 
 from kpg.runtime.errors import InternalError
-from kpg.tpch.batch import Batch, TableChange
 from kpg.tpch.oracle import Oracle
+from kpg.tpch.refresh import Batch, TableChange
 
 
 def test_delete_of_an_absent_row_is_refused_and_changes_nothing(folder: Path) -> None:

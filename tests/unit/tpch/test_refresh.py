@@ -7,11 +7,9 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from kpg.tpch.batch import Batch
-from kpg.tpch.generate import table_path
+from kpg.tpch.data import PRIMARY_KEYS, TABLES, table_path
 from kpg.tpch.oracle import Oracle
-from kpg.tpch.refresh import RefreshStream
-from kpg.tpch.schema import PRIMARY_KEYS, TABLES
+from kpg.tpch.refresh import Batch, RefreshStream
 
 Model = dict[str, dict[tuple[Any, ...], tuple[Any, ...]]]
 

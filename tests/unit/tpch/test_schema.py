@@ -7,8 +7,7 @@ import duckdb
 import pyarrow.parquet as pq
 import pytest
 
-from kpg.tpch.generate import table_path
-from kpg.tpch.schema import PRIMARY_KEYS, QUERIES, TABLES, create_statements, query_text
+from kpg.tpch.data import PRIMARY_KEYS, QUERIES, TABLES, create_statements, query_text, table_path
 
 
 @pytest.fixture

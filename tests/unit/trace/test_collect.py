@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 
 from kpg.runtime.progress.antichain import Antichain
-from kpg.runtime.trace.batch import Batch, Layers
-from kpg.runtime.trace.collect import differences
+from kpg.runtime.trace.batch import Batch, Layers, differences
 from kpg.runtime.trace.updates import Updates
 
 Row = tuple[int, ...]

@@ -2,10 +2,10 @@
 
 import pytest
 
+from kpg.runtime.checkpoint.captured_state import read
+from kpg.runtime.checkpoint.operator_state import capture_ends, fill_ends
 from kpg.runtime.progress.antichain import Antichain
-from kpg.runtime.saved.form import read
-from kpg.runtime.saved.traces import capture_ends, fill_ends
-from kpg.runtime.trace.ends import Ends
+from kpg.runtime.trace.head import Ends
 
 FRONTIERS = {
     1: [Antichain.of((3,)), Antichain.of((5,)), Antichain.of((5,)), Antichain.of((9,)), Antichain()],

@@ -7,12 +7,11 @@ from kpg.runtime.errors import DataError, InternalError
 from kpg.runtime.kernels import head as kernels
 from kpg.runtime.kernels import layout
 from kpg.runtime.progress.antichain import Antichain
+from kpg.runtime.trace import head
 from kpg.runtime.trace import head as heads
-from kpg.runtime.trace import recent
-from kpg.runtime.trace.handle import TraceHandle
 from kpg.runtime.trace.head import Head
 from kpg.runtime.trace.lookup import Order, lookup
-from kpg.runtime.trace.spine import Spine
+from kpg.runtime.trace.spine import Spine, TraceHandle
 from kpg.runtime.trace.updates import Updates
 from tests.model import kernels as model
 
@@ -123,7 +122,7 @@ def test_sealing_within_a_step_keeps_apart_what_may_be_taken_back() -> None:
 
 
 def test_a_large_step_is_a_batch(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(recent, "SMALL_STEP", 2)
+    monkeypatch.setattr(head, "SMALL_STEP", 2)
     made, _handle = trace()
     made.append(rows((2, 0), (1, 0)), end(1))
     assert len(made.sought().batches) == 0
@@ -133,7 +132,7 @@ def test_a_large_step_is_a_batch(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_full_head_is_sealed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(recent, "MOST", 3)
+    monkeypatch.setattr(head, "MOST", 3)
     made, _handle = trace()
     for epoch in range(5):
         made.append(rows((epoch, 0), time=epoch), end(epoch + 1))

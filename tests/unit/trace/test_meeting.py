@@ -6,12 +6,12 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from kpg.runtime.kernels.links import MOST_ROOM
 from kpg.runtime.progress.antichain import Antichain
-from kpg.runtime.trace import meeting
+from kpg.runtime.trace import lookup
 from kpg.runtime.trace.batch import Batch, Layers, Sought
 from kpg.runtime.trace.head import Head
-from kpg.runtime.trace.lookup import Order
-from kpg.runtime.trace.meeting import MOST_ROOM, Meeting
+from kpg.runtime.trace.lookup import Meeting, Order
 from kpg.runtime.trace.updates import Updates
 from tests.model import kernels as model
 from tests.model.updates import updates
@@ -59,7 +59,7 @@ def test_every_pair_comes_once(data: st.DataObject) -> None:
     result = Meeting(key, *columns).of(stream, sought, order, closed, floor, 0)
     if result is None:
         pairs = sum(map(len, batched)) + sum(map(len, parts))
-        assert len(stream) * pairs > 2 * len(stream) + meeting.LEAST_ROOM
+        assert len(stream) * pairs > 2 * len(stream) + lookup.LEAST_ROOM
     else:
         assert model.contents([result]) == expected
 
@@ -93,7 +93,7 @@ def test_many_matches_of_one_row_reserve_no_room_for_as_many_of_each_later_one()
     meets = Meeting((0,), BOTH, BOTH[1:])
     found = meets.of(Updates.of([[1], [0]], (4,), 1), sought, Order.ANY, 0, 0, 0)
     assert found is not None and len(found) == many
-    stream = Updates.of([[2] * meeting.FEW, range(meeting.FEW)], (4,), 1)
+    stream = Updates.of([[2] * lookup.FEW, range(lookup.FEW)], (4,), 1)
     tracemalloc.start()
     try:
         nothing = meets.of(stream, sought, Order.ANY, 0, 0, 0)
@@ -105,7 +105,7 @@ def test_many_matches_of_one_row_reserve_no_room_for_as_many_of_each_later_one()
 
 
 def test_too_many_stream_rows_take_a_lookup() -> None:
-    n = meeting.FEW + 1
+    n = lookup.FEW + 1
     stream = Updates.of([[1] * n, range(n)], (4,), 1)
     assert met(stream, Sought(Layers(), head_of(Updates.of([[7], [5]], (3,), 1)))) is None
 

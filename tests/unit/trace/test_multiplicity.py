@@ -8,8 +8,7 @@ import pytest
 
 import kpg
 from kpg.runtime.errors import DataError
-from kpg.runtime.trace.multiplicity import MOST, bound_with, largest, most_added
-from kpg.runtime.trace.updates import Updates
+from kpg.runtime.trace.updates import MOST, Updates, bound_with, largest, most_added
 
 
 def exact(updates: Updates) -> int:

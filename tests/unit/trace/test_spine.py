@@ -10,9 +10,8 @@ import pytest
 from kpg.runtime.errors import DataError, InternalError
 from kpg.runtime.progress.antichain import Antichain
 from kpg.runtime.trace.batch import Batch
-from kpg.runtime.trace.folding import TINY_BATCHES
-from kpg.runtime.trace.handle import TraceHandle
-from kpg.runtime.trace.spine import Spine
+from kpg.runtime.trace.merge import TINY_BATCHES
+from kpg.runtime.trace.spine import Spine, TraceHandle
 from kpg.runtime.trace.updates import Updates
 from tests.model.kernels import contents
 

@@ -12,10 +12,9 @@ from kpg.runtime.errors import InternalError
 from kpg.runtime.kernels import seek
 from kpg.runtime.progress.antichain import Antichain, Time
 from kpg.runtime.trace.batch import Batch, Layers
-from kpg.runtime.trace.handle import TraceHandle
 from kpg.runtime.trace.lookup import Order, lookup
 from kpg.runtime.trace.merge import Merge
-from kpg.runtime.trace.spine import Spine
+from kpg.runtime.trace.spine import Spine, TraceHandle
 from kpg.runtime.trace.updates import Updates
 from tests.model.kernels import Contents, contents, triples
 

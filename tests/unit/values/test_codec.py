@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kpg.runtime.functions.keys import key_string
+from kpg.runtime.functions.comparison import key_string
 from kpg.runtime.types import (
     BIGINT,
     BOOLEAN,
@@ -29,7 +29,7 @@ from kpg.runtime.types import (
     record,
 )
 from kpg.runtime.values import Codec, Mistyped, Unfit, arrays, codec_of, intervals, jsons, speller_of
-from kpg.runtime.values.zones import offset, to_local, zone
+from kpg.runtime.values.date_time import offset, to_local, zone
 
 WORDS = {
     BIGINT: st.integers(-(2**63) + 2, 2**63 - 1),

@@ -19,7 +19,7 @@ from kpg.runtime.types import (
     decimal,
     range_of,
 )
-from kpg.runtime.values.complaints import complaint
+from kpg.runtime.values.input_errors import complaint
 
 RAINBOW = Type(Kind.ENUM, labels=("red", "green"), name="rainbow")
 

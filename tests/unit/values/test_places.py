@@ -2,21 +2,21 @@
 
 import pytest
 
-from kpg.runtime.values import places
+from kpg.runtime.values import words
 
 
 @pytest.mark.parametrize(
     ("text", "word"),
-    [("(0,0)", 0), ("(0,1)", 1), ("(1,0)", 65536), ("(2,3)", 131075), ("(4294967295,65535)", places.MOST)],
+    [("(0,0)", 0), ("(0,1)", 1), ("(1,0)", 65536), ("(2,3)", 131075), ("(4294967295,65535)", words.MOST)],
 )
 def test_both_ways(text: str, word: int) -> None:
-    assert places.parse(text) == word
-    assert places.show(word) == text
+    assert words.parse(text) == word
+    assert words.show(word) == text
 
 
 def test_what_is_around_the_parentheses_does_not_count() -> None:
-    assert places.parse("'(3,4)' and more") == 3 * 65536 + 4
-    assert places.parse(" ( 3, 4)") == 3 * 65536 + 4
+    assert words.parse("'(3,4)' and more") == 3 * 65536 + 4
+    assert words.parse(" ( 3, 4)") == 3 * 65536 + 4
 
 
 @pytest.mark.parametrize(
@@ -24,4 +24,4 @@ def test_what_is_around_the_parentheses_does_not_count() -> None:
 )
 def test_what_is_no_place(text: str) -> None:
     with pytest.raises(ValueError, match="no place of a row"):
-        places.parse(text)
+        words.parse(text)

@@ -9,14 +9,14 @@ from contextlib import suppress
 
 from kpg.database import Database
 from kpg.engine.working import Workers
-from kpg.runtime.trace.tiers import EFFORT
-from kpg.runtime.workers.network import Calling, Network
+from kpg.runtime.cluster.transport import Calling, Network
+from kpg.runtime.trace.merge import EFFORT
 
 CODE = """
 import pickle, sys
 index, calling = pickle.load(sys.stdin.buffer)
-from kpg.runtime.workers.guest import attend
-from kpg.runtime.workers.network import Calling
+from kpg.runtime.cluster.member_process import attend
+from kpg.runtime.cluster.transport import Calling
 attend(index, Calling(*calling))
 """
 

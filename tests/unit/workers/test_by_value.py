@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from kpg.runtime.workers import by_value
+from kpg.runtime.cluster import messages
 
 FACTOR = 3
 
 
 def again(given: Any) -> Any:
     """What has been sent and came, in this process."""
-    return pickle.loads(by_value.pickled(given, lambda buffer: True))
+    return pickle.loads(messages.pickled(given, lambda buffer: True))
 
 
 def tripled(value: int) -> int:

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
-from kpg.runtime.workers.door import Card, Door, StrangerError, visit
-from kpg.runtime.workers.wire import GoneError, Line, exchange, packed
+from kpg.runtime.cluster.messages import GoneError, Line, exchange, packed
+from kpg.runtime.cluster.transfer import Card, Door, StrangerError, visit
 from tests.unit.workers.test_processes import exchange_both_ways
 from tests.waiting import PATIENCE
 

@@ -14,10 +14,10 @@ import pytest
 
 from kpg.database import Database
 from kpg.engine.working import Workers
+from kpg.runtime.cluster import transfer
+from kpg.runtime.cluster.transport import Network
 from kpg.runtime.errors import OperationalError
-from kpg.runtime.trace.tiers import EFFORT
-from kpg.runtime.workers import door
-from kpg.runtime.workers.network import Network
+from kpg.runtime.trace.merge import EFFORT
 from tests.unit.workers.apart import Apart
 from tests.unit.workers.test_processes import TEXT, answer_alike, rows
 from tests.waiting import PATIENCE, until
@@ -26,7 +26,7 @@ pytestmark = pytest.mark.mounts
 ROOT = Path(__file__).parents[3]
 HERE, THERE = "10.77.0.1", "10.77.0.2"
 QUICK = """
-from kpg.runtime.workers import door, guest
+from kpg.runtime.cluster import door, guest
 door.IDLE, door.BETWEEN, door.LOST, guest.SECONDS_TO_END = 1, 1, 1, 2.0
 """
 
@@ -87,7 +87,7 @@ def alike() -> None:
 def pulled(folder: str) -> None:
     hosts = TwoHosts()
     exec(QUICK, {})
-    assert door.IDLE == 1
+    assert transfer.IDLE == 1
     with Database(workers=Workers(Network(2, EFFORT, hosts), 0), folder=folder) as db:
         db.sql(TEXT)
         db.sql("insert into t select i, 'g' || i % 3, i / 2 from generate_series(1, 3000) g(i)")

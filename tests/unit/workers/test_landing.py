@@ -16,17 +16,16 @@ import pytest
 import kpg
 from kpg.database import Database
 from kpg.dml import loading
+from kpg.runtime.cluster import remote_load, transport
+from kpg.runtime.cluster.messages import packed
+from kpg.runtime.cluster.text_exchange import Owners
+from kpg.runtime.cluster.transfer import StrangerError, ship
 from kpg.runtime.convert.arrow import encode
 from kpg.runtime.dictionary import Dictionary
 from kpg.runtime.errors import IntegrityError, OperationalError
 from kpg.runtime.handles import Berth, Rules
-from kpg.runtime.sharing.owners import Owners
-from kpg.runtime.spark.load import Source
+from kpg.runtime.spark.source import Source
 from kpg.runtime.types import Schema
-from kpg.runtime.workers import crew, far
-from kpg.runtime.workers.door import StrangerError
-from kpg.runtime.workers.shipping import ship
-from kpg.runtime.workers.wire import packed
 from tests.unit.workers.apart import apart
 
 TABLE = "create table t(k bigint primary key, g text, v bigint)"
@@ -127,7 +126,7 @@ def test_rows_go_past_the_coordinator_until_it_is_asked_for_them(db: Database) -
 def test_what_the_coordinator_carries_does_not_grow_with_the_rows(
     db: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    carried, exchange = [0], crew.exchange
+    carried, exchange = [0], transport.exchange
 
     def counted(out: Sequence[Any], ends: Sequence[Any], *rest: Any) -> list[Any]:
         carried[0] += sum(len(piece) for _, pieces in out for piece in pieces)
@@ -135,7 +134,7 @@ def test_what_the_coordinator_carries_does_not_grow_with_the_rows(
         carried[0] += sum(len(piece) for reply in replies for piece in packed(reply))
         return replies
 
-    monkeypatch.setattr(crew, "exchange", counted)
+    monkeypatch.setattr(transport, "exchange", counted)
     db.sql(TABLE)
     db.sql("create materialized view n as select count(*) as n from t")
     figures = []
@@ -252,7 +251,7 @@ def test_rows_that_came_to_the_wrong_worker_find_the_right_one(
 def test_workers_that_do_not_see_the_drivers_folder_are_told_of(
     db: Database, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(far, "TOKEN", "another")
+    monkeypatch.setattr(remote_load, "TOKEN", "another")
     db.sql(TABLE)
     with pytest.raises(
         OperationalError, match=r"does not see the driver's folder .*: rows that it alone has"

@@ -13,14 +13,13 @@ import pytest
 import kpg
 from kpg.database import Database
 from kpg.engine.working import Workers
-from kpg.runtime.dataflow.step import Step
+from kpg.runtime.cluster.member_process import serve
+from kpg.runtime.cluster.messages import Command, GoneError, Reply, exchange, packed, pair
+from kpg.runtime.cluster.threads import Threads
+from kpg.runtime.cluster.transport import Calling, Network
+from kpg.runtime.dataflow.dataflow_graph import Step
 from kpg.runtime.errors import InterfaceError, OperationalError
-from kpg.runtime.trace.tiers import EFFORT
-from kpg.runtime.workers.messages import Command, Reply
-from kpg.runtime.workers.network import Calling, Network
-from kpg.runtime.workers.process import serve
-from kpg.runtime.workers.threads import Threads
-from kpg.runtime.workers.wire import GoneError, exchange, packed, pair
+from kpg.runtime.trace.merge import EFFORT
 from tests.properties.test_workers import history
 from tests.unit.workers.apart import Apart, Through, apart
 from tests.unit.workers.test_processes import TEXT, answer_alike, gone, rows

@@ -5,9 +5,8 @@ import pyarrow as pa
 import pytest
 
 import kpg
+from kpg.runtime.cluster.transfer import Offer, StrangerError, fetched, in_common, types_of
 from kpg.runtime.errors import InterfaceError
-from kpg.runtime.workers.door import StrangerError
-from kpg.runtime.workers.offering import Offer, fetched, in_common, types_of
 from tests.unit.workers.apart import apart
 
 HERE = "127.0.0.1"

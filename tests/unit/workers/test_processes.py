@@ -13,8 +13,8 @@ import pytest
 import kpg
 from kpg.database import Database
 from kpg.engine.memory import used_bytes
+from kpg.runtime.cluster.messages import GoneError, Line, exchange, packed, pair
 from kpg.runtime.errors import DataError, InterfaceError, OperationalError
-from kpg.runtime.workers.wire import GoneError, Line, exchange, packed, pair
 
 TEXT = """
 create table t(k int primary key, g text, v int);

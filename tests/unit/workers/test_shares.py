@@ -9,13 +9,13 @@ import pytest
 import kpg
 from kpg.database import Database
 from kpg.engine.working import Workers
+from kpg.runtime.cluster.text_exchange import FEW, Owners
+from kpg.runtime.cluster.threads import Threads
 from kpg.runtime.dictionary import Dictionary
 from kpg.runtime.errors import Error
 from kpg.runtime.kernels import rowgroups as kernels
 from kpg.runtime.operators.exchange import Sending
-from kpg.runtime.sharing.owners import FEW, Owners
 from kpg.runtime.trace.updates import Updates
-from kpg.runtime.workers.threads import Threads
 from tests.properties.test_workers import many
 
 
@@ -67,7 +67,7 @@ def test_a_step_that_fails_at_one_worker_leaves_all_with_what_they_had() -> None
 
 def test_places_of_other_workers_rows_are_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     """Groups of 2048 rowids: what is full has room for the worker's own rows, and no more."""
-    monkeypatch.setattr("kpg.runtime.data.rowgroups.GROUP_BYTES", 1 << 15)
+    monkeypatch.setattr("kpg.runtime.tables.row_groups.GROUP_BYTES", 1 << 15)
     with many(2, common=False) as db:
         db.sql("create table t(k int primary key, g int)")
         db.sql("create materialized view s as select g, count(*) as n from t group by g")

@@ -18,10 +18,10 @@ from kpg.durable.checking import check, check_contents
 from kpg.durable.inspecting import inspected
 from kpg.durable.opening import Wanted, open_files
 from kpg.engine.working import Workers
+from kpg.runtime.cluster import table_shards
+from kpg.runtime.cluster.threads import Threads
 from kpg.runtime.errors import IntegrityError, OperationalError
 from kpg.runtime.storage.packs import pack_number
-from kpg.runtime.workers import shelving
-from kpg.runtime.workers.threads import Threads
 from tests.model.disk import PowerCut, Sim
 from tests.unit.workers import test_landing
 from tests.unit.workers.apart import apart
@@ -272,7 +272,7 @@ def start(monkeypatch: pytest.MonkeyPatch) -> Iterator[Start]:
         crew = Threads(2)
         crew.hosts = ["127.0.0.1"] * 2
         monkeypatch.setattr(checkpoints, "_seen", lambda _: "sim")
-        monkeypatch.setattr(shelving, "seen", lambda folder, database: files)
+        monkeypatch.setattr(table_shards, "seen", lambda folder, database: files)
         db = Database(workers=Workers(crew, 0))
         made.append(db)
         open_files(db._engine, files, Wanted())

@@ -16,7 +16,7 @@ from kpg.runtime import plan
 from kpg.runtime.errors import InterfaceError
 from kpg.runtime.plan import Plan
 from kpg.runtime.records import dataclass
-from kpg.tpch.schema import create_statements, query_text
+from kpg.tpch.data import create_statements, query_text
 from tests.datadriven import check_file
 from tests.model.plan import rows_of_plan
 from tests.unit.compiler.sql.oracle import Data, assert_same, catalog_of, database_of

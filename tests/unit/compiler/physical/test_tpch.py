@@ -13,7 +13,7 @@ from kpg.compiler.sql.parse import parse_query
 from kpg.compiler.sql.query import Bound, lower_query
 from kpg.runtime import plan
 from kpg.runtime.plan import Plan
-from kpg.tpch.schema import QUERIES, create_statements, query_text
+from kpg.tpch.data import QUERIES, create_statements, query_text
 from tests.model.plan import rows_of_plan
 from tests.unit.compiler.physical.tiny import tiny_data
 from tests.unit.compiler.sql.oracle import assert_same, catalog_of, database_of

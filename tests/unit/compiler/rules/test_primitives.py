@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from kpg.compiler.rules.primitives import PRIMITIVES
-from kpg.runtime.convert.values import to_python
+from kpg.runtime.convert.python_values import to_python
 from kpg.runtime.errors import DataError
 from kpg.runtime.functions import implementation
 from kpg.runtime.mfp import CompiledMfp

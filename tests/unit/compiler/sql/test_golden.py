@@ -12,7 +12,7 @@ from kpg.compiler.sql.parse import parse
 from kpg.compiler.sql.query import Bound, lower_query, lower_view
 from kpg.compiler.sql.statements import CreateView, Delete, Insert, Select, Update
 from kpg.runtime.errors import Error
-from kpg.tpch.schema import create_statements, query_text
+from kpg.tpch.data import create_statements, query_text
 from tests.datadriven import check_file
 from tests.unit.compiler.sql.oracle import catalog_of
 

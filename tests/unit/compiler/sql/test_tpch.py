@@ -9,8 +9,7 @@ import pytest
 
 from kpg.compiler.sql.parse import parse_query
 from kpg.compiler.sql.query import lower_query
-from kpg.tpch.generate import generate, table_path
-from kpg.tpch.schema import QUERIES, TABLES, create_statements, query_text
+from kpg.tpch.data import QUERIES, TABLES, create_statements, generate, query_text, table_path
 from tests.unit.compiler.sql.oracle import Data, assert_same, catalog_of, model_rows
 
 CATALOG = catalog_of("; ".join(create_statements().values()))

@@ -1,0 +1,125 @@
+"""The window functions: what each takes and gives, and of which rows of a partition.
+
+Every aggregate is one too, over a frame: those are in ``aggregates``. The entries are computed by
+``runtime/operators/windows``.
+"""
+
+import enum
+from collections.abc import Callable, Iterator
+
+from kpg.runtime.functions.aggregation.definition import Types
+from kpg.runtime.functions.registry import Signature
+from kpg.runtime.functions.type_rules import is_unknown, shown_type
+from kpg.runtime.records import dataclass
+from kpg.runtime.types import BIGINT, DOUBLE, INTEGER, TEXT
+
+
+class Answer(enum.Enum):
+    """What a window function tells of a row."""
+
+    ROW_NUMBER = "its place in the partition"
+    RANK = "the place of its first peer"
+    DENSE_RANK = "the place of its peers among the groups of peers"
+    PERCENT_RANK = "the share of the other rows that come before its peers"
+    CUME_DIST = "the share of rows that come before it or are its peers"
+    NTILE = "which of n buckets of nearly the same size it is in"
+    LAG = "a value of the row so many places before"
+    LEAD = "a value of the row so many places behind"
+    FIRST_VALUE = "a value of the first row of its frame"
+    LAST_VALUE = "a value of the last row of its frame"
+    NTH_VALUE = "a value of the n-th row of its frame"
+
+
+@dataclass(frozen=True, slots=True)
+class WindowFunction:
+    """A window function. ``accepts`` shows the operands to the user."""
+
+    name: str
+    answer: Answer
+    accepts: str
+    doc: str
+    rule: Callable[[Types], Signature | None]
+    framed: bool = False
+    """Whether its frame matters, rather than the whole partition."""
+
+
+def _nothing(result: Signature) -> Callable[[Types], Signature | None]:
+    return lambda types: None if types else result
+
+
+def _count(types: Types) -> Signature | None:
+    whole = len(types) == 1 and (types[0].is_integer or is_unknown(types[0]))
+    return Signature((INTEGER,), INTEGER) if whole else None
+
+
+def _neighbour(types: Types) -> Signature | None:
+    if not 1 <= len(types) <= 3 or (len(types) > 1 and not (types[1].is_integer or is_unknown(types[1]))):
+        return None
+    value = shown_type((types[0], types[2])) if len(types) == 3 else types[0]
+    if value is None:
+        return None
+    value = TEXT if is_unknown(value) else value
+    return Signature((value, INTEGER, value)[: len(types)], value)
+
+
+def _value(types: Types) -> Signature | None:
+    return Signature((TEXT if is_unknown(types[0]) else types[0],), types[0]) if len(types) == 1 else None
+
+
+def _numbered(types: Types) -> Signature | None:
+    if len(types) != 2 or not (types[1].is_integer or is_unknown(types[1])):
+        return None
+    return Signature((types[0], INTEGER), types[0])
+
+
+_NUMBER, _SHARE = _nothing(Signature((), BIGINT)), _nothing(Signature((), DOUBLE))
+_VALUE = "a value"
+_NEIGHBOUR = "a value, and perhaps how many rows away and what to give where there is none"
+
+_FUNCTIONS: dict[str, WindowFunction] = {
+    function.name: function
+    for function in (
+        WindowFunction("row_number", Answer.ROW_NUMBER, "nothing", "Place in the partition.", _NUMBER),
+        WindowFunction("rank", Answer.RANK, "nothing", "Place of the first peer: with gaps.", _NUMBER),
+        WindowFunction(
+            "dense_rank", Answer.DENSE_RANK, "nothing", "Place among groups of peers: without gaps.", _NUMBER
+        ),
+        WindowFunction(
+            "percent_rank",
+            Answer.PERCENT_RANK,
+            "nothing",
+            "(rank - 1) / (rows - 1).",
+            _SHARE,
+        ),
+        WindowFunction(
+            "cume_dist", Answer.CUME_DIST, "nothing", "Share of rows up to and with the peers.", _SHARE
+        ),
+        WindowFunction("ntile", Answer.NTILE, "a number of buckets", "Bucket, from 1.", _count),
+        WindowFunction("lag", Answer.LAG, _NEIGHBOUR, "Value of the row before.", _neighbour),
+        WindowFunction("lead", Answer.LEAD, _NEIGHBOUR, "Value of the row behind.", _neighbour),
+        WindowFunction(
+            "first_value", Answer.FIRST_VALUE, _VALUE, "Value of the first row of the frame.", _value, True
+        ),
+        WindowFunction(
+            "last_value", Answer.LAST_VALUE, _VALUE, "Value of the last row of the frame.", _value, True
+        ),
+        WindowFunction(
+            "nth_value",
+            Answer.NTH_VALUE,
+            "a value and a number",
+            "Value of the n-th row of the frame.",
+            _numbered,
+            True,
+        ),
+    )
+}
+
+
+def window_functions() -> Iterator[WindowFunction]:
+    """Every window function that is no aggregate, by name."""
+    return iter(sorted(_FUNCTIONS.values(), key=lambda function: function.name))
+
+
+def window_function(name: str) -> WindowFunction | None:
+    """The window function of a name; None if it is none, or an aggregate."""
+    return _FUNCTIONS.get(name)

@@ -1,0 +1,1 @@
+"""Functions of dates, times, timestamps and intervals."""

@@ -1,0 +1,682 @@
+"""Functions of dates and times: their making, their differences, and where units begin.
+
+Fields that are read in Python, and ``date_part``.
+
+AT TIME ZONE.
+
+TIMETZ in functions and operators of other types.
+"""
+
+import datetime
+import math
+from collections.abc import Callable
+from decimal import Decimal
+from fractions import Fraction
+from typing import Any, Final
+
+from kpg.runtime.functions.date_time import fields
+from kpg.runtime.functions.date_time.dates import unless_infinite
+from kpg.runtime.functions.registry import (
+    Composition,
+    Memoized,
+    NullRule,
+    Overload,
+    Rule,
+    Signature,
+    extend,
+    primitive,
+    resolve,
+    scalar,
+)
+from kpg.runtime.functions.set_returning_functions import plus_local, plus_months
+from kpg.runtime.functions.type_rules import among, is_unknown
+from kpg.runtime.scalar import Call, If, Literal, Scalar
+from kpg.runtime.types import (
+    BOOLEAN,
+    DATE,
+    DOUBLE,
+    INTEGER,
+    INTERVAL,
+    NUMERIC,
+    TEXT,
+    TIME,
+    TIMESTAMP,
+    TIMESTAMPTZ,
+    TIMETZ,
+    Kind,
+    Type,
+    decimal,
+    float_to_word,
+)
+from kpg.runtime.values import date_time
+from kpg.runtime.values.date_time import SECOND as DATE_TIME_SECOND
+from kpg.runtime.values.date_time import at_zone, from_local, to_local, zone
+from kpg.runtime.values.intervals import Interval, made, shown
+from kpg.runtime.values.words import DAY, days_of, is_infinite
+
+HOUR, MINUTE, SECOND = fields.HOUR, fields.MINUTE, fields.SECOND
+SPANS: Final = frozenset({Kind.INTERVAL, Kind.INTERVAL_DAY, Kind.INTERVAL_MONTH})
+MOMENTS: Final = frozenset({Kind.DATE, Kind.TIMESTAMP, Kind.TIMESTAMPTZ})
+
+
+def exact(result: Type, *args: Type) -> Rule:
+    """Exactly these kinds of arguments, or quoted constants; any intervals for INTERVAL."""
+
+    def rule(given: tuple[Type, ...]) -> Signature | None:
+        if len(given) != len(args):
+            return None
+        for one, arg in zip(given, args, strict=True):
+            if is_unknown(one) or one.kind is arg.kind or (one.is_text and arg.is_text):
+                continue
+            if one.is_integer and arg.kind in (Kind.INTEGER, Kind.DOUBLE):
+                continue
+            if one.is_numeric and arg.kind is Kind.DOUBLE:
+                continue
+            if not (one.kind in SPANS and arg.kind is Kind.INTERVAL):
+                return None
+        return Signature(args, result)
+
+    return rule
+
+
+def _moments(count: int, result: Type) -> Rule:
+    """So many dates or timestamps, as timestamps: with a time zone if one has, or none is a TIMESTAMP."""
+
+    def rule(given: tuple[Type, ...]) -> Signature | None:
+        known = [type_ for type_ in given if not is_unknown(type_)]
+        if len(given) != count or any(type_.kind not in MOMENTS for type_ in known):
+            return None
+        zoned = bool(known) and not any(type_.kind is Kind.TIMESTAMP for type_ in known)
+        return Signature((TIMESTAMPTZ if zoned else TIMESTAMP,) * count, result)
+
+    return rule
+
+
+def age(later: int, earlier: int) -> Interval:
+    """Years, months, days and time from one moment to another, both finite."""
+    if is_infinite(later) or is_infinite(earlier):
+        raise ValueError("timestamp out of range")
+    sign = 1
+    if later < earlier:
+        later, earlier, sign = earlier, later, -1
+    first, last = (fields.EPOCH + stamp * fields.MICROSECOND for stamp in (earlier, later))
+    months = (last.year - first.year) * 12 + last.month - first.month
+    days = last.day - first.day
+    micros = (later % DAY) - (earlier % DAY)
+    if micros < 0:
+        micros += DAY
+        days -= 1
+    if days < 0:
+        # The days of the month that the earlier moment is in.
+        following = (first.replace(day=28) + datetime.timedelta(days=4)).replace(day=1)
+        days += (following - first.replace(day=1)).days
+        months -= 1
+    return Interval(sign * months, sign * days, sign * micros)
+
+
+def _define(
+    name: str,
+    accepts: str,
+    doc: str,
+    examples: dict[str, str],
+    *ways: tuple[Rule, Callable[..., object]],
+) -> None:
+    overloads = (Overload(rule, Memoized(lambda call, code=code: code)) for rule, code in ways)  # type: ignore[misc]
+    scalar(name, accepts, doc, examples, *overloads)
+
+
+_define(
+    "age",
+    "two dates or timestamps",
+    "The years, months, days and time from the second to the first.",
+    {"age(TIMESTAMP '2001-04-10', TIMESTAMP '1957-06-13')": "INTERVAL '43 years 9 mons 27 days'"},
+    (_moments(2, INTERVAL), age),
+)
+
+
+def _bin(stride: Interval, stamp: int, origin: int) -> int:
+    if is_infinite(stamp):
+        return stamp
+    if stride.months:
+        raise ValueError("timestamps cannot be binned into intervals containing months or years")
+    length = stride.days * DAY + stride.microseconds
+    if length <= 0:
+        raise ValueError("stride must be greater than zero")
+    if is_infinite(origin):
+        raise ValueError("origin out of range")
+    return origin + (stamp - origin) // length * length
+
+
+_define(
+    "date_bin",
+    "an interval, a timestamp and an origin",
+    "The start of the interval, counted from the origin, that a timestamp is in.",
+    {
+        "date_bin('15 minutes', TIMESTAMP '2020-02-11 15:44:17', TIMESTAMP '2001-01-01')": (
+            "TIMESTAMP '2020-02-11 15:30:00'"
+        )
+    },
+    (exact(TIMESTAMP, INTERVAL, TIMESTAMP, TIMESTAMP), _bin),
+    (lambda given: _binned(given), _bin),
+)
+
+
+def _binned(given: tuple[Type, ...]) -> Signature | None:
+    found = _moments(2, TIMESTAMPTZ)(given[1:]) if len(given) == 3 else None
+    if found is None or not (is_unknown(given[0]) or given[0].kind in SPANS):
+        return None
+    return Signature((INTERVAL, *found.args), found.args[0])
+
+
+def _time(hour: int, minute: int, second: float) -> int:
+    micros = round(second * SECOND)
+    if (
+        not (0 <= hour <= 24 and 0 <= minute < 60 and 0 <= micros <= MINUTE)
+        or (total := hour * HOUR + minute * MINUTE + micros) > DAY
+    ):
+        raise ValueError(f"time field value out of range: {hour}:{minute:02d}:{second:g}")
+    return total
+
+
+def _stamp(year: int, month: int, day: int, hour: int, minute: int, second: float, zone: str = "+00") -> int:
+    try:
+        date = days_of(year if year > 0 else year + 1, month, day)
+    except ValueError as error:
+        raise ValueError(f"date field value out of range: {year}-{month:02d}-{day:02d}") from error
+    local = date * DAY + _time(hour, minute, second)
+    if zone[:1].isdecimal():
+        raise ValueError(f'invalid input syntax for type numeric time zone: "{zone}"')
+    return date_time.from_local(local, date_time.offset(zone))
+
+
+_DATE_PARTS = (INTEGER, INTEGER, INTEGER, INTEGER, INTEGER, DOUBLE)
+_define(
+    "make_time",
+    "hours, minutes and seconds",
+    "A time of day.",
+    {"make_time(8, 15, 23.5)": "TIME '08:15:23.5'"},
+    (exact(TIME, INTEGER, INTEGER, DOUBLE), _time),
+)
+_define(
+    "make_timestamp",
+    "year, month, day, hour, minute and seconds",
+    "A timestamp.",
+    {"make_timestamp(2013, 7, 15, 8, 15, 23.5)": "TIMESTAMP '2013-07-15 08:15:23.5'"},
+    (exact(TIMESTAMP, *_DATE_PARTS), _stamp),
+)
+_define(
+    "make_timestamptz",
+    "year, month, day, hour, minute, seconds and optionally a time zone",
+    "A timestamp with time zone.",
+    {"make_timestamptz(2013, 7, 15, 8, 15, 23.5)": "TIMESTAMPTZ '2013-07-15 08:15:23.5+00'"},
+    (exact(TIMESTAMPTZ, *_DATE_PARTS), _stamp),
+    (exact(TIMESTAMPTZ, *_DATE_PARTS, TEXT), _stamp),
+)
+
+
+def _interval(
+    years: int = 0,
+    months: int = 0,
+    weeks: int = 0,
+    days: int = 0,
+    hours: int = 0,
+    mins: int = 0,
+    secs: float = 0.0,
+) -> Interval:
+    micros = hours * HOUR + mins * MINUTE + round(Fraction(secs) * SECOND)
+    return made(Fraction(years * 12 + months), Fraction(weeks * 7 + days), Fraction(micros))
+
+
+_PART_TYPES = (*(INTEGER,) * 6, DOUBLE)
+_define(
+    "make_interval",
+    "years, months, weeks, days, hours, mins and secs, each of which may be left out or named (days => 10)",
+    "An interval.",
+    {"make_interval(days => 10)": "INTERVAL '10 days'", "make_interval(1, 2)": "INTERVAL '1 year 2 mons'"},
+    *((exact(INTERVAL, *_PART_TYPES[:count]), _interval) for count in range(8)),
+)
+
+
+def _days_of(value: Interval) -> Interval:
+    """Hours to days."""
+    extra, micros = fields._split(value.microseconds, DAY)
+    days = value.days + extra
+    if days > 0 > micros:
+        return value._replace(days=days - 1, microseconds=micros + DAY)
+    if days < 0 < micros:
+        return value._replace(days=days + 1, microseconds=micros - DAY)
+    return value._replace(days=days, microseconds=micros)
+
+
+def _months_of(value: Interval) -> Interval:
+    """Days to months."""
+    extra, days = fields._split(value.days, 30)
+    months = value.months + extra
+    if months > 0 > days:
+        return value._replace(months=months - 1, days=days + 30)
+    if months < 0 < days:
+        return value._replace(months=months + 1, days=days - 30)
+    return value._replace(months=months, days=days)
+
+
+def _both(value: Interval) -> Interval:
+    months, days, micros = value
+    extra, micros = fields._split(micros, DAY)
+    days += extra
+    extra, days = fields._split(days, 30)
+    months += extra
+    if months > 0 and (days < 0 or (days == 0 and micros < 0)):
+        months, days = months - 1, days + 30
+    elif months < 0 and (days > 0 or (days == 0 and micros > 0)):
+        months, days = months + 1, days - 30
+    if days > 0 > micros:
+        days, micros = days - 1, micros + DAY
+    elif days < 0 < micros:
+        days, micros = days + 1, micros - DAY
+    return Interval(months, days, micros)
+
+
+for _moments_name, _code, _doc, _example in (
+    ("justify_hours", _days_of, "24 hours as a day.", ("50 hours 10 minutes", "2 days 02:10:00")),
+    ("justify_days", _months_of, "30 days as a month.", ("1 year 65 days", "1 year 2 mons 5 days")),
+    (
+        "justify_interval",
+        _both,
+        "24 hours as a day and 30 days as a month.",
+        ("1 mon -1 hour", "29 days 23:00:00"),
+    ),
+):
+    _define(
+        _moments_name,
+        "an interval",
+        f"The interval with {_doc}",
+        {f"{_moments_name}(INTERVAL '{_example[0]}')::TEXT": f"'{_example[1]}'"},
+        (exact(INTERVAL, INTERVAL), _code),
+    )
+
+
+def _finite(given: tuple[Type, ...]) -> Signature | None:
+    fits = len(given) == 1 and given[0].kind in MOMENTS | SPANS
+    return Signature(given, BOOLEAN) if fits else None
+
+
+_define(
+    "isfinite",
+    "a date, timestamp or interval",
+    "Whether it is not infinite, which intervals never are.",
+    {"isfinite(DATE '2001-02-16')": "TRUE", "isfinite(DATE 'infinity')": "FALSE"},
+    (_finite, lambda value: not isinstance(value, int) or not is_infinite(value)),
+)
+
+
+def _overlaps(first: int | None, second: int | None, third: int | None, fourth: int | None) -> bool | None:
+    """Stretches of which an end may be unknown: a known one is enough where nothing hangs on the other."""
+    (start, end), (begin, finish) = _from(first, second), _from(third, fourth)
+    if start is None or begin is None:
+        return None
+    if start == begin:
+        return None if end is None or finish is None else True
+    (first_start, first_end), last_start, last_end = (
+        ((start, end), begin, finish) if start < begin else ((begin, finish), start, end)
+    )
+    assert first_start < last_start
+    if first_end is None:
+        return None
+    if last_start < first_end:
+        return True
+    return None if last_end is None else False
+
+
+def _from(start: int | None, end: int | None) -> tuple[int | None, int | None]:
+    if start is None:
+        return end, None
+    return (end, start) if end is not None and end < start else (start, end)
+
+
+def _stretches(given: tuple[Type, ...]) -> Signature | None:
+    """Two moments, or a moment and an interval, twice."""
+    if len(given) != 4:
+        return None
+    points = [type_ for type_ in given if type_.kind not in SPANS and not is_unknown(type_)]
+    if not points or given[0].kind in SPANS or given[2].kind in SPANS:
+        return None
+    if all(type_.kind is Kind.TIME for type_ in points):
+        joint = TIME
+    elif all(type_.kind in MOMENTS for type_ in points):
+        joint = TIMESTAMPTZ if any(type_.kind is Kind.TIMESTAMPTZ for type_ in points) else TIMESTAMP
+    else:
+        return None
+    return Signature(tuple(INTERVAL if type_.kind in SPANS else joint for type_ in given), BOOLEAN)
+
+
+def _stretch(call: Call) -> Scalar:
+    args = list(call.args)
+    for place in (1, 3):
+        if args[place].type.kind is Kind.INTERVAL:
+            args[place] = Call("add", (args[place - 1], args[place]), args[place - 1].type)
+    return Call("$overlaps", tuple(args), BOOLEAN)
+
+
+primitive("$overlaps", Memoized(lambda call: _overlaps, takes_nulls=True))
+scalar(
+    "overlaps",
+    "two stretches of time, (start, end) OVERLAPS (start, length)",
+    "Whether two stretches of time have a moment in common.",
+    {"(DATE '2001-02-16', DATE '2001-12-21') OVERLAPS (DATE '2001-10-30', DATE '2002-10-30')": "TRUE"},
+    Overload(_stretches, Composition(_stretch)),
+    nulls=NullRule.OWN,
+)
+
+
+def _later(sign: int) -> Callable[..., int]:
+    def move(stamp: int, by: Interval, zone: str = "UTC") -> int:
+        if is_infinite(stamp):
+            return stamp
+        step = Interval(*(sign * part for part in by))
+        if zone != "UTC":
+            return plus_local(stamp, step, date_time.zone(zone))
+        return plus_months(stamp, step.months) + step.days * DAY + step.microseconds
+
+    return move
+
+
+for _moments_name, _sign, _shown in (
+    ("date_add", 1, "2021-10-31 01:00+00"),
+    ("date_subtract", -1, "2021-10-28 23:00+00"),
+):
+    _define(
+        _moments_name,
+        "a timestamp with time zone, an interval and optionally a time zone",
+        "The moment that is later, or earlier, by an interval.",
+        {f"{_moments_name}(TIMESTAMPTZ '2021-10-30 00:00+00', INTERVAL '25:00')": f"TIMESTAMPTZ '{_shown}'"},
+        (exact(TIMESTAMPTZ, TIMESTAMPTZ, INTERVAL), _later(_sign)),
+        (exact(TIMESTAMPTZ, TIMESTAMPTZ, INTERVAL, TEXT), _later(_sign)),
+    )
+
+
+JULIAN_DAYS: Final = decimal(18, 0)
+"""Of a DATE, which has no part of a day."""
+
+
+def _part(call: Call) -> Callable[..., object]:
+    type_ = call.args[1].type
+
+    def part(field: str, value: Any) -> float | None:
+        name = fields.named(field)
+        read = fields.reader(name, type_)
+        if type_.kind in MOMENTS and name in fields.ENDLESS and is_infinite(value):
+            return math.copysign(math.inf, value)
+        return fields.as_number(name, read(value))
+
+    return part
+
+
+def _parts(given: tuple[Type, ...]) -> Signature | None:
+    if len(given) != 2 or not (given[0].is_text or is_unknown(given[0])):
+        return None
+    if given[1].kind in SPANS:
+        return Signature((TEXT, INTERVAL), DOUBLE)
+    fits = given[1].kind in MOMENTS or given[1].kind is Kind.TIME
+    return Signature((TEXT, given[1]), DOUBLE) if fits else None
+
+
+def _known_part(call: Call) -> Scalar:
+    """A field that is known is read as ``extract`` does."""
+    field, value = call.args
+    if isinstance(field, Literal) and isinstance(field.value, str):
+        try:
+            name = fields.named(field.value)
+            meaning = resolve(f"extract_{name}", (value.type,))
+        except ValueError:
+            return Call("$date_part", call.args, DOUBLE)
+        found = Call("cast", (Call(meaning.function.name, (value,), meaning.result_type),), DOUBLE)
+        if value.type.kind not in MOMENTS or name not in fields.ENDLESS:
+            return found
+        late = Call("gt", (value, Literal(0, value.type)), BOOLEAN)
+        highest, lowest = (Literal(float_to_word(end), DOUBLE) for end in (math.inf, -math.inf))
+        end = If(late, highest, lowest, DOUBLE)
+        return unless_infinite(value, end, found)
+    return Call("$date_part", call.args, DOUBLE)
+
+
+def _extracted(name: str) -> Callable[[tuple[Type, ...]], Signature | None]:
+    def rule(given: tuple[Type, ...]) -> Signature | None:
+        if len(given) != 1 or not (given[0].kind in MOMENTS | SPANS or given[0].kind is Kind.TIME):
+            return None
+        type_ = INTERVAL if given[0].kind in SPANS else given[0]
+        try:
+            fields.reader(name, type_)
+        except ValueError:
+            return None
+        whole = name == "julian" and type_.kind is Kind.DATE
+        return Signature((type_,), JULIAN_DAYS if whole else fields.TYPES[name])
+
+    return rule
+
+
+def _reader(name: str) -> Memoized:
+    def made(call: Call) -> Callable[..., object]:
+        read = fields.reader(name, call.args[0].type)
+        if call.type != JULIAN_DAYS:
+            return read
+        return lambda days: None if (found := read(days)) is None else found // 10**10
+
+    return Memoized(made)
+
+
+for _name, _value in (
+    ("century", "20"),
+    ("decade", "199"),
+    ("isodow", "3"),
+    ("isoyear", "1998"),
+    ("julian", "2451059.5"),
+    ("microseconds", "0"),
+    ("millennium", "2"),
+    ("milliseconds", "0"),
+):
+    scalar(
+        f"extract_{_name}",
+        "a date, timestamp, time or interval that has such a field",
+        f"The field {_name}.",
+        {f"EXTRACT({_name} FROM TIMESTAMP '1998-09-02 12:00:00')": _value},
+        Overload(_extracted(_name), _reader(_name)),
+    )
+for _name in ("timezone", "timezone_hour", "timezone_minute"):
+    scalar(
+        f"extract_{_name}",
+        "a timestamp with time zone",
+        "The distance from UTC, which is the time zone: 0.",
+        {f"EXTRACT({_name} FROM TIMESTAMPTZ '1998-09-02 12:00:00+00')": "0"},
+        Overload(_extracted(_name), _reader(_name)),
+    )
+
+
+primitive("$date_part", Memoized(_part))
+scalar(
+    "date_part",
+    "the name of a field, and a date, timestamp, time or interval",
+    "A field as DOUBLE; see extract.",
+    {
+        "date_part('day', TIMESTAMP '2001-02-16 20:38:40')": "16e0",
+        "date_part('hour', INTERVAL '4 hours')": "4e0",
+    },
+    Overload(_parts, Composition(_known_part)),
+)
+
+
+ZONES_SECOND: Final = 1_000_000
+
+
+def _takes(where: Type, when: Type, result: Type) -> Rule:
+    def rule(types: tuple[Type, ...]) -> Signature | None:
+        if len(types) != 2:
+            return None
+        fits = (types[0].is_text and where.is_text) or types[0].kind is where.kind
+        fits |= is_unknown(types[0]) and where.is_text
+        fits &= types[1].kind is when.kind or (
+            (is_unknown(types[1]) or types[1].kind is Kind.DATE) and when == TIMESTAMPTZ
+        )
+        return Signature((where, when), result) if fits else None
+
+    return rule
+
+
+def _by_name(convert: Callable[..., int]) -> Callable[[Call], Callable[[str, int], int]]:
+    return lambda call: lambda name, word: convert(word, zone(name))
+
+
+def _shifted(sign: int) -> Callable[[Call], Callable[[Interval, int], int]]:
+    return lambda call: lambda offset, word: word if is_infinite(word) else word + sign * east(offset)
+
+
+def east(offset: Interval) -> int:
+    """The microseconds east of Greenwich that an interval means as a time zone."""
+    if offset.months or offset.days:
+        raise ValueError(f'interval time zone "{shown(offset)}" must not include months or days')
+    return offset.microseconds
+
+
+def _clock_there(call: Call) -> Callable[..., tuple[int, int]]:
+    """A time of day as clocks in UTC show it, as those in a zone do."""
+    from kpg.runtime.values.date_time import at_zone
+
+    if call.args[0].type.kind is Kind.INTERVAL:
+        return lambda offset, time: at_zone((time, 0), east(offset) // ZONES_SECOND)
+
+    def there(name: str, time: int) -> tuple[int, int]:
+        offset = zone(name).utcoffset(datetime.datetime(1970, 1, 1))
+        return at_zone((time, 0), int((offset or datetime.timedelta()).total_seconds()))
+
+    return there
+
+
+scalar(
+    "timezone",
+    "a time zone and a TIMESTAMP, TIMESTAMPTZ or TIME",
+    "The instant at which clocks there show a TIMESTAMP; what they show at the instant of a TIMESTAMPTZ.",
+    {
+        "timezone('UTC', TIMESTAMP '2001-02-16 20:38:40')::TEXT": "'2001-02-16 20:38:40+00'",
+        "timezone('America/Denver', timezone('UTC', TIMESTAMP '2001-02-17 01:38:40'))": (
+            "TIMESTAMP '2001-02-16 18:38:40'"
+        ),
+    },
+    Overload(_takes(TEXT, TIMESTAMPTZ, TIMESTAMP), Memoized(_by_name(to_local))),
+    Overload(_takes(TEXT, TIMESTAMP, TIMESTAMPTZ), Memoized(_by_name(from_local))),
+    Overload(_takes(INTERVAL, TIMESTAMPTZ, TIMESTAMP), Memoized(_shifted(1))),
+    Overload(_takes(INTERVAL, TIMESTAMP, TIMESTAMPTZ), Memoized(_shifted(-1))),
+    Overload(_takes(TEXT, TIME, TIMETZ), Memoized(_clock_there)),
+    Overload(_takes(INTERVAL, TIME, TIMETZ), Memoized(_clock_there)),
+)
+
+
+OF = frozenset({Kind.TIMETZ})
+Value = tuple[int, int]
+
+
+def _times_with_zones_define(
+    name: str, accepts: str, result: Type, args: tuple[Type, ...], code: Callable[..., object]
+) -> None:
+    extend(name, accepts, Overload(among(OF, result, *args), Memoized(lambda call: code)))
+
+
+def moved(value: Value, by: Interval) -> Value:
+    """Later by an interval's time, around midnight."""
+    return (value[0] + by.microseconds) % DAY, value[1]
+
+
+def field(name: str, value: Value) -> object:
+    """What EXTRACT and date_part give."""
+    time, east = value
+    minutes, micros = divmod(time, 60 * DATE_TIME_SECOND)
+    match name.lower():
+        case "hour":
+            return Decimal(minutes // 60)
+        case "minute":
+            return Decimal(minutes % 60)
+        case "second":
+            return Decimal(micros).scaleb(-6)
+        case "millisecond" | "milliseconds":
+            return Decimal(micros).scaleb(-3)
+        case "microsecond" | "microseconds":
+            return Decimal(micros)
+        case "epoch":
+            return Decimal(time - east * DATE_TIME_SECOND).scaleb(-6)
+        case "timezone":
+            return Decimal(east)
+        case "timezone_hour":
+            return Decimal(int(east / 3600))
+        case "timezone_minute":
+            return Decimal(int((abs(east) % 3600) / 60) * (-1 if east < 0 else 1))
+        case _:
+            raise ValueError(f'unit "{name}" not supported for type time with time zone')
+
+
+def there(name: str, value: Value) -> Value:
+    """What clocks show then in a zone, which is taken as of the first day of 1970."""
+    import datetime
+
+    offset = zone(name).utcoffset(datetime.datetime(1970, 1, 1))
+    return at_zone(value, 0 if offset is None else int(offset.total_seconds()))
+
+
+def later(value: Value, by: Interval) -> Value:
+    """As ``value + interval``."""
+    return moved(value, by)
+
+
+_times_with_zones_define("add", "a TIMETZ and an INTERVAL", TIMETZ, (TIMETZ, INTERVAL), moved)
+_times_with_zones_define(
+    "add", "a TIMETZ and an INTERVAL", TIMETZ, (INTERVAL, TIMETZ), lambda by, value: moved(value, by)
+)
+_times_with_zones_define(
+    "add",
+    "a DATE and a TIMETZ",
+    TIMESTAMPTZ,
+    (DATE, TIMETZ),
+    lambda day, value: day * DAY + value[0] - value[1] * DATE_TIME_SECOND,
+)
+_times_with_zones_define(
+    "add",
+    "a TIMETZ and a DATE",
+    TIMESTAMPTZ,
+    (TIMETZ, DATE),
+    lambda value, day: day * DAY + value[0] - value[1] * DATE_TIME_SECOND,
+)
+_times_with_zones_define(
+    "sub",
+    "a TIMETZ and an INTERVAL",
+    TIMETZ,
+    (TIMETZ, INTERVAL),
+    lambda value, by: moved(value, Interval(0, 0, -by.microseconds)),
+)
+_times_with_zones_define(
+    "timezone",
+    "an offset and a TIMETZ",
+    TIMETZ,
+    (INTERVAL, TIMETZ),
+    lambda by, value: at_zone(value, east(by) // DATE_TIME_SECOND),
+)
+_times_with_zones_define("timezone", "a zone and a TIMETZ", TIMETZ, (TEXT, TIMETZ), there)
+_times_with_zones_define(
+    "date_part",
+    "a field and a TIMETZ",
+    DOUBLE,
+    (TEXT, TIMETZ),
+    lambda name, value: float(str(field(name, value))),
+)
+for _times_with_zones_name in ("hour", "minute", "second", "milliseconds", "microseconds", "epoch"):
+    _times_with_zones_define(
+        f"extract_{_times_with_zones_name}",
+        "a TIMETZ",
+        NUMERIC,
+        (TIMETZ,),
+        lambda value, _name=_times_with_zones_name: field(_name, value),
+    )
+for _times_with_zones_name in ("timezone", "timezone_hour", "timezone_minute"):
+    _times_with_zones_define(
+        f"extract_{_times_with_zones_name}",
+        "a TIMETZ",
+        NUMERIC,
+        (TIMETZ,),
+        lambda value, _name=_times_with_zones_name: field(_name, value),
+    )

@@ -1,0 +1,628 @@
+"""Divisors, factorials, buckets, and the digits behind a point.
+
+Integers bit by bit: ``&``, ``|``, ``#``, ``~`` and shifts, as wide as the wider operand.
+
+What is another for each row of a query that is asked once: chance, and numbers of sequences.
+
+Calls have a number that no two rows share as their first argument; which chance it is, and which statement
+counts, is a second. So a call has one value for each row however often the row is computed.
+
+PG_LSN in operators of numbers.
+
+Trigonometric and hyperbolic functions, in radians and in degrees, and the error function.
+
+Those in degrees are exact at multiples of 30 and 45 degrees, as Postgres' are.
+"""
+
+import math
+import threading
+import uuid
+from bisect import bisect_right
+from collections.abc import Callable
+from decimal import ROUND_HALF_UP, Decimal
+from itertools import count
+from typing import Any, Final
+
+import numpy as np
+
+from kpg.runtime.functions import arithmetic
+from kpg.runtime.functions.arithmetic import combine, from_doubles
+from kpg.runtime.functions.numerics import careful
+from kpg.runtime.functions.registry import (
+    Composition,
+    Memoized,
+    Overload,
+    Rule,
+    Signature,
+    Vector,
+    extend,
+    primitive,
+    scalar,
+)
+from kpg.runtime.functions.type_rules import (
+    among,
+    common_type,
+    fixed,
+    is_exact_or_numeric,
+    is_unknown,
+    shown_type,
+)
+from kpg.runtime.scalar import Call, Literal
+from kpg.runtime.types import (
+    BIGINT,
+    DOUBLE,
+    ERROR,
+    INTEGER,
+    MIN_WORD,
+    NUMERIC,
+    PG_LSN,
+    Kind,
+    Type,
+    array,
+    float_to_word,
+)
+from kpg.runtime.values.date_time import MOST_LSN
+from kpg.runtime.values.numeric import EXACT, rounded, scale_of, shown_scale, trimmed
+
+Words = np.ndarray[Any, np.dtype[np.int64]]
+
+
+BITS: Final = {Kind.SMALLINT: 16, Kind.INTEGER: 32, Kind.BIGINT: 64}
+
+Operation = Callable[..., Words]
+
+
+def _alike(types: tuple[Type, ...]) -> Signature | None:
+    """Two integers, brought to the wider type."""
+    common = common_type(types) if len(types) == 2 else None
+    if common is None or not common.is_integer:
+        return None
+    return Signature((common, common), common)
+
+
+def _single(types: tuple[Type, ...]) -> Signature | None:
+    return Signature(types, types[0]) if len(types) == 1 and types[0].is_integer else None
+
+
+def _shifted(types: tuple[Type, ...]) -> Signature | None:
+    """An integer, which keeps its type, and a distance."""
+    if len(types) != 2 or not types[0].is_integer or not (types[1].is_integer or is_unknown(types[1])):
+        return None
+    return Signature((types[0], INTEGER), types[0])
+
+
+def _wrapped(type_: Type, words: Words) -> Words:
+    """The lowest bits of a type's width as a signed number; the reserved words are errors."""
+    size = BITS[type_.kind]
+    if size < 64:
+        half = 1 << (size - 1)
+        return ((words + half) & ((1 << size) - 1)) - half
+    return np.where(words < MIN_WORD, ERROR, words)
+
+
+def _operation(function: Operation) -> Vector:
+    def build(call: Call) -> Operation:
+        def apply(*words: Words) -> Words:
+            return combine(_wrapped(call.type, np.asarray(function(*words), np.int64)), *words)
+
+        return apply
+
+    return Vector(build)
+
+
+def _shift(function: Callable[[Words, Any], Words]) -> Vector:
+    def build(call: Call) -> Operation:
+        most = max(BITS[call.type.kind], 32) - 1
+
+        def apply(words: Words, distance: Words) -> Words:
+            return combine(_wrapped(call.type, function(words, distance & most)), words, distance)
+
+        return apply
+
+    return Vector(build)
+
+
+def _define(name: str, accepts: str, doc: str, example: tuple[str, str], rule: Rule, how: Vector) -> None:
+    scalar(name, accepts, doc, dict([example]), Overload(rule, how))
+
+
+_TWO = "two integers"
+_define(
+    "bitwise_and", _TWO, "The bits that both have.", ("91 & 15", "11"), _alike, _operation(np.bitwise_and)
+)
+_define("bitwise_or", _TWO, "The bits that either has.", ("32 | 3", "35"), _alike, _operation(np.bitwise_or))
+_define("bitwise_xor", _TWO, "The bits that one has.", ("17 # 5", "20"), _alike, _operation(np.bitwise_xor))
+_define("bitwise_not", "an integer", "All bits turned.", ("~1", "-2"), _single, _operation(np.bitwise_not))
+_define(
+    "shift_left",
+    "an integer and a distance",
+    "The bits so many places up, those that leave the type lost; the distance is taken by its lowest bits.",
+    ("1 << 4", "16"),
+    _shifted,
+    _shift(lambda words, distance: words << distance),
+)
+_define(
+    "shift_right",
+    "an integer and a distance",
+    "The bits so many places down, with the sign.",
+    ("-8 >> 1", "-4"),
+    _shifted,
+    _shift(lambda words, distance: words >> distance),
+)
+
+
+Bits = np.ndarray[Any, np.dtype[np.uint64]]
+
+STEP: Final = np.uint64(0x9E3779B97F4A7C15)
+FACTORS: Final = ((30, np.uint64(0xBF58476D1CE4E5B9)), (27, np.uint64(0x94D049BB133111EB)))
+LAST_SHIFT: Final = np.uint64(31)
+"""SplitMix64 (Steele, Lea, Flood: Fast splittable pseudorandom number generators, OOPSLA 2014, figure 17)."""
+DROPPED: Final = np.uint64(11)
+"""Of 64 bits a double has room for 53."""
+
+
+def mixed(numbers: Words, salt: Words) -> Bits:
+    """64 bits of chance for each number, others for another salt."""
+    with np.errstate(over="ignore"):
+        bits = (numbers.view(np.uint64) + np.uint64(1)) * STEP + salt.view(np.uint64)
+        for shift, factor in FACTORS:
+            bits = (bits ^ (bits >> np.uint64(shift))) * factor
+    return bits ^ (bits >> LAST_SHIFT)
+
+
+def _random(numbers: Words, salt: Words) -> Words:
+    return from_doubles((mixed(numbers, salt) >> DROPPED).astype(np.float64) * 2.0**-53)
+
+
+def _random_uuid(number: int, salt: int) -> str:
+    pair = mixed(np.array([2 * number, 2 * number + 1], np.int64), np.full(2, salt, np.int64))
+    return str(uuid.UUID(bytes=pair.tobytes(), version=4))
+
+
+class Drawn:
+    """How many numbers statements that are running have asked of sequences, each by a token of its own."""
+
+    def __init__(self) -> None:
+        self._tokens = count(1)
+        self._lock = threading.Lock()
+        self._known: dict[int, dict[int, int]] = {}
+
+    def begin(self) -> int:
+        """A token for one sequence in one statement."""
+        with self._lock:
+            token = next(self._tokens)
+            self._known[token] = {}
+            return token
+
+    def places(self, numbers: Words, token: int) -> Words:
+        """For each row's number its place among all, from 0, in the order in which they come."""
+        with self._lock:
+            known = self._known[token]
+            return np.array([known.setdefault(number, len(known)) for number in numbers.tolist()], np.int64)
+
+    def end(self, token: int) -> int:
+        """How many rows there were."""
+        with self._lock:
+            return len(self._known.pop(token))
+
+
+DRAWN: Final = Drawn()
+
+
+def _drawn(numbers: Words, token: Words) -> Words:
+    return DRAWN.places(numbers, int(token[0])) if len(numbers) else numbers
+
+
+primitive("$random", Vector(lambda call: _random))
+primitive("$random_uuid", Memoized(lambda call: _random_uuid))
+primitive("$drawn", Vector(lambda call: _drawn))
+
+
+LARGEST: Final = 32_177
+"""The factorials of numbers above it are beyond NUMERIC."""
+
+
+def _whole_pair(types: tuple[Type, ...]) -> Signature | None:
+    common = common_type(types) if len(types) == 2 else None
+    if common is None or not common.is_integer:
+        return None
+    return Signature((common, common), common)
+
+
+def numerics(count: int, result: Type = NUMERIC) -> Rule:
+    """So many exact numbers, as NUMERIC."""
+
+    def rule(types: tuple[Type, ...]) -> Signature | None:
+        if len(types) != count or not all(is_unknown(t) or is_exact_or_numeric(t) for t in types):
+            return None
+        return Signature((NUMERIC,) * count, result)
+
+    return rule
+
+
+def gcd_of(left: Decimal, right: Decimal) -> Decimal:
+    """The largest number that divides both."""
+    if left.is_infinite() or right.is_infinite():
+        return Decimal("NaN")
+    scale = max(shown_scale(left), shown_scale(right))
+    whole = math.gcd(int(left.scaleb(scale, EXACT)), int(right.scaleb(scale, EXACT)))
+    return Decimal(whole).scaleb(-scale, EXACT)
+
+
+def lcm_of(left: Decimal, right: Decimal) -> Decimal:
+    """The smallest number that both divide."""
+    if left.is_infinite() or right.is_infinite():
+        return Decimal("NaN")
+    scale = max(shown_scale(left), shown_scale(right))
+    whole = math.lcm(int(left.scaleb(scale, EXACT)), int(right.scaleb(scale, EXACT)))
+    return Decimal(whole).scaleb(-scale, EXACT)
+
+
+def _two(
+    name: str, doc: str, examples: dict[str, str], whole: Callable[[int, int], int], exact: object
+) -> None:
+    assert callable(exact)
+    scalar(
+        name,
+        "two exact numbers",
+        doc,
+        examples,
+        Overload(_whole_pair, Memoized(lambda call: whole)),
+        Overload(numerics(2), Memoized(lambda call: careful(exact))),
+    )
+
+
+_two("gcd", "The largest number that divides both.", {"gcd(1071, 462)": "21"}, math.gcd, gcd_of)
+_two("lcm", "The smallest number that both divide.", {"lcm(1071, 462)": "23562"}, math.lcm, lcm_of)
+
+
+def factorial(number: int) -> Decimal:
+    """The product of the numbers from 1 to the number."""
+    if number < 0:
+        raise ValueError("factorial of a negative number is undefined")
+    if number > LARGEST:
+        raise ValueError("value overflows numeric format")
+    return Decimal(math.factorial(number))
+
+
+scalar(
+    "factorial",
+    "an integer",
+    factorial.__doc__ or "",
+    {"factorial(5)": "120"},
+    Overload(fixed(NUMERIC, BIGINT), Memoized(lambda call: factorial)),
+)
+
+
+def quotient(left: Decimal, right: Decimal) -> Decimal:
+    """The whole part of a quotient."""
+    if not right:
+        raise ZeroDivisionError
+    if left.is_infinite():
+        return Decimal("NaN") if right.is_infinite() else left * int(Decimal(1).copy_sign(right))
+    return Decimal(0) if right.is_infinite() else rounded(EXACT.divide_int(left, right), 0)
+
+
+scalar(
+    "whole_quotient",
+    "two exact numbers (in SQL it is called div)",
+    quotient.__doc__ or "",
+    {"div(9, 4)": "2", "div(-9, 4)": "-2"},
+    Overload(numerics(2), Memoized(lambda call: careful(quotient))),
+)
+
+
+def bucket(value: float, low: float, high: float, count: int) -> int:
+    """The number of the bucket, of so many between two bounds, that a value is in."""
+    if count <= 0:
+        raise ValueError("count must be greater than zero")
+    if any(map(math.isnan, (value, low, high))):
+        raise ValueError("operand, lower bound, and upper bound cannot be NaN")
+    if math.isinf(low) or math.isinf(high):
+        raise ValueError("lower and upper bounds must be finite")
+    if low == high:
+        raise ValueError("lower bound cannot equal upper bound")
+    if low < high:
+        before, after = value < low, value >= high
+    else:
+        before, after = value > low, value <= high
+    if before or after:
+        return 0 if before else count + 1
+    return int(abs(value - low) * count / abs(high - low)) + 1
+
+
+def _exact_bucket(value: Decimal, low: Decimal, high: Decimal, count: int) -> int:
+    if not all(one.is_finite() for one in (value, low, high)):
+        return bucket(float(value), float(low), float(high), count)
+    if count <= 0 or low == high or not min(low, high) <= value <= max(low, high):
+        return bucket(float(value), float(low), float(high), count)
+    if value == high:
+        return count + 1
+    return int(EXACT.divide_int(abs(value - low) * count, abs(high - low))) + 1
+
+
+def _buckets(types: tuple[Type, ...]) -> Signature | None:
+    if len(types) != 4 or numerics(3)(types[:3]) is None or not (types[3].is_integer or is_unknown(types[3])):
+        return None
+    return Signature((NUMERIC, NUMERIC, NUMERIC, INTEGER), INTEGER)
+
+
+def _among_bounds(types: tuple[Type, ...]) -> Signature | None:
+    """A value and an array of lower bounds."""
+    if len(types) != 2 or types[1].kind is not Kind.ARRAY:
+        return None
+    joint = shown_type((types[0], types[1].parts[0]))
+    return None if joint is None or joint.kind is Kind.ARRAY else Signature((joint, array(joint)), INTEGER)
+
+
+def _bound_below(call: Call) -> Callable[[Any, Any], int]:
+    from kpg.runtime.functions.arrays import key_of
+
+    key = key_of(call.args[0].type)
+
+    def place(value: Any, bounds: Any) -> int:
+        if None in bounds.items:
+            raise ValueError("thresholds array must not contain NULLs")
+        if len(bounds.shape) > 1:
+            raise ValueError("thresholds must be one-dimensional array")
+        return bisect_right([key(one) for one in bounds.items], key(value))
+
+    return place
+
+
+scalar(
+    "width_bucket",
+    "a number, two bounds and how many buckets lie between them, or a value and an array of lower bounds",
+    "The bucket that the number is in, from 1 on; 0 below the first, one more than there are above the last.",
+    {"width_bucket(5.35, 0.024, 10.06, 5)": "3", "width_bucket(11, 10, 0, 5)": "0"},
+    Overload(_among_bounds, Memoized(_bound_below)),
+    Overload(_buckets, Memoized(lambda call: _exact_bucket)),
+    Overload(fixed(INTEGER, DOUBLE, DOUBLE, DOUBLE, INTEGER), Memoized(lambda call: bucket)),
+)
+
+
+def _decimal(result: Type) -> Rule:
+    """A DECIMAL, whose digits behind the point its type says."""
+
+    def rule(types: tuple[Type, ...]) -> Signature | None:
+        fits = len(types) == 1 and types[0].is_exact
+        return Signature(types, result) if fits else None
+
+    return rule
+
+
+def _own_scale(value: Decimal) -> int | None:
+    """NULL of NaN and the infinities."""
+    return shown_scale(value) if value.is_finite() else None
+
+
+scalar(
+    "scale",
+    "an exact number",
+    "How many digits behind the point it has: of a DECIMAL as many as its type says.",
+    {"scale(8.4100)": "4", "scale(8)": "0"},
+    Overload(_decimal(INTEGER), Memoized(lambda call: lambda value: call.args[0].type.scale)),
+    Overload(numerics(1, INTEGER), Memoized(lambda call: _own_scale)),
+)
+
+
+def least_scale(value: Decimal) -> int:
+    """How many digits behind the point are needed for the number."""
+    return scale_of(value)
+
+
+scalar(
+    "min_scale",
+    "an exact number",
+    least_scale.__doc__ or "",
+    {"min_scale(8.4100)": "2"},
+    Overload(numerics(1, INTEGER), Memoized(lambda call: least_scale)),
+)
+scalar(
+    "trim_scale",
+    "an exact number",
+    "The number without zeros at the end.",
+    {"trim_scale(8.4100)": "8.41"},
+    Overload(numerics(1), Memoized(lambda call: trimmed)),
+)
+
+
+OF = frozenset({Kind.PG_LSN})
+
+
+def _plain(code: Callable[..., object]) -> Memoized:
+    return Memoized(lambda call: code)
+
+
+def moved(place: int, by: Decimal) -> int:
+    """The place so many bytes on."""
+    if not by.is_finite():
+        raise ValueError("cannot add NaN to pg_lsn")
+    found = place + int(by.to_integral_value(ROUND_HALF_UP))
+    if not 0 <= found < MOST_LSN:
+        raise ValueError("pg_lsn out of range")
+    return found
+
+
+for _name, _args, _code in (
+    ("add", (PG_LSN, NUMERIC), moved),
+    ("add", (NUMERIC, PG_LSN), lambda by, place: moved(place, by)),
+    ("sub", (PG_LSN, NUMERIC), lambda place, by: moved(place, -by)),
+):
+    extend(_name, "PG_LSN", Overload(among(OF, PG_LSN, *_args), _plain(_code)))
+extend(
+    "sub",
+    "PG_LSN",
+    Overload(among(OF, NUMERIC, PG_LSN, PG_LSN), Memoized(lambda call: lambda x, y: Decimal(x - y))),
+)
+
+
+RADIAN: Final = math.pi / 180
+SIN_30: Final = math.sin(30 * RADIAN)
+ONE_MINUS_COS_60: Final = 1 - math.cos(60 * RADIAN)
+ASIN_HALF: Final = math.asin(0.5)
+ACOS_HALF: Final = math.acos(0.5)
+ATAN_ONE: Final = math.atan(1.0)
+
+_one = fixed(DOUBLE, DOUBLE)
+_trigonometry_two = fixed(DOUBLE, DOUBLE, DOUBLE)
+
+
+def _sin_first(x: float) -> float:
+    """Of 0 to 90 degrees."""
+    return math.sin(x * RADIAN) / SIN_30 / 2 if x <= 30 else _cos_small(90 - x)
+
+
+def _cos_small(x: float) -> float:
+    """Of 0 to 60 degrees."""
+    return 1 - (1 - math.cos(x * RADIAN)) / ONE_MINUS_COS_60 / 2
+
+
+def _cos_first(x: float) -> float:
+    """Of 0 to 90 degrees."""
+    return _cos_small(x) if x <= 60 else math.sin((90 - x) * RADIAN) / SIN_30 / 2
+
+
+TAN_45: Final = _sin_first(45) / _cos_first(45)
+COT_45: Final = _cos_first(45) / _sin_first(45)
+
+
+def _turned(x: float) -> tuple[float, int, int]:
+    """An angle's counterpart of 0 to 90 degrees, and the signs of its sine and cosine."""
+    x = math.fmod(x, 360.0)
+    sine = cosine = 1
+    if x < 0:
+        x, sine = -x, -sine
+    if x > 180:
+        x, sine = 360 - x, -sine
+    if x > 90:
+        x, cosine = 180 - x, -1
+    return x, sine, cosine
+
+
+def sind(x: float) -> float:
+    """The sine of degrees."""
+    angle, sign, _ = _turned(x)
+    return sign * _sin_first(angle)
+
+
+def cosd(x: float) -> float:
+    """The cosine of degrees."""
+    angle, _, sign = _turned(x)
+    return sign * _cos_first(angle)
+
+
+def tand(x: float) -> float:
+    """The tangent of degrees; infinite at 90."""
+    angle, sine, cosine = _turned(x)
+    return _over(sine * cosine * _sin_first(angle), _cos_first(angle)) / TAN_45
+
+
+def cotd(x: float) -> float:
+    """The cotangent of degrees; infinite at 0."""
+    angle, sine, cosine = _turned(x)
+    return _over(sine * cosine * _cos_first(angle), _sin_first(angle)) / COT_45
+
+
+def _over(value: float, divisor: float) -> float:
+    return value / divisor if divisor else math.copysign(math.inf, value)
+
+
+def _asin_first(x: float) -> float:
+    return math.asin(x) / ASIN_HALF * 30 if x <= 0.5 else 90 - math.acos(x) / ACOS_HALF * 60
+
+
+def asind(x: float) -> float:
+    """The angle of a sine, in degrees."""
+    return math.copysign(_asin_first(abs(x)), x)
+
+
+def acosd(x: float) -> float:
+    """The angle of a cosine, in degrees."""
+    if x < 0:
+        return 90 + _asin_first(-x)
+    return 90 - math.asin(x) / ASIN_HALF * 30 if x <= 0.5 else math.acos(x) / ACOS_HALF * 60
+
+
+def atand(x: float) -> float:
+    """The angle of a tangent, in degrees."""
+    return math.atan(x) / ATAN_ONE * 45
+
+
+def atan2d(y: float, x: float) -> float:
+    """The angle of a point, y before x, in degrees."""
+    return math.atan2(y, x) / ATAN_ONE * 45
+
+
+def atanh(x: float) -> float:
+    """Inverse hyperbolic tangent; infinite at 1 and -1."""
+    return math.copysign(math.inf, x) if abs(x) == 1 else math.atanh(x)
+
+
+def cot(x: float) -> float:
+    """The cotangent of radians; infinite at 0."""
+    return _over(1.0, math.tan(x))
+
+
+def _vector(name: str, doc: str, example: tuple[str, str], function: Callable[..., Words]) -> None:
+    scalar(name, "a number", doc, dict([example]), Overload(_one, Vector(lambda call: function)))
+
+
+def _python(name: str, doc: str, example: tuple[str, str], function: Callable[[float], float]) -> None:
+    scalar(name, "a number", doc, dict([example]), Overload(_one, Memoized(lambda call: function)))
+
+
+for _trigonometry_name, _doc, _example, _function in (
+    ("sin", "Sine of radians.", ("sin(0)", "0e0"), np.sin),
+    ("cos", "Cosine of radians.", ("cos(0)", "1e0"), np.cos),
+    ("tan", "Tangent of radians.", ("tan(0)", "0e0"), np.tan),
+    ("asin", "The angle of a sine, in radians; an error beyond 1.", ("asin(0)", "0e0"), np.arcsin),
+    ("acos", "The angle of a cosine, in radians; an error beyond 1.", ("acos(1)", "0e0"), np.arccos),
+    ("atan", "The angle of a tangent, in radians.", ("atan(0)", "0e0"), np.arctan),
+    ("tanh", "Hyperbolic tangent.", ("tanh(0)", "0e0"), np.tanh),
+    ("asinh", "Inverse hyperbolic sine.", ("asinh(0)", "0e0"), np.arcsinh),
+    ("acosh", "Inverse hyperbolic cosine; an error below 1.", ("acosh(1)", "0e0"), np.arccosh),
+    ("degrees", "Radians as degrees.", ("degrees(0)", "0e0"), np.degrees),
+    ("radians", "Degrees as radians.", ("radians(0)", "0e0"), np.radians),
+):
+    _vector(_trigonometry_name, _doc, _example, arithmetic.on_doubles(_function))
+_vector("sinh", "Hyperbolic sine.", ("sinh(0)", "0e0"), arithmetic.unbounded(np.sinh))
+_vector("cosh", "Hyperbolic cosine.", ("cosh(0)", "1e0"), arithmetic.unbounded(np.cosh))
+
+for _trigonometry_name, _example, _trigonometry_plain in (
+    ("sind", ("sind(30)", "0.5e0"), sind),
+    ("cosd", ("cosd(60)", "0.5e0"), cosd),
+    ("tand", ("tand(45)", "1e0"), tand),
+    ("cotd", ("cotd(45)", "1e0"), cotd),
+    ("asind", ("asind(0.5)", "30e0"), asind),
+    ("acosd", ("acosd(0.5)", "60e0"), acosd),
+    ("atand", ("atand(1)", "45e0"), atand),
+    ("cot", ("cot(1) - 1 / tan(1)", "0e0"), cot),
+    ("atanh", ("atanh(0)", "0e0"), atanh),
+):
+    _python(_trigonometry_name, _trigonometry_plain.__doc__ or "", _example, _trigonometry_plain)
+
+_python("erf", "The error function.", ("erf(0)", "0e0"), math.erf)
+_python("erfc", "1 less the error function.", ("erfc(0)", "1e0"), math.erfc)
+
+scalar(
+    "atan2",
+    "two numbers",
+    "The angle of a point, y before x, in radians.",
+    {"atan2(0, 1)": "0e0"},
+    Overload(_trigonometry_two, Vector(lambda call: arithmetic.on_doubles(np.arctan2))),
+)
+scalar(
+    "atan2d",
+    "two numbers",
+    "The angle of a point, y before x, in degrees.",
+    {"atan2d(1, 0)": "90e0"},
+    Overload(_trigonometry_two, Memoized(lambda call: atan2d)),
+)
+scalar(
+    "pi",
+    "nothing",
+    "The number pi.",
+    {"pi()": "3.141592653589793e0"},
+    Overload(fixed(DOUBLE), Composition(lambda call: Literal(float_to_word(math.pi), DOUBLE))),
+)

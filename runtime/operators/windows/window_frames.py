@@ -1,0 +1,300 @@
+"""The frame of each row as places: what ROWS, RANGE, GROUPS and EXCLUDE leave of its partition.
+
+Rows of partitions one after the other, and where partitions and groups of peers begin and end.
+
+Places are positions among all rows, those of a partition being adjacent and in its order.
+"""
+
+from collections.abc import Sequence
+from typing import assert_never
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kpg.runtime.dictionary import Dictionary
+from kpg.runtime.errors import DataError
+from kpg.runtime.plan import Bound, Edge, Exclude, Frame, Ranged, Unit
+from kpg.runtime.records import dataclass
+from kpg.runtime.types import MAX_WORD, MIN_WORD, NULL
+
+Words = NDArray[np.int64]
+
+
+@dataclass(slots=True, eq=False)
+class Layout:
+    """Rows ``data int64[width, n]``; all others have an element for each row.
+
+    ``start`` and ``end`` bound its partition, ``peer_start`` and ``peer_end`` its peers. ``group`` numbers
+    the groups of peers of all partitions, which begin at ``group_starts``.
+    """
+
+    data: Words
+    start: Words
+    end: Words
+    peer_start: Words
+    peer_end: Words
+    group: Words
+    group_starts: Words
+    skipped: int = 0
+    """Rows of the partition (the only one) that are before these and are left out; of the groups of peers,"""
+    skipped_groups: int = 0
+    """as many."""
+    skipped_behind: int = 0
+    """Rows of the partition that are behind these and are left out."""
+
+    @property
+    def places(self) -> Words:
+        """The place of each row."""
+        return np.arange(self.start.shape[0], dtype=np.int64)
+
+    @property
+    def sizes(self) -> Words:
+        """How many rows the partition of each row has."""
+        return self.end - self.start + self.skipped + self.skipped_behind
+
+    @property
+    def group_ends(self) -> Words:
+        """Where each group of peers ends."""
+        return np.append(self.group_starts[1:], self.start.shape[0])
+
+
+def laid_out(data: Words, partition: Words, peers: Sequence[int]) -> Layout:
+    """The layout of rows, given the number of each one's partition, ascending."""
+    size = partition.shape[0]
+    first = np.ones(size, np.bool_)
+    first[1:] = partition[1:] != partition[:-1]
+    start, end = _runs(first)
+    fresh = first.copy()
+    for column in peers:
+        fresh[1:] |= data[column, 1:] != data[column, :-1]
+    peer_start, peer_end = _runs(fresh)
+    group = np.cumsum(fresh) - 1
+    return Layout(data, start, end, peer_start, peer_end, group, np.flatnonzero(fresh))
+
+
+def _runs(first: NDArray[np.bool_]) -> tuple[Words, Words]:
+    """For each element, where its run begins and ends; ``first`` marks the beginnings."""
+    starts = np.flatnonzero(first)
+    ends = np.append(starts[1:], first.shape[0])[: starts.shape[0]]
+    sizes = ends - starts
+    return np.repeat(starts, sizes), np.repeat(ends, sizes)
+
+
+Part = tuple[Words, Words]
+"""For each row a stretch of places ``start <= place < end``, perhaps an empty one."""
+
+
+def parts_of(layout: Layout, frame: Frame, dictionary: Dictionary) -> tuple[Part, ...]:
+    """The stretches that make up each row's frame, in order, none before another."""
+    start, end = bounds(layout, frame, dictionary)
+    place = layout.places
+    match frame.exclude:
+        case Exclude.NO_OTHERS:
+            return ((start, end),)
+        case Exclude.CURRENT_ROW:
+            return _without(start, end, place, place + 1)
+        case Exclude.GROUP:
+            return _without(start, end, layout.peer_start, layout.peer_end)
+        case Exclude.TIES:
+            before, behind = _without(start, end, layout.peer_start, layout.peer_end)
+            return before, _clipped(np.maximum(start, place), np.minimum(end, place + 1)), behind
+        case _:
+            assert_never(frame.exclude)
+
+
+def _without(start: Words, end: Words, first: Words, last: Words) -> tuple[Part, Part]:
+    return _clipped(start, np.minimum(end, first)), _clipped(np.maximum(start, last), end)
+
+
+def _clipped(start: Words, end: Words) -> Part:
+    return start, np.maximum(start, end)
+
+
+def bounds(layout: Layout, frame: Frame, dictionary: Dictionary) -> Part:
+    """Where each row's frame starts and ends, before anything is excluded."""
+    match frame.unit:
+        case Unit.ROWS:
+            start, end = _row_bound(layout, frame.start, 0), _row_bound(layout, frame.end, 1)
+        case Unit.GROUPS:
+            start, end = _group_start(layout, frame.start), _group_end(layout, frame.end)
+        case Unit.RANGE:
+            start, end = _range_start(layout, frame, dictionary), _range_end(layout, frame, dictionary)
+        case _:
+            assert_never(frame.unit)
+    start = np.clip(start, layout.start, layout.end)
+    return start, np.clip(end, start, np.maximum(layout.end, start))
+
+
+def _offset(layout: Layout, bound: Bound) -> Words:
+    """By how many rows or groups a bound is away, negative before."""
+    most = layout.start.shape[0] + 1
+    if bound.column is not None:
+        asked = layout.data[bound.column]
+        if (asked < 0).any():
+            raise DataError("the offset of a frame must not be NULL or negative")
+        far = np.minimum(asked, most)
+        return -far if bound.edge is Edge.PRECEDING else far
+    distance = min(bound.offset, most)
+    return np.int64(-distance if bound.edge is Edge.PRECEDING else distance)  # type: ignore[return-value]
+
+
+def _row_bound(layout: Layout, bound: Bound, after: int) -> Words:
+    match bound.edge:
+        case Edge.UNBOUNDED_PRECEDING:
+            return layout.start
+        case Edge.UNBOUNDED_FOLLOWING:
+            return layout.end
+        case Edge.CURRENT_ROW:
+            return layout.places + after
+        case Edge.PRECEDING | Edge.FOLLOWING:
+            return layout.places + (_offset(layout, bound) + after)
+        case _:
+            assert_never(bound.edge)
+
+
+def _group_start(layout: Layout, bound: Bound) -> Words:
+    match bound.edge:
+        case Edge.UNBOUNDED_PRECEDING:
+            return layout.start
+        case Edge.UNBOUNDED_FOLLOWING:
+            return layout.end
+        case Edge.CURRENT_ROW:
+            return layout.peer_start
+        case Edge.PRECEDING | Edge.FOLLOWING:
+            wanted = layout.group + _offset(layout, bound)
+            place = layout.group_starts[np.clip(wanted, 0, layout.group_starts.shape[0] - 1)]
+            return np.where(wanted >= layout.group_starts.shape[0], layout.end, place)
+        case _:
+            assert_never(bound.edge)
+
+
+def _group_end(layout: Layout, bound: Bound) -> Words:
+    match bound.edge:
+        case Edge.UNBOUNDED_PRECEDING:
+            return layout.start
+        case Edge.UNBOUNDED_FOLLOWING:
+            return layout.end
+        case Edge.CURRENT_ROW:
+            return layout.peer_end
+        case Edge.PRECEDING | Edge.FOLLOWING:
+            wanted = layout.group + _offset(layout, bound)
+            place = layout.group_ends[np.clip(wanted, 0, layout.group_starts.shape[0] - 1)]
+            return np.where(wanted < 0, layout.start, place)
+        case _:
+            assert_never(bound.edge)
+
+
+def _range_start(layout: Layout, frame: Frame, dictionary: Dictionary) -> Words:
+    if frame.start.edge not in (Edge.PRECEDING, Edge.FOLLOWING):
+        return _group_start(layout, frame.start)
+    found = _sought(layout, frame, frame.start, dictionary, after=False)
+    return np.where(_is_null(layout, frame), layout.peer_start, found)
+
+
+def _range_end(layout: Layout, frame: Frame, dictionary: Dictionary) -> Words:
+    if frame.end.edge not in (Edge.PRECEDING, Edge.FOLLOWING):
+        return _group_end(layout, frame.end)
+    found = _sought(layout, frame, frame.end, dictionary, after=True)
+    return np.where(_is_null(layout, frame), layout.peer_end, found)
+
+
+def _by(frame: Frame) -> Ranged:
+    assert frame.ranged is not None
+    return frame.ranged
+
+
+def _is_null(layout: Layout, frame: Frame) -> NDArray[np.bool_]:
+    return layout.data[_by(frame).column] == NULL
+
+
+def _sought(layout: Layout, frame: Frame, bound: Bound, dictionary: Dictionary, *, after: bool) -> Words:
+    """The first place whose value is at the bound or, with ``after``, behind it; NULLs are out of range."""
+    by = _by(frame)
+    values = layout.data[by.column]
+    if bound.column is not None:
+        limit = layout.data[bound.column]
+    else:
+        limit = _moved(values, bound, by)
+    if by.is_interned:
+        ranks, _ = ranked(np.concatenate((values, limit)), dictionary)
+        values, limit = ranks[: values.shape[0]], ranks[values.shape[0] :]
+    if by.descending:
+        values, limit = ~values, ~limit
+    low, high = _present(layout, _is_null(layout, frame))
+    return _searched(values, low, high, limit, after)
+
+
+def limit_of(row: list[int], bound: Bound, by: Ranged) -> int:
+    """The word that a row's bound of a RANGE is at; its value is not NULL."""
+    if bound.column is not None:
+        return row[bound.column]
+    return int(_moved(np.array([row[by.column]], np.int64), bound, by)[0])
+
+
+def _moved(values: Words, bound: Bound, by: Ranged) -> Words:
+    """Each value less or plus the bound's offset; beyond all words, the last of them."""
+    down = (bound.edge is Edge.PRECEDING) is not by.descending
+    if by.is_float:
+        step = floats(np.array([bound.offset], np.int64))
+        with np.errstate(all="ignore"):
+            known: NDArray[np.float64] = floats(values)
+            moved_floats = known + (-step if down else step)
+            # What is infinitely far from the opposite infinity is all there is.
+            lost = np.isnan(moved_floats) & ~np.isnan(known)
+            return words(np.where(lost, -np.inf if down else np.inf, moved_floats))
+    with np.errstate(over="ignore"):
+        moved = values - bound.offset if down else values + bound.offset
+    if down:
+        return np.where((moved > values) | (moved < MIN_WORD), MIN_WORD, moved)
+    return np.where(moved < values, MAX_WORD, moved)
+
+
+def floats(values: Words) -> NDArray[np.float64]:
+    """Words as doubles."""
+    return np.where(values >= 0, values, values ^ MAX_WORD).view(np.float64)
+
+
+def words(values: NDArray[np.float64]) -> Words:
+    """Doubles as words: one NaN, one zero."""
+    bits = np.where(np.isnan(values), np.nan, values + 0.0).view(np.int64)
+    bits = np.where(np.isnan(values), np.int64(0x7FF8000000000000), bits)
+    return np.where(bits >= 0, bits, bits ^ np.int64(MAX_WORD))
+
+
+def ranked(codes: Words, dictionary: Dictionary) -> Part:
+    """The places of strings among the distinct ones in order, NULL for NULL; and those, by place."""
+    known = codes != NULL
+    distinct, where = np.unique(codes[known], return_inverse=True)
+    texts = [(text or "").encode() for text in dictionary.decode(distinct)]
+    order = np.array(sorted(range(len(texts)), key=texts.__getitem__), np.int64)
+    rank = np.empty_like(order)
+    rank[order] = np.arange(order.shape[0])
+    ranks = np.full_like(codes, NULL)
+    ranks[known] = rank[where.reshape(-1)]
+    return ranks, distinct[order]
+
+
+def _present(layout: Layout, null: NDArray[np.bool_]) -> Part:
+    """The stretch of each partition without the NULLs, which are at one of its ends."""
+    before: Words = np.concatenate((np.zeros(1, np.int64), np.cumsum(null)))
+    count: Words = before[layout.end] - before[layout.start]
+    first = null[layout.start] if null.shape[0] else null
+    at_start: Words = np.where(first, count, 0)
+    return layout.start + at_start, layout.end - (count - at_start)
+
+
+def _searched(values: Words, low: Words, high: Words, limit: Words, after: bool) -> Words:
+    """For each row, the first place from ``low`` to ``high`` whose value is at least ``limit``.
+
+    With ``after``, is more than it.
+    """
+    low, high = low.copy(), high.copy()
+    while True:
+        open_ = low < high
+        if not open_.any():
+            return low
+        middle = np.where(open_, (low + high) >> 1, 0)
+        here = values[middle]
+        right = open_ & ((here <= limit) if after else (here < limit))
+        low = np.where(right, middle + 1, low)
+        high = np.where(open_ & ~right, middle, high)

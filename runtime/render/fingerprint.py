@@ -1,0 +1,182 @@
+"""Fingerprints, by which operators are shared, and names for displays.
+
+A node has two identities. Its *content* is that of the collection that it computes: an arrangement has the
+content of its input, and linear nodes over each other that of one, so however a collection was come by, it is
+arranged by a key once. Its *name*, the fingerprint of its operator, tells besides whether it is arranged.
+"""
+
+import hashlib
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Final, assert_never
+
+from kpg.runtime import plan
+from kpg.runtime.dataflow.dataflow_graph import Content
+from kpg.runtime.operators.arrange import Arrange
+from kpg.runtime.plan import Mfp, Ref, user
+from kpg.runtime.render.context import Context, Halves
+from kpg.runtime.scalar import Column, Fetch, Scalar, transform, walk
+
+MOST_COMPOSED: Final = 200
+"""Linear nodes with more expressions are identified over each other, not as one."""
+
+
+class Identities:
+    """The identities of the nodes of a plan, or of a loop's body in the list of ``outer``."""
+
+    def __init__(self, columns: plan.Columns, context: Context, outer: "Identities | None" = None) -> None:
+        self.nodes = columns.nodes
+        self.types = columns.types
+        self.names: list[str] = []
+        """The fingerprint of each node's operator."""
+        self.contents: list[Content] = []
+        self.arranged: list[bool] = []
+        """Whether each node's operator can be looked up."""
+        self.bodies: dict[Ref, Identities] = {}
+        """Those of the loops."""
+        self.halves: dict[Ref, list[Halves]] = {}
+        """What the paths of delta joins read, as they were built first."""
+        self._columns = columns
+        self._context = context
+        self._outer = outer
+        for ref, node in enumerate(self.nodes):
+            self._add(ref, node)
+
+    def arrangement(self, ref: Ref) -> str:
+        """The name of an arrangement of what the node computes."""
+        return self.names[ref] if self.arranged[ref] else _digest("Arrange", _key(self.contents[ref]))
+
+    def keeps(self, ref: Ref) -> bool:
+        """Whether the operator of a node of a loop's body holds the contents of its output."""
+        node = self.nodes[ref]
+        if isinstance(node, plan.Arrange) and self.arranged[node.input]:
+            return self.keeps(node.input)
+        return self.arranged[ref] if isinstance(node, plan.Leave) else plan.holds_rows(node)
+
+    def _add(self, ref: Ref, node: plan.AnyNode) -> None:
+        arranged = False
+        match node:
+            case plan.Arrange(input=source):
+                content, name, arranged = self.contents[source], self.arrangement(source), True
+            case plan.Linear(input=source, mfp=mfp):
+                content = _through(self.contents[source], mfp)
+                name = _digest("Linear", _key(content))
+            case plan.Enter(input=source):
+                assert self._outer is not None
+                outer = self._outer.contents[source]
+                content = Content(_digest("Enter", outer.base), outer.width, outer.mfp)
+                name, arranged = _digest("Enter", self._outer.names[source]), self._outer.arranged[source]
+            case plan.Import(view=view, types=types):
+                operator = self._context.view_output(view)
+                name, arranged = operator.place.fingerprint, isinstance(operator, Arrange)
+                content = operator.place.content or Content(name, len(types))
+            case _:
+                name = self._name(ref, node)
+                content = Content(name, len(self.types[ref]))
+                if isinstance(node, plan.Leave):
+                    arranged = not self._body(node).keeps(self._result(node))
+        self.names.append(name)
+        self.contents.append(content)
+        self.arranged.append(arranged)
+
+    def _name(self, ref: Ref, node: plan.AnyNode) -> str:
+        """A digest of all that the node says, with its inputs' contents in place of their positions."""
+        if isinstance(node, user.Input):
+            return self._context.input(node.identity).place.fingerprint
+        parts = [plan.parameters(node), *(_key(self.contents[source]) for source in plan.inputs(node))]
+        if isinstance(node, plan.Source):
+            parts.append(self._context.source_identity(node.table))
+        if isinstance(node, plan.Loop):
+            self.bodies[ref] = body = Identities(self._columns.bodies[ref], self._context, self)
+            parts += body.names
+        return _digest("", "|".join(parts))
+
+    def _body(self, leave: plan.Leave) -> "Identities":
+        return self.bodies[leave.loop]
+
+    def _result(self, leave: plan.Leave) -> Ref:
+        loop = self.nodes[leave.loop]
+        assert isinstance(loop, plan.Loop)
+        return loop.results[leave.result]
+
+
+def _digest(kind: str, text: str) -> str:
+    return hashlib.sha256(f"{kind}|{text}".encode()).hexdigest()[:24]
+
+
+def _key(content: Content) -> str:
+    """A text that is equal for equal contents."""
+    return content.base if content.mfp is None else content.base + plan.written(content.mfp)
+
+
+def _through(content: Content, mfp: Mfp) -> Content:
+    """The content of a linear node over a collection."""
+    if content.mfp is None:
+        composed = mfp
+    elif _size(content.mfp) + _size(mfp) > MOST_COMPOSED:
+        content, composed = Content(_key(content), len(content.mfp.outputs)), mfp
+    else:
+        composed = _composed(content.mfp, mfp)
+    places = [output.index if isinstance(output, Column) else -1 for output in composed.outputs]
+    if not composed.predicates and places == list(range(content.width)):
+        return Content(content.base, content.width)
+    return Content(content.base, content.width, composed)
+
+
+@lru_cache(maxsize=4096)
+def _composed(first: Mfp, second: Mfp) -> Mfp:
+    """The second after the first."""
+
+    def rewrite(node: Scalar) -> Scalar:
+        return first.outputs[node.index] if isinstance(node, Column) else node
+
+    predicates = (transform(predicate, rewrite) for predicate in second.predicates)
+    outputs = (transform(output, rewrite) for output in second.outputs)
+    return Mfp((*first.predicates, *predicates), tuple(outputs))
+
+
+@lru_cache(maxsize=4096)
+def _size(mfp: Mfp) -> int:
+    return sum(1 for scalar in (*mfp.predicates, *mfp.outputs) for _ in walk(scalar))
+
+
+def describe(node: plan.AnyNode, nodes: Sequence[plan.AnyNode], context: Context) -> str:
+    """A short name for displays."""
+    match node:
+        case plan.Source(table=table):
+            return f"Source {table}"
+        case plan.Arrange(input=ref, key=key):
+            return _table_key(nodes[ref], context) or f"Arrange by {key} columns"
+        case plan.Variable(index=index):
+            return f"Variable {index}"
+        case user.Apply() | user.UserReduce() | user.Custom() | user.Sink() | user.EnterAt() | user.Input():
+            from kpg.runtime.render import user_nodes
+
+            return user_nodes.describe(node)
+        case plan.Import() | plan.Constant() | plan.Linear() | plan.Concat() | plan.Negate():
+            return type(node).__name__
+        case plan.Delta() | plan.HalfJoin() | plan.DeltaJoin() | plan.RangeJoin():
+            return type(node).__name__
+        case plan.Reduce() | plan.Distinct() | plan.Threshold() | plan.TopK() | plan.Exchange():
+            return type(node).__name__
+        case plan.Expand(calls=calls):
+            return f"Expand {', '.join(call.function for call in calls)}"
+        case plan.Window() | plan.Ego():
+            return type(node).__name__
+        case plan.BasicReduce() | plan.Fold() | plan.Single() | plan.Enter() | plan.Loop() | plan.Leave():
+            return type(node).__name__
+        case _:
+            assert_never(node)
+
+
+def _table_key(node: plan.AnyNode, context: Context) -> str | None:
+    """``table(columns)`` for the rows of an arrangement of a base table by some of its columns."""
+    if not isinstance(node, plan.Linear) or node.mfp.predicates or not node.mfp.outputs:
+        return None
+    *key, rowid = node.mfp.outputs
+    fetched = [scalar for scalar in key if isinstance(scalar, Fetch)]
+    if not isinstance(rowid, Column) or not fetched or len(fetched) < len(key):
+        return None
+    table = fetched[0].table
+    names = context.store(table).schema.names
+    return f"{table}({', '.join(names[scalar.column] for scalar in fetched)})"

@@ -1,1 +1,0 @@
-"""SQL/JSON paths: trees, reading, writing."""

@@ -1,0 +1,1 @@
+"""One worker: tables, installed dataflows, steps, rollback, recorded changes."""
