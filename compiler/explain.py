@@ -1,19 +1,26 @@
-"""EXPLAIN: a compiled query at any of its stages, as stable text."""
+"""EXPLAIN: a compiled query at any of its stages, as stable text.
+
+EXPLAIN as data: a plan's nodes as a tree, with the names that Postgres has for the parts of one.
+
+A plan is a graph: a node that several read stands in full where it is met first, and by its name alone,
+``Shared``, where it is met again. Keys and values are of JSON.
+
+EXPLAIN where many workers run a plan: where rows are, what is sent, and what need not be.
+"""
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Final, assert_never
+from typing import Any, Final, assert_never
 
 from kpg.compiler.algebra.text import rel_text
-from kpg.compiler.catalog import Catalog
+from kpg.compiler.catalog.entries import Catalog
 from kpg.compiler.passes import Step
-from kpg.compiler.sql.generic import PARAMETER
+from kpg.compiler.physical.placement import Placed, Placement, Tables, place
+from kpg.compiler.sql.parameterize.generic_plans import PARAMETER
 from kpg.runtime import plan
 from kpg.runtime.functions.registry import guard_of, is_dear
-from kpg.runtime.plan import HalfJoin, Mfp, Plan, Ref, user
+from kpg.runtime.plan import AnyNode, HalfJoin, Mfp, Plan, Ref, user
+from kpg.runtime.records import dataclass
 from kpg.runtime.scalar import Column, Fetch, Scalar, sql_text
-
-if TYPE_CHECKING:
-    from kpg.compiler.physical.placement import Placed, Placement
 
 STAGES: Final = ("ast", "logical", "magic", "steps", "optimized", "physical")
 
@@ -313,3 +320,213 @@ def _argument(call: plan.Aggregate) -> str:
 
 def _columns(columns: tuple[int, ...]) -> str:
     return ", ".join(f"#{column}" for column in columns)
+
+
+Tree = dict[str, Any]
+RELATIONSHIPS: Final = ("Outer", "Inner")
+"""What Postgres calls the first and the second input of a node; any other is a member."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """What EXPLAIN shows: the nodes of a plan, or, without a ``printer``, another stage as its lines.
+
+    ``change``: what is done with the rows, as Postgres has it of a ModifyTable, for INSERT and its like.
+    """
+
+    printer: Printer | None = None
+    output: Ref = 0
+    before: tuple[str, ...] = ()
+    after: tuple[str, ...] = ()
+    stage: str = "physical"
+    change: tuple[tuple[str, str], ...] = ()
+    parts: "tuple[tuple[str, Shown], ...]" = ()
+    """The queries of a WITH that changes tables."""
+
+    def text(self) -> str:
+        """As lines."""
+        lines = [line for name, part in self.parts for line in (f"CTE {name}", part.text())]
+        lines += self.before
+        if self.change:
+            (_, operation), (_, relation) = self.change
+            lines.append(f"{operation.upper()} {relation} of the rows of")
+        if self.printer is not None:
+            lines += [*self.printer.lines(), f"output {self.printer.name(self.output)}"]
+        return "\n".join((*lines, *self.after))
+
+    def tree(self) -> Tree:
+        """As an object of JSON."""
+        if self.printer is None:
+            return {"Stage": self.stage, "Text": "\n".join((*self.before, *self.after))}
+        root = plan_tree(self.printer, self.output, "Outer" if self.change else "")
+        if self.change:
+            root = {"Node Type": "ModifyTable", **dict(self.change), "Plans": [root]}
+        root.setdefault("Plans", []).extend(
+            {**part.tree()["Plan"], "Parent Relationship": "InitPlan", "Subplan Name": f"CTE {name}"}
+            for name, part in self.parts
+        ) if self.parts else None
+        notes = [*self.before, *self.after]
+        return {"Plan": root, **({"Notes": notes} if notes else {})}
+
+
+def plan_tree(printer: Printer, output: Ref, relationship: str = "") -> Tree:
+    """The node whose rows are the plan's, with those that it reads below it."""
+    return _Tree().of(printer, output, relationship)
+
+
+class _Tree:
+    """What has been shown in full."""
+
+    def __init__(self) -> None:
+        self._shown: set[str] = set()
+
+    def of(self, printer: Printer, ref: Ref, relationship: str) -> Tree:
+        """A node and what is below it."""
+        node, name = printer.query.nodes[ref], printer.name(ref)
+        tree: Tree = {"Node Type": type(node).__name__, "Node": name}
+        if relationship:
+            tree["Parent Relationship"] = relationship
+        if name in self._shown:
+            return tree | {"Shared": True}
+        self._shown.add(name)
+        tree |= _facts(printer, ref)
+        below = self._below(printer, ref, node)
+        return tree | ({"Plans": below} if below else {})
+
+    def _below(self, printer: Printer, ref: Ref, node: plan.AnyNode) -> list[Tree]:
+        if isinstance(node, plan.Loop):
+            body = printer.body(ref, node)
+            return [self.of(body, result, "Member") for result in dict.fromkeys(node.results)]
+        if isinstance(node, plan.Enter):
+            assert printer.around is not None
+            return [self.of(printer.around, node.input, RELATIONSHIPS[0])]
+        read = node.paths if isinstance(node, plan.DeltaJoin) else plan.inputs(node)
+        if isinstance(node, plan.DeltaJoin):
+            return [self.of(printer, end, "Member") for end in dict.fromkeys(read)]
+        names = (*RELATIONSHIPS, *("Member",) * len(read))
+        return [self.of(printer, one, name) for one, name in zip(read, names, strict=False)]
+
+
+def _facts(printer: Printer, ref: Ref) -> Tree:
+    """What a node is, computes and costs."""
+    node = printer.query.nodes[ref]
+    facts: Tree = {}
+    relation = _relation(printer, ref)
+    if relation:
+        facts["Relation Name"] = relation
+    detail = printer.detail(ref).lstrip(" ,:")
+    if detail and detail != relation and not isinstance(node, plan.Enter):
+        facts["Detail"] = detail
+    mfp = _mfp(node)
+    if mfp is not None:
+        facts["Output"] = [printer.scalar(one) for one in mfp.outputs]
+        if mfp.predicates:
+            facts["Filter"] = printer.condition(mfp)
+    if printer.costs:
+        facts["Change Cost"] = printer.cost(ref)
+        kept = plan.kept(node)
+        if kept is not plan.Kept.NOTHING:
+            facts["Keeps"] = kept.value
+        if printer.places:
+            facts["Place"] = str(printer.places[ref])
+    return facts
+
+
+def _relation(printer: Printer, ref: Ref) -> str:
+    """The relation that a node reads or arranges."""
+    node = printer.query.nodes[ref]
+    if isinstance(node, plan.Source | plan.Import):
+        return node.table if isinstance(node, plan.Source) else node.view
+    found = table_key(printer.query, ref)
+    return "" if found is None else found[0]
+
+
+def _mfp(node: plan.AnyNode) -> Mfp | None:
+    """What a node makes of its rows."""
+    return node.mfp if isinstance(node, plan.Linear | plan.RangeJoin | plan.Delta | HalfJoin) else None
+
+
+MOST_COLUMNS = 32
+"""The columns of a table that are tried."""
+
+
+@dataclass(frozen=True, slots=True)
+class Otherwise:
+    """Tables of which one is distributed by another column, or, with None, replicated."""
+
+    tables: Tables
+    table: str
+    column: int | None
+
+    def home(self, table: str) -> int | None:
+        """See ``placement.Tables``."""
+        return self.column if table == self.table else self.tables.home(table)
+
+    def owner(self, table: str) -> int | None:
+        """See ``placement.Tables``."""
+        now = self.tables.owner(table)
+        return now if now is None or table != self.table or self.column is None else self.column
+
+    def view(self, name: str) -> Placement:
+        """See ``placement.Tables``."""
+        return self.tables.view(name)
+
+
+def explain_placed(query: Plan, catalog: Catalog, tables: Tables) -> tuple[Placed, tuple[str, ...]]:
+    """The plan with its exchanges; what changes of inputs send, and what a table placed otherwise saves."""
+    placed = place(query, tables)
+    return placed, (*_sent_for_changes(placed), *_savings(query, placed, catalog, tables))
+
+
+def exchanges(nodes: Sequence[AnyNode], prefix: str = "%") -> Iterator[tuple[str, plan.Exchange]]:
+    """The exchanges that send something, those of loops' bodies too, by their names in EXPLAIN."""
+    for ref, node in enumerate(nodes):
+        if isinstance(node, plan.Exchange) and not node.held:
+            yield f"{prefix}{ref}", node
+        elif isinstance(node, plan.Loop):
+            yield from exchanges(node.body, f"{prefix}{ref}.")
+
+
+def _sent_for_changes(placed: Placed) -> Iterator[str]:
+    nodes = placed.plan.nodes
+    for start, node in enumerate(nodes):
+        if not isinstance(node, plan.Source | plan.Import):
+            continue
+        reached = _reached(nodes, start)
+        met = [f"at {name} {sent(one)}" for name, one in exchanges(nodes) if _top(name) in reached]
+        name = node.table if isinstance(node, plan.Source) else node.view
+        yield f"sent for a change of {name}: {'; '.join(met) or 'nothing'}"
+
+
+def _top(name: str) -> Ref:
+    """The node of the outermost list in which an exchange is."""
+    return int(name[1:].partition(".")[0])
+
+
+def _reached(nodes: Sequence[AnyNode], start: Ref) -> set[Ref]:
+    """What a change of a node goes through: of joins the paths on which it sets out."""
+    found = {start}
+    for ref, node in enumerate(nodes):
+        reads = (node.input,) if isinstance(node, plan.HalfJoin) else plan.inputs(node)
+        if not found.isdisjoint(reads):
+            found.add(ref)
+    return found
+
+
+def _savings(query: Plan, placed: Placed, catalog: Catalog, tables: Tables) -> Iterator[str]:
+    """For each table how it would be placed to save most exchanges, if that saves any."""
+    now = len(list(exchanges(placed.plan.nodes)))
+    for table in dict.fromkeys(node.table for node in query.nodes if isinstance(node, plan.Source)):
+        entry = catalog.find(table)
+        if entry is None or not now:
+            continue
+        names = entry.schema.names[:MOST_COLUMNS]
+        ways = [(f"distributed by ({name})", column) for column, name in enumerate(names)]
+        counts = [
+            len(list(exchanges(place(query, Otherwise(tables, table, column)).plan.nodes)))
+            for column in (*range(len(names)), None)
+        ]
+        best = min(range(len(counts)), key=counts.__getitem__)
+        if counts[best] < now:
+            how = "replicated" if best == len(ways) else ways[best][0]
+            yield f"with {table} {how}: {counts[best]} exchange{'s' * (counts[best] != 1)} instead of {now}"

@@ -5,21 +5,21 @@ from typing import TYPE_CHECKING
 
 from kpg.compiler.algebra.rel import Get, LetRec, Map, Project, Rel
 from kpg.compiler.algebra.traverse import scalars, transform_up, walk
-from kpg.compiler.catalog import Catalog
-from kpg.compiler.demand.notes import Restricted
+from kpg.compiler.catalog.entries import Catalog
 from kpg.compiler.passes import PIPELINE, Pass, Step, run, without_rowids
 from kpg.compiler.passes.prune_columns import prune_columns
 from kpg.compiler.physical import plan_query
-from kpg.compiler.sql.query import Bound, lower_query
-from kpg.compiler.sql.statements import Select
-from kpg.compiler.statistics import NoStatistics, Statistics
+from kpg.compiler.physical.cardinality import NoStatistics, Statistics
+from kpg.compiler.rules.demand.outcome import Restricted
+from kpg.compiler.sql.frontend import Bound, lower_query
+from kpg.compiler.sql.parse.statements import Select
 from kpg.runtime.errors import InterfaceError
 from kpg.runtime.plan import Plan
 from kpg.runtime.records import dataclass
 from kpg.runtime.scalar import Literal, Scalar
 
 if TYPE_CHECKING:
-    from kpg.compiler.explain_tree import Shown
+    from kpg.compiler.explain import Shown
     from kpg.compiler.physical.placement import Distributed
 
 
@@ -84,7 +84,7 @@ def _restricted(rel: Rel, statistics: Statistics) -> Restricted:
     if not any(isinstance(node, LetRec) for node in walk(rel)):
         return Restricted(rel, ())
     # Only recursion needs the compiler of Datalog, which takes longer to load than all of SQL's.
-    from kpg.compiler.demand.restrict import restrict
+    from kpg.compiler.rules.demand.restriction import restrict
 
     return restrict(rel, statistics)
 
@@ -103,8 +103,7 @@ def explain(
 
     With ``tables``, its plan is that of many workers.
     """
-    from kpg.compiler.explain import STAGES
-    from kpg.compiler.explain_tree import Shown
+    from kpg.compiler.explain import STAGES, Shown
 
     if stage not in STAGES:
         raise InterfaceError(f'there is no stage "{stage}"', hint=f"the stages are {', '.join(STAGES)}")
@@ -127,12 +126,11 @@ def shown_plan(
     costs: bool = True,
 ) -> "Shown":
     """A plan as EXPLAIN shows it, with what is to be noted of it."""
-    from kpg.compiler.explain import printer_of
-    from kpg.compiler.explain_tree import Shown
+    from kpg.compiler.explain import Shown, printer_of
 
     if tables is None:
         return Shown(printer_of(plan, catalog, costs=costs), plan.output, after=notes)
-    from kpg.compiler.explain_workers import explain_placed
+    from kpg.compiler.explain import explain_placed
 
     placed, lines = explain_placed(plan, catalog, tables.sizes(plan))
     printer = printer_of(placed.plan, catalog, placed, costs=costs)

@@ -19,7 +19,7 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import kpg
-from kpg.compiler.sql.parameters import Parameters
+from kpg.compiler.sql.parameterize.parameters import Parameters
 from kpg.listeners.feed import Change
 from kpg.result import Result
 from kpg.runtime.errors import InterfaceError, OperationalError

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from kpg.compiler.catalog import Catalog, TableEntry
+from kpg.compiler.catalog.entries import Catalog, TableEntry
 from kpg.database import Database
 from kpg.dml.positions import TABLE as POSITIONS
 from kpg.dml.positions import table_of

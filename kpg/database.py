@@ -6,9 +6,9 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from kpg import progress
-from kpg.compiler.sql import statements as ast
-from kpg.compiler.sql.parameters import Parameters
-from kpg.compiler.sql.parse import parse
+from kpg.compiler.sql.parameterize.parameters import Parameters
+from kpg.compiler.sql.parse import statements as ast
+from kpg.compiler.sql.parse.parser import parse
 from kpg.engine.engine import Engine
 from kpg.engine.transaction import Held
 from kpg.ingesting import Ingesting

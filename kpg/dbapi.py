@@ -16,8 +16,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 import kpg
-from kpg.compiler.sql.parameters import Parameters
-from kpg.compiler.sql.statements import Rollback
+from kpg.compiler.sql.parameterize.parameters import Parameters
+from kpg.compiler.sql.parse.statements import Rollback
 from kpg.engine.transaction import State
 from kpg.result import Affected, Result, Row
 from kpg.runtime.errors import (

@@ -10,8 +10,8 @@ from dataclasses import field
 from typing import Final, assert_never
 
 from kpg.compiler.algebra import rel as algebra
-from kpg.compiler.algebra.nulls import can_be_null, rejected_nulls
 from kpg.compiler.algebra.rel import Rel
+from kpg.compiler.algebra.scalars import can_be_null, rejected_nulls
 from kpg.compiler.algebra.traverse import width
 from kpg.runtime.functions import aggregate_named, window_function
 from kpg.runtime.plan.nodes import WindowCall

@@ -1,12 +1,43 @@
-"""Scalars in terms of other scalars: what passes and the planner do with the expressions of a relation."""
+"""Scalars in terms of other scalars: what passes and the planner do with the expressions of a relation.
 
-from collections.abc import Iterable, Mapping, Sequence
+What can fail for some row: it must not be evaluated for rows for which the query does not need it.
+
+A word that is ERROR lives within one step of the dataflow, a map-filter-project: there a row that another
+predicate rejects has no error. What leaves a step has been evaluated, so these are the places that decide
+which rows a scalar is evaluated for:
+
+* a selection is one step, so filters may go below maps, and scalars into the step above;
+* what is computed above a join is computed of its rows: a test of it waits for the join's own
+  (:func:`after`), and where it is a key, the join is not made part of the one above;
+* a lookup's key is a step of its own, before the join: the planner applies all that is known of a
+  relation's rows before it computes such a key from them;
+* rows that come in one part of a union or join may go in another: what can fail is a step behind it, which
+  finds those that cancel out;
+* a relation that several read is computed for all of them: what can fail is left to each reader;
+* a value that a subquery computes for rows outside is a relation too: CASE, COALESCE, AND and OR restrict it
+  to the rows that ask for it.
+
+When a scalar can be NULL, and which of its columns make it so.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
 from operator import is_
-from typing import assert_never
+from typing import Final, assert_never
 
 from kpg.compiler.algebra import rel as algebra
 from kpg.compiler.algebra.rel import Rel
+from kpg.runtime.functions.registry import (
+    Columns,
+    Composition,
+    Matcher,
+    Membership,
+    Memoized,
+    Opcode,
+    Vector,
+    implementation,
+    may_give_null,
+)
 from kpg.runtime.interrupts import checkpoint
 from kpg.runtime.scalar import (
     Call,
@@ -14,12 +45,15 @@ from kpg.runtime.scalar import (
     Fetch,
     If,
     Literal,
+    Named,
     Scalar,
     children,
     transform,
     walk,
     with_children,
 )
+from kpg.runtime.scalar import children as arguments
+from kpg.runtime.types import BOOLEAN, Kind, Type
 
 
 def substitute(scalar: Scalar, values: Sequence[Scalar]) -> Scalar:
@@ -75,3 +109,201 @@ def substitute_ids(scalar: Scalar, values: Mapping[int, Scalar]) -> Scalar:
         return values.get(part.index, part) if isinstance(part, Column) else part
 
     return transform(scalar, rewrite)
+
+
+ARITHMETIC: Final = frozenset(("add", "sub", "mul", "neg", "abs"))
+"""Functions that have a value for all arguments, overflow aside."""
+TOTAL: Final = ARITHMETIC | frozenset(
+    (
+        *("eq", "ne", "lt", "le", "gt", "ge", "is_distinct", "is_not_distinct", "in", "and", "or", "not"),
+        *("is_null", "is_not_null", "is_true", "is_false", "coalesce", "nullif", "least", "greatest", "sign"),
+        *(
+            "length",
+            "lower",
+            "upper",
+            "trim",
+            "ltrim",
+            "rtrim",
+            "like",
+            "contains",
+            "starts_with",
+            "ends_with",
+        ),
+        *("extract_year", "extract_quarter", "extract_month", "extract_week", "extract_day", "extract_dow"),
+    )
+)
+"""Functions that have a value, or NULL, for all arguments, overflow aside."""
+DIVISIONS: Final = frozenset({"div", "mod"})
+INTEGERS: Final = {Kind.SMALLINT: 15, Kind.INTEGER: 31, Kind.BIGINT: 63}
+"""The types of integers, with the bits of their values."""
+
+
+def is_total(scalar: Scalar) -> bool:
+    """Whether it is certain that the scalar has a value, or NULL, in every row, overflow aside."""
+    match scalar:
+        case Column() | Literal() | Fetch():
+            return True
+        case Call(function="cast", args=(arg,), type=type_):
+            return (widens(arg.type, type_) or _is_number(arg.type, type_)) and is_total(arg)
+        case Call(function="substring", args=(arg, _, Literal(value=int() as length))):
+            return length >= 0 and is_total(arg)
+        case Call(function=function, args=(arg, divisor)) if function in DIVISIONS:
+            return is_total(arg) and _is_never_zero(divisor)
+        case Call(function=function, args=args):
+            return function in TOTAL and all(map(is_total, args))
+        case If():
+            return all(map(is_total, arguments(scalar)))
+        case _:
+            assert_never(scalar)
+
+
+def never_fails(scalar: Scalar) -> bool:
+    """Whether it is certain that the scalar has a value, or NULL, in every row."""
+    return is_total(scalar) and not any(map(_may_overflow, walk(scalar)))
+
+
+def _may_overflow(scalar: Scalar) -> bool:
+    if not isinstance(scalar, Call):
+        return False
+    decimal = scalar.function == "cast" and scalar.type.kind is Kind.DECIMAL
+    return decimal or scalar.function in ARITHMETIC
+
+
+def after(predicate: Scalar, tests: Iterable[Scalar], reads: Callable[[Scalar], frozenset[int]]) -> Scalar:
+    """The predicate for rows of a join that pass the ``tests``, which come first if it may fail.
+
+    ``reads``: the inputs of the join that a scalar reads. What reads no others is tested with it in any case.
+    """
+    if is_total(predicate):
+        return predicate
+    before = tuple(dict.fromkeys(test for test in tests if not reads(test) <= reads(predicate)))
+    if not before:
+        return predicate
+    passed = before[0] if len(before) == 1 else Call("and", before, BOOLEAN)
+    return If(passed, predicate, Literal(0, BOOLEAN), BOOLEAN)
+
+
+def _is_never_zero(divisor: Scalar) -> bool:
+    match divisor:
+        case Literal(value=value):
+            return value != 0
+        case Call(function="nullif", args=(arg, Literal(value=0))):
+            return is_total(arg)
+        case Column() | Fetch() | If() | Call():
+            return False
+        case _:
+            assert_never(divisor)
+
+
+def widens(narrow: Type, wide: Type) -> bool:
+    """Whether a cast between the types keeps the word of every value."""
+    if narrow.kind in INTEGERS and wide.kind in INTEGERS:
+        return INTEGERS[narrow.kind] <= INTEGERS[wide.kind]
+    return narrow.is_text and wide.is_text and not wide.precision
+
+
+def _is_number(given: Type, type_: Type) -> bool:
+    """Whether a cast makes a DECIMAL or DOUBLE of any exact number, overflow aside."""
+    return given.is_exact and type_.kind in (Kind.DECIMAL, Kind.DOUBLE)
+
+
+Key = frozenset[int]
+
+NEVER_NULL: Final = frozenset(
+    {"is_null", "is_not_null", "is_distinct", "is_not_distinct", "is_true", "is_false"}
+)
+FIRST_NOT_NULL: Final = frozenset({"coalesce", "greatest", "least"})
+LAX: Final = NEVER_NULL | FIRST_NOT_NULL | {"and", "or", "in", "nullif"}
+"""Functions that may give a value for a NULL argument; all others give NULL."""
+
+
+def can_be_null(scalar: Scalar, flags: tuple[bool, ...]) -> bool:
+    """Whether the scalar can be NULL over rows whose columns can be NULL where ``flags`` says so."""
+    match scalar:
+        case Column(index=index):
+            return flags[index]
+        case Literal(value=value):
+            return value is None
+        case If(then=then, otherwise=otherwise):
+            return can_be_null(then, flags) or can_be_null(otherwise, flags)
+        case Fetch():
+            return True
+        case Call(function=function, args=args):
+            if function in NEVER_NULL:
+                return False
+            if function in FIRST_NOT_NULL:
+                return all(can_be_null(arg, flags) for arg in args)
+            if any(can_be_null(arg, flags) for arg in args):
+                return True
+            return makes_null(scalar)
+        case _:
+            assert_never(scalar)
+
+
+def makes_null(call: Call) -> bool:
+    """Whether the call may be NULL though none of its arguments is."""
+    if call.function == "nullif":
+        return True
+    made = implementation(call)
+    match made:
+        case Composition(build=build):
+            return can_be_null(build(_outline(call)), (False,) * len(call.args))
+        case Memoized(build=build):
+            return isinstance(call.function, Named) or may_give_null(build(call))
+        case Columns():
+            return True
+        case Opcode() | Vector() | Matcher() | Membership():
+            return False
+        case _:
+            assert_never(made)
+
+
+def strict_columns(scalar: Scalar) -> Key:
+    """The columns that make the whole scalar NULL when they are NULL."""
+    match scalar:
+        case Column(index=index):
+            return frozenset((index,))
+        case Call(function=function) if function not in LAX:
+            return _strict_columns(scalar)
+        case Call(function="in", args=args):
+            return strict_columns(args[0])
+        case Fetch() | Literal() | If() | Call():
+            return frozenset()
+        case _:
+            assert_never(scalar)
+
+
+def _outline(call: Call) -> Call:
+    """The call with columns numbered by their places for its arguments, but constants.
+
+    What is built of it has the size of the function, not of the arguments, which it may repeat.
+    """
+    args = tuple(
+        arg if isinstance(arg, Literal) else Column(place, arg.type) for place, arg in enumerate(call.args)
+    )
+    return Call(call.function, args, call.type)
+
+
+def _strict_columns(call: Call) -> Key:
+    made = implementation(call)
+    if isinstance(made, Composition):
+        places = strict_columns(made.build(_outline(call)))
+        return frozenset[int]().union(*(strict_columns(call.args[place]) for place in places))
+    if isinstance(made, Memoized) and made.takes_nulls:
+        return frozenset()
+    return frozenset[int]().union(*(strict_columns(arg) for arg in call.args))
+
+
+def rejected_nulls(predicate: Scalar) -> Key:
+    """The columns that cannot be NULL where the predicate is true."""
+    match predicate:
+        case Call(function="and", args=args):
+            return frozenset[int]().union(*(rejected_nulls(arg) for arg in args))
+        case Call(function="or", args=args):
+            return frozenset.intersection(*(rejected_nulls(arg) for arg in args))
+        case Call(function="is_not_null", args=args):
+            return strict_columns(args[0])
+        case Column() | Fetch() | Literal() | If() | Call():
+            return strict_columns(predicate)
+        case _:
+            assert_never(predicate)

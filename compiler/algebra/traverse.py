@@ -1,10 +1,16 @@
 """Walking and rebuilding relations: the one set of traversals that every pass uses.
 
 All of them are iterative, so that a deep plan cannot exhaust Python's stack.
+
+Names of let-bound relations: each has one of its own, which means the same wherever it stands.
+
+Rewriting with the lets around each node at hand.
 """
 
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
+from itertools import count
 from operator import is_
 from typing import Final, TypeVar, assert_never
 
@@ -237,3 +243,86 @@ free_locals: Final = _below("_free", _free)
 """The ids that the relation reads by LocalGet and does not bind itself."""
 size: Final[Callable[[Rel], int]] = _below("_size", lambda rel: 1 + sum(map(size, children(rel))))
 """The number of nodes of a relation: of itself and of all below it."""
+
+
+def renamed(rel: Rel) -> Rel:
+    """The relation with its lets and recursive lets named ``l0``, ``l1``... from the outside in."""
+    return _renamed(rel, {}, count())
+
+
+def with_unique_ids(rel: Rel) -> Rel:
+    """The relation as it is if each of its lets has a name of its own, else :func:`renamed`."""
+    ids = [id_ for node in walk(rel) for id_ in _bound_ids(node)]
+    return rel if len(set(ids)) == len(ids) else renamed(rel)
+
+
+def let_values(rel: Rel) -> dict[str, Rel]:
+    """What each let of a relation with unique ids binds."""
+    return {node.id: node.value for node in walk(rel) if isinstance(node, algebra.Let)}
+
+
+def recursions(rel: Rel) -> dict[str, algebra.LetRec]:
+    """The recursion that each recursive let of a relation with unique ids is of."""
+    found = (node for node in walk(rel) if isinstance(node, algebra.LetRec))
+    return {id_: rec for rec in found for id_ in rec.ids}
+
+
+def _bound_ids(rel: Rel) -> tuple[str, ...]:
+    if isinstance(rel, algebra.LetRec):
+        return rel.ids
+    return (rel.id,) if isinstance(rel, algebra.Let) else ()
+
+
+def _renamed(rel: Rel, names: Mapping[str, str], fresh: "count[int]") -> Rel:
+    if isinstance(rel, algebra.LocalGet):
+        name = names.get(rel.id, rel.id)
+        return rel if name == rel.id else algebra.LocalGet(name, rel.types)
+    if isinstance(rel, algebra.Let):
+        name = f"l{next(fresh)}"
+        inside = {**names, rel.id: name}
+        return algebra.Let(name, _renamed(rel.value, names, fresh), _renamed(rel.body, inside, fresh))
+    if isinstance(rel, algebra.LetRec):
+        inside = {**names, **{id_: f"l{next(fresh)}" for id_ in rel.ids}}
+        values = tuple(_renamed(value, inside, fresh) for value in rel.values)
+        body = _renamed(rel.body, inside, fresh)
+        return replace(rel, ids=tuple(inside[id_] for id_ in rel.ids), values=values, body=body)
+    old = children(rel)
+    new = tuple(_renamed(child, names, fresh) for child in old)
+    return rel if all(map(is_, old, new)) else with_children(rel, new)
+
+
+Bound = Mapping[str, Rel]
+
+
+def transform_scoped(rel: Rel, rewrite: Callable[[Rel, Bound], Rel], bound: Bound | None = None) -> Rel:
+    """Rebuild bottom-up; ``rewrite`` also sees the (rewritten) values of the lets in scope.
+
+    Where no two lets have the same name, which is usual, there is one scope that grows: what is found out
+    about a relation in it stays true.
+    """
+    names = Counter(name for node in walk(rel) for name in _bound_by(node))
+    names.update(bound or ())
+    grows = all(count == 1 for count in names.values())
+    return _transformed(rel, rewrite, dict(bound or {}), grows=grows)
+
+
+def _bound_by(node: Rel) -> tuple[str, ...]:
+    if isinstance(node, algebra.LetRec):
+        return node.ids
+    return (node.id,) if isinstance(node, algebra.Let) else ()
+
+
+def _transformed(
+    rel: Rel, rewrite: Callable[[Rel, Bound], Rel], scope: dict[str, Rel], *, grows: bool
+) -> Rel:
+    if isinstance(rel, algebra.Let):
+        value = _transformed(rel.value, rewrite, scope, grows=grows)
+        inside = scope if grows else dict(scope)
+        inside[rel.id] = value
+        body = _transformed(rel.body, rewrite, inside, grows=grows)
+        return rewrite(algebra.Let(rel.id, value, body), scope)
+    if isinstance(rel, algebra.LetRec) and not grows:
+        scope = {id_: value for id_, value in scope.items() if id_ not in rel.ids}
+    old = children(rel)
+    new = tuple(_transformed(child, rewrite, scope, grows=grows) for child in old)
+    return rewrite(rel if all(map(is_, old, new)) else with_children(rel, new), scope)

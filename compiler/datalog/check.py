@@ -1,34 +1,85 @@
-"""The way in: text to a checked program of the core, or DatalogError with all that is wrong with it."""
+"""The way in: text to a checked program of the core, or DatalogError with all that is wrong with it.
+
+How deep the expressions of rules may be: what is done with them later goes down them by recursion.
+"""
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import field
 from itertools import count
 from pathlib import Path
-from typing import Any
+from typing import Any, assert_never
 
-from kpg.compiler.catalog import Catalog
-from kpg.compiler.datalog.assemble import Assembly
-from kpg.compiler.datalog.checks.depth import check_depth
-from kpg.compiler.datalog.checks.monotone import check_monotone
-from kpg.compiler.datalog.checks.stratified import check_stratified
+from kpg.compiler.catalog.access_control import need_file
+from kpg.compiler.catalog.entries import Catalog
 from kpg.compiler.datalog.clauses import Clauses
-from kpg.compiler.datalog.desugaring.inline import inline
-from kpg.compiler.datalog.desugaring.plans import MADE_UP, check_versions
+from kpg.compiler.datalog.core_program import Assembly
+from kpg.compiler.datalog.desugar.core_rules import MADE_UP, check_versions
+from kpg.compiler.datalog.desugar.inline import inline
 from kpg.compiler.datalog.diagnostics import Diagnostics
+from kpg.compiler.datalog.stratification import check_monotone, check_stratified
 from kpg.compiler.datalog.syntax import ast
 from kpg.compiler.datalog.syntax.components import instantiate
 from kpg.compiler.datalog.syntax.lattices import without_lattices
 from kpg.compiler.datalog.syntax.parse import parse
-from kpg.compiler.datalog.syntax.preprocess import Read, Setting, preprocess
-from kpg.compiler.datalog.syntax.source import File
-from kpg.compiler.datalog.typing.own import Made, declare_functors
-from kpg.compiler.datalog.typing.relations import Relations
-from kpg.compiler.datalog.typing.types import declare_types
-from kpg.compiler.permitted import need_file
-from kpg.compiler.rules.core import Program
+from kpg.compiler.datalog.syntax.preprocessor import File, Read, Setting, preprocess
+from kpg.compiler.datalog.types.declarations import Relations, declare_types
+from kpg.compiler.datalog.types.functors import Made, declare_functors
+from kpg.compiler.rules.core import (
+    Assignment,
+    Atom,
+    BodyAggregate,
+    Call,
+    Comparison,
+    Expression,
+    Literal,
+    Negation,
+    Program,
+    Rule,
+)
 from kpg.runtime.errors import Diagnostic, Span
 from kpg.runtime.records import dataclass
+
+DEEPEST = 200
+"""Calls in each other in an expression: each takes frames of Python's stack, of which there are 1000."""
+
+
+def check_depth(rules: Iterable[Rule], diagnostics: Diagnostics) -> None:
+    """Notes rules with an expression of more than ``DEEPEST`` calls in each other."""
+    for rule in rules:
+        for expression, span in _expressions(rule.body):
+            if _is_deep(expression):
+                message = f"an expression nested more than {DEEPEST} deep is not supported"
+                hint = "give parts of it to variables of relations in between"
+                diagnostics.error("unsupported", message, span, hint=hint)
+
+
+def _expressions(body: Iterable[Literal]) -> Iterator[tuple[Expression, Span]]:
+    for one in body:
+        match one:
+            case Assignment(expression=expression, span=span):
+                yield expression, span
+            case Comparison(left=left, right=right, span=span):
+                yield left, span
+                yield right, span
+            case BodyAggregate(value=value, body=inner, span=span):
+                if value is not None:
+                    yield value, span
+                yield from _expressions(inner)
+            case Atom() | Negation():
+                pass
+            case _:
+                assert_never(one)
+
+
+def _is_deep(expression: Expression) -> bool:
+    level: list[Expression] = [expression]
+    for _ in range(DEEPEST):
+        level = [arg for one in level if isinstance(one, Call) for arg in one.args]
+        if not level:
+            return False
+    return True
+
 
 NUMBER_SIZE = "number-size"
 MAX_ROUNDS = "max-rounds"
@@ -143,7 +194,7 @@ def _check(
     made = {} if after is None else after.functions
     declare_functors(declared, table, catalog, functors, made, diagnostics)
     if any(USERS_AGGREGATE in text for text in {_source(one) for one in statements}):
-        from kpg.compiler.datalog.typing.folds import with_folds
+        from kpg.compiler.datalog.types.functors import with_folds
 
         statements = with_folds(statements, table, diagnostics)
     relations = Relations(catalog, table, diagnostics, own)

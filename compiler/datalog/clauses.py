@@ -4,28 +4,25 @@ from collections import Counter
 from dataclasses import field, replace
 from typing import assert_never
 
-from kpg.compiler.catalog import ViewEntry
-from kpg.compiler.datalog.checks.transfers import check_transfer
-from kpg.compiler.datalog.desugaring.normal import NormalRule, normalize
-from kpg.compiler.datalog.desugaring.structures import encode
+from kpg.compiler.catalog.entries import ViewEntry
+from kpg.compiler.datalog.desugar.constants import encode
+from kpg.compiler.datalog.desugar.normal_rules import NormalRule, normalize
 from kpg.compiler.datalog.diagnostics import Diagnostics, given, plural
 from kpg.compiler.datalog.syntax import ast
-from kpg.compiler.datalog.syntax.flatten import FlatRule, flatten, flatten_goal, written
-from kpg.compiler.datalog.syntax.scopes import LOCAL
-from kpg.compiler.datalog.syntax.walk import (
+from kpg.compiler.datalog.syntax.flatten import LOCAL, FlatRule, flatten, flatten_goal, written
+from kpg.compiler.datalog.syntax.traverse import (
     FlatLiteral,
     all_variables,
     atom_of,
+    head_aggregate,
     literal_expressions,
     literals,
     walk,
 )
-from kpg.compiler.datalog.typing.aggregates import head_aggregate, takes_value
-from kpg.compiler.datalog.typing.constraints import Typing
-from kpg.compiler.datalog.typing.functors import CONSTRAINTS
-from kpg.compiler.datalog.typing.infer import infer
-from kpg.compiler.datalog.typing.relations import OLD_TRANSFERS, RelationInfo, Relations
-from kpg.compiler.datalog.typing.subtypes import check_declared_types
+from kpg.compiler.datalog.types.declarations import OLD_TRANSFERS, RelationInfo, Relations, check_transfer
+from kpg.compiler.datalog.types.functors import CONSTRAINTS, takes_value
+from kpg.compiler.datalog.types.kind_inference import Typing, infer
+from kpg.compiler.datalog.types.subtypes import check_declared_types
 from kpg.compiler.rules.core import Constant, Direction, Kind, Parameter, Query, Transfer, Update, Value
 from kpg.runtime.errors import Span
 from kpg.runtime.functions import functions

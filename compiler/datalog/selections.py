@@ -31,9 +31,9 @@ from kpg.compiler.rules.core import (
     Subsumption,
     Term,
     Variable,
+    replacing,
 )
 from kpg.compiler.rules.strata import dependencies, reachable, strongly_connected, successors
-from kpg.compiler.rules.substitute import replacing
 from kpg.runtime.errors import Span
 from kpg.runtime.records import dataclass
 from kpg.runtime.types import BIGINT, DOUBLE

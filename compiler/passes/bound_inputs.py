@@ -7,7 +7,7 @@ from operator import is_
 from kpg.compiler.algebra import rel as algebra
 from kpg.compiler.algebra.rel import Rel
 from kpg.compiler.algebra.traverse import transform_up, width
-from kpg.compiler.passes._selection import peel
+from kpg.compiler.passes.fuse_selections import peel
 from kpg.runtime.functions.comparison import BELOW
 from kpg.runtime.functions.registry import is_dear
 from kpg.runtime.scalar import Call, Column, Scalar, children, columns, remap, walk, with_children

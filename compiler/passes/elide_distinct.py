@@ -5,8 +5,7 @@ from functools import partial
 from kpg.compiler.algebra import rel as algebra
 from kpg.compiler.algebra.facts import Facts
 from kpg.compiler.algebra.rel import Rel
-from kpg.compiler.algebra.traverse import children
-from kpg.compiler.passes._scoped import Bound, transform_scoped
+from kpg.compiler.algebra.traverse import Bound, children, transform_scoped
 
 
 def elide_distinct(rel: Rel) -> Rel:

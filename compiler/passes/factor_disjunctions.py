@@ -4,9 +4,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from kpg.compiler.algebra import rel as algebra
-from kpg.compiler.algebra.failing import is_total
 from kpg.compiler.algebra.rel import Rel
-from kpg.compiler.algebra.scalars import conjuncts
+from kpg.compiler.algebra.scalars import conjuncts, is_total
 from kpg.compiler.algebra.traverse import transform_up, width
 from kpg.runtime.scalar import Call, Scalar, columns
 from kpg.runtime.types import BOOLEAN

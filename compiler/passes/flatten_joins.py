@@ -4,11 +4,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from kpg.compiler.algebra import rel as algebra
-from kpg.compiler.algebra.failing import is_total
 from kpg.compiler.algebra.rel import Rel
-from kpg.compiler.algebra.scalars import all_columns, conjuncts, substitute
+from kpg.compiler.algebra.scalars import all_columns, conjuncts, is_total, substitute
 from kpg.compiler.algebra.traverse import transform_up
-from kpg.compiler.passes._selection import Selection, build, peel
+from kpg.compiler.passes.fuse_selections import Selection, build, peel
 from kpg.runtime.scalar import Scalar, columns, remap
 
 

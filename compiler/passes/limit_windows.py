@@ -6,7 +6,7 @@ from typing import Final
 from kpg.compiler.algebra import rel as algebra
 from kpg.compiler.algebra.rel import Rel
 from kpg.compiler.algebra.traverse import transform_up, width
-from kpg.compiler.passes._selection import Selection, build, peel
+from kpg.compiler.passes.fuse_selections import Selection, build, peel
 from kpg.runtime.plan.nodes import Edge, Exclude, Unit, WindowCall
 from kpg.runtime.scalar import Call, Column, Literal, Scalar
 

@@ -5,9 +5,8 @@ from dataclasses import field
 from operator import is_
 
 from kpg.compiler.algebra import rel as algebra
-from kpg.compiler.algebra.lets import renamed
 from kpg.compiler.algebra.rel import Rel
-from kpg.compiler.algebra.traverse import children, transform_up, walk, with_children
+from kpg.compiler.algebra.traverse import children, renamed, transform_up, walk, with_children
 from kpg.runtime.records import dataclass
 
 SELECTIONS = (algebra.Map, algebra.Filter, algebra.Project)

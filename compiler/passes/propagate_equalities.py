@@ -8,7 +8,7 @@ from kpg.compiler.algebra import rel as algebra
 from kpg.compiler.algebra.rel import Rel
 from kpg.compiler.algebra.scalars import conjuncts
 from kpg.compiler.algebra.traverse import transform_up, width
-from kpg.compiler.passes._selection import peel
+from kpg.compiler.passes.fuse_selections import peel
 from kpg.runtime.scalar import Call, Column, Fetch, If, Literal, Scalar, columns, remap
 from kpg.runtime.types import BOOLEAN
 

@@ -5,9 +5,8 @@ from dataclasses import field, replace
 from typing import assert_never
 
 from kpg.compiler.algebra import rel as algebra
-from kpg.compiler.algebra.lets import with_unique_ids
 from kpg.compiler.algebra.rel import Rel
-from kpg.compiler.algebra.traverse import transform_up, width
+from kpg.compiler.algebra.traverse import transform_up, width, with_unique_ids
 from kpg.runtime.plan.nodes import call_columns, moved_call
 from kpg.runtime.records import dataclass
 from kpg.runtime.scalar import Scalar, columns, remap

@@ -8,7 +8,7 @@ from kpg.compiler.algebra import rel as algebra
 from kpg.compiler.algebra.rel import Rel
 from kpg.compiler.algebra.scalars import all_columns, conjuncts, substitute
 from kpg.compiler.algebra.traverse import transform_down, width
-from kpg.compiler.passes._selection import build, peel
+from kpg.compiler.passes.fuse_selections import build, peel
 from kpg.runtime.scalar import Scalar, columns, remap
 
 

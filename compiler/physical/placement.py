@@ -6,18 +6,131 @@ constants, what is computed of these alone), or it is *parted*: each row is at e
 state by groups needs rows of a group at one worker, and what looks rows up needs them where the row is that
 it looks for: an exchange is put where they are not there already. Where rows are held, each worker keeps its
 share, and nothing is sent.
+
+By which columns the rows of a plan's nodes are looked up: where there is a choice, they are placed so.
+
+Where a row is at its owner alone its columns are read there, before it, or its rowid, goes anywhere.
+
+Plans are made so (``statistics.Statistics.early``); this is the check that they are. A column that is read
+elsewhere would be NULL.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import field
-from typing import Final, Protocol
+from typing import Final, Protocol, assert_never
 
-from kpg.compiler.algebra.failing import never_fails
-from kpg.compiler.physical.wishes import Wishes
+from kpg.compiler.algebra.scalars import never_fails
 from kpg.runtime import plan
+from kpg.runtime.errors import InternalError
 from kpg.runtime.plan import AnyNode, Combine, Exchange, Mfp, Plan, Ref, Route, user
+from kpg.runtime.plan.nodes import Exchange as NodesExchange
 from kpg.runtime.records import dataclass
-from kpg.runtime.scalar import Column, Fetch
+from kpg.runtime.scalar import Column, Fetch, walk
+
+
+class Wishes:
+    """Votes for the columns of the nodes of a plan or of a loop's body; ``bodies`` are those of loops."""
+
+    def __init__(
+        self, nodes: Sequence[AnyNode], outer: "Wishes | None" = None, results: tuple[Ref, ...] = ()
+    ) -> None:
+        """``results`` are those of the loop whose body it is."""
+        self.nodes = nodes
+        self.bodies: dict[Ref, Wishes] = {}
+        self._outer = outer
+        self._results = results
+        self._votes: dict[Ref, Counter[int]] = defaultdict(Counter)
+        self._seen: set[tuple[Ref, int]] = set()
+        for ref, node in enumerate(nodes):
+            if isinstance(node, plan.Loop):
+                self.bodies[ref] = Wishes(node.body, self, node.results)
+        if outer is None:
+            self._count()
+
+    def _count(self) -> None:
+        """Count the votes, once all bodies are there: what is looked up in one may come from another."""
+        for node in self.nodes:
+            if isinstance(node, plan.DeltaJoin):
+                for path in plan.paths_of(self.nodes, node):
+                    self._join(path)
+        for body in self.bodies.values():
+            body._count()
+
+    def of(self, ref: Ref) -> int | None:
+        """The column by which a node's rows are looked up most often; None if by none."""
+        votes = self._votes.get(ref)
+        return min(votes, key=lambda column: (-votes[column], column)) if votes else None
+
+    def _join(self, path: plan.Path) -> None:
+        mfp = path.delta.mfp
+        for place, half in enumerate(path.half_joins):
+            if half.key:
+                self._vote(half.arrangement, 0)
+                first = mfp.outputs[half.key[0]] if place == 0 else None
+                if isinstance(first, Column):
+                    self._vote(path.delta.input, first.index)
+
+    def _vote(self, ref: Ref, column: int) -> None:
+        self._votes[ref][column] += 1
+        if (ref, column) in self._seen:
+            return
+        self._seen.add((ref, column))
+        match self.nodes[ref]:
+            case plan.Linear(input=below, mfp=mfp):
+                output = mfp.outputs[column]
+                if isinstance(output, Column):
+                    self._vote(below, output.index)
+            case (
+                plan.Arrange(input=below)
+                | plan.Negate(input=below)
+                | plan.Distinct(input=below)
+                | plan.Threshold(input=below)
+            ):
+                self._vote(below, column)
+            case plan.Reduce(input=below, key=key) | plan.TopK(input=below, group=key):
+                if column < key:
+                    self._vote(below, column)
+            case plan.Concat(inputs=inputs):
+                for below in inputs:
+                    self._vote(below, column)
+            case plan.Variable(index=index):
+                self._vote(self._results[index], column)
+            case plan.Enter(input=below):
+                if self._outer is not None:
+                    self._outer._vote(below, column)
+            case plan.Leave(loop=loop, result=result):
+                self.bodies[loop]._vote_result(result, column)
+            case (
+                plan.Source()
+                | plan.Import()
+                | plan.Constant()
+                | plan.Delta()
+                | plan.HalfJoin()
+                | plan.DeltaJoin()
+                | plan.RangeJoin()
+                | plan.Expand()
+                | plan.BasicReduce()
+                | plan.Window()
+                | plan.Fold()
+                | plan.Single()
+                | plan.Ego()
+                | plan.Loop()
+                | user.Input()
+                | user.Apply()
+                | user.UserReduce()
+                | user.Custom()
+                | user.Sink()
+                | user.EnterAt()
+                | NodesExchange()
+            ):
+                pass  # what it is computed of has no such column, or is not placed
+            case never:
+                assert_never(never)
+
+    def _vote_result(self, result: int, column: int) -> None:
+        self._vote(self._results[result], column)
+
 
 Key = int | tuple[str, int, int]
 """A column, or a table's column fetched by the rowid in a column: (table, its column, where the rowid is)."""
@@ -94,7 +207,6 @@ class Placed:
 
 def place(query: Plan, tables: Tables) -> Placed:
     """The plan with exchanges where it needs them."""
-    from kpg.compiler.physical.early import check_early
 
     level = Level(query.nodes, tables, Wishes(query.nodes))
     output, _ = level.stream(query.output)
@@ -212,7 +324,7 @@ class Level:
     def stream(self, ref: Ref) -> tuple[Ref, Placement]:
         """A node of the old list in the new one, wherever its rows are."""
         if ref not in self.streams:
-            from kpg.compiler.physical.placing import placed
+            from kpg.compiler.physical.placement_rules import placed
 
             self.streams[ref] = placed(self, ref, self.nodes[ref])
         new = self.streams[ref]
@@ -383,3 +495,39 @@ def summed(places: Sequence[Placement]) -> Placement:
         return FIRST
     by = frozenset[Key].intersection(*(place.by for place in places))
     return Placement(by=by, steady=all(place.steady for place in places))
+
+
+def check_early(nodes: Sequence[AnyNode], tables: Tables, outer: Sequence[AnyNode] = ()) -> None:
+    """InternalError if a column is read where its row may not be."""
+    for node in nodes:
+        if isinstance(node, plan.Loop):
+            check_early(node.body, tables, nodes)
+        for fetch in _fetches(node):
+            if tables.owner(fetch.table) is not None and not _is_here(node, fetch, nodes, outer):
+                raise InternalError(f"a column of {fetch.table} is read where its rows may not be")
+
+
+def _fetches(node: AnyNode) -> Iterator[Fetch]:
+    mfp = getattr(node, "mfp", None)
+    if isinstance(mfp, Mfp):
+        for scalar in (*mfp.predicates, *mfp.outputs):
+            yield from (one for one in walk(scalar) if isinstance(one, Fetch))
+
+
+def _is_here(node: AnyNode, fetch: Fetch, nodes: Sequence[AnyNode], outer: Sequence[AnyNode]) -> bool:
+    if not isinstance(node, plan.Linear | plan.Delta) or not isinstance(fetch.rowid, Column):
+        return False
+    return _is_read(nodes, node.input, fetch.rowid.index, fetch.table, outer)
+
+
+def _is_read(nodes: Sequence[AnyNode], ref: Ref, column: int, table: str, outer: Sequence[AnyNode]) -> bool:
+    """Whether a column has the rowids of a table that is read there."""
+    node = nodes[ref]
+    if isinstance(node, plan.Source):
+        return node.table == table and column == 0
+    if isinstance(node, plan.Linear):
+        output = node.mfp.outputs[column]
+        return isinstance(output, Column) and _is_read(nodes, node.input, output.index, table, outer)
+    if isinstance(node, plan.Negate | plan.Arrange):
+        return _is_read(nodes, node.input, column, table, outer)
+    return isinstance(node, plan.Enter) and _is_read(outer, node.input, column, table, ())

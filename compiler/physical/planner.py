@@ -1,19 +1,252 @@
-"""The physical plan of a relation: its nodes, then the arrangements that serve its lookups."""
+"""The physical plan of a relation: its nodes, then the arrangements that serve its lookups.
 
-from collections.abc import Sequence
+Recursive relations as loops: in the body what depends on the recursion, all else around it.
 
+Relational algebra to dataflow nodes, the map-filter-project above each relation pushed into it.
+
+Window functions: an arrangement in which partitions are in order, and the calls over it.
+
+Functions that make rows: their arguments computed beside the columns that are kept of a row.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import field, replace
+from functools import partial
+from typing import Final, assert_never
+
+from kpg.compiler.algebra import rel as algebra
 from kpg.compiler.algebra.facts import Facts
-from kpg.compiler.algebra.lets import let_values, recursions, with_unique_ids
 from kpg.compiler.algebra.rel import Rel, types
-from kpg.compiler.physical.builder import Deferred
-from kpg.compiler.physical.context import Planning
-from kpg.compiler.physical.estimate import Sizes
-from kpg.compiler.physical.late import Storage
-from kpg.compiler.physical.lower import lower
-from kpg.compiler.physical.mfp import identity
-from kpg.compiler.statistics import Statistics
+from kpg.compiler.algebra.scalars import all_columns, conjuncts, is_total, written_size
+from kpg.compiler.algebra.traverse import let_values, recursions, walk, width, with_unique_ids
+from kpg.compiler.physical.access_paths import Storage
+from kpg.compiler.physical.cardinality import Sizes, Statistics
+from kpg.compiler.physical.context import Builder, Deferred, Planning, compose, identity
+from kpg.compiler.physical.join_problem import problem_of
+from kpg.compiler.physical.reduce import SortKey, ordered_rows, plan_reduce, plan_topk
 from kpg.runtime import plan
-from kpg.runtime.plan import AnyNode, Concat, Linear, Negate, Plan, Ref
+from kpg.runtime.errors import NotSupportedError, Span
+from kpg.runtime.functions.table_functions import Expansion
+from kpg.runtime.interrupts import checkpoint
+from kpg.runtime.plan import AnyNode, Concat, Linear, Mfp, Negate, Plan, Ref, Types
+from kpg.runtime.records import dataclass
+from kpg.runtime.scalar import Column, Fetch, Scalar, columns, remap
+from kpg.runtime.types import ROWID
+
+
+@dataclass(slots=True, eq=False)
+class BodyBuilder(Builder):
+    """The nodes of a loop's body. One that reads only what enters the loop is put outside, and enters."""
+
+    around: Builder = field(kw_only=True)
+    entered: dict[Ref, Ref] = field(default_factory=dict)
+    """The outer node that each Enter node of the body stands for."""
+    entries: dict[Ref, Ref] = field(default_factory=dict)
+    """The Enter node of each outer node."""
+
+    def enter(self, outer: Ref) -> Ref:
+        """The place in the body of a node outside."""
+        place = self.entries.get(outer)
+        if place is None:
+            place = self.entries[outer] = self.defer(plan.Enter(outer), self.around.types[outer])
+            self.entered[place] = outer
+        return place
+
+    def add(self, node: AnyNode, types: Types | None = None) -> Ref:
+        """As in any builder, for a node that depends on the recursion, or on the way of a join that does."""
+        own = isinstance(node, plan.Variable | plan.Enter | plan.Delta | plan.HalfJoin)
+        if own or not all(ref in self.entered for ref in plan.inputs(node)):
+            return Builder.add(self, node, types)
+        return self.enter(self.around.add(plan.moved(node, self.entered.__getitem__), types))
+
+
+def plan_loop(planning: Planning, rec: algebra.LetRec, mfp: Mfp) -> Ref:
+    """A stream of the mfp over the recursion's body, its relations being the fixed point."""
+    builder = BodyBuilder(around=planning.builder)
+    inner = replace(planning, builder=builder, around=planning, lowered={}, recursive={})
+    for index, (id_, row_types) in enumerate(zip(rec.ids, rec.types, strict=True)):
+        inner.recursive[id_] = builder.add(plan.Variable(index, row_types))
+    results = []
+    for value in rec.values:
+        results.append(inner.lower(inner, value, Mfp((), all_columns(value))))
+    loop = planning.builder.defer(partial(_loop, builder, rec, tuple(results)), ())
+    for index, id_ in enumerate(rec.ids):
+        leave = plan.Leave(loop, index)
+        planning.recursive[id_] = planning.builder.add(leave, builder.types[results[index]])
+    return planning.lower(planning, rec.body, mfp)
+
+
+def _loop(builder: BodyBuilder, rec: algebra.LetRec, results: tuple[Ref, ...]) -> plan.Loop:
+    nodes, places = builder.listed(results)
+    return plan.Loop(nodes, places, rec.limit, rec.error_at_limit)
+
+
+def is_invariant(planning: Planning, rel: Rel) -> bool:
+    """Whether ``rel`` reads no relation of the loop that is being planned, by a let neither."""
+    return not (planning.recursive.keys() & _read(planning, rel))
+
+
+def _read(planning: Planning, rel: Rel) -> frozenset[str]:
+    """The ids of all lets, recursive or not, that a relation reads, directly or by other lets."""
+    known = planning.reads.get(rel)
+    if known is None:
+        found = {node.id for node in walk(rel) if isinstance(node, algebra.LocalGet)}
+        for id_ in tuple(found):
+            if id_ in planning.facts.bound:
+                found |= _read(planning, planning.facts.bound[id_])
+        known = planning.reads[rel] = frozenset(found)
+    return known
+
+
+MOST_NODES: Final = 5000
+"""A map is a step of its own where writing it out in the step above would take more scalar nodes."""
+
+
+def lower(planning: Planning, rel: Rel, mfp: Mfp) -> Ref:
+    """A stream of ``mfp`` over the rows of ``rel``, planned once, and around a loop if that is possible."""
+    around, builder = planning.around, planning.builder
+    if around is not None and isinstance(builder, BodyBuilder) and is_invariant(planning, rel):
+        return builder.enter(lower(around, rel, mfp))
+    known = planning.lowered.get((rel, mfp))
+    if known is None:
+        known = planning.lowered[rel, mfp] = _lowered(planning, rel, mfp)
+    return known
+
+
+def _lowered(planning: Planning, rel: Rel, mfp: Mfp) -> Ref:
+    checkpoint()
+    builder = planning.builder
+    if isinstance(rel, algebra.Join | algebra.Union) and not all(
+        map(is_total, (*mfp.predicates, *mfp.outputs))
+    ):
+        return _in_two(planning, rel, mfp)
+    match rel:
+        case algebra.Get():
+            return _get(planning, rel, mfp)
+        case algebra.Constant(rows=rows, types=types):
+            return builder.linear(builder.add(plan.Constant(rows, types)), mfp)
+        case algebra.LocalGet(id=id_):
+            return _local(planning, id_, mfp)
+        case algebra.Map(input=source, scalars=scalars):
+            return _map(planning, source, scalars, mfp)
+        case algebra.Filter(input=source, predicates=predicates):
+            return lower(planning, source, Mfp(conjuncts((*predicates, *mfp.predicates)), mfp.outputs))
+        case algebra.Project(input=source, columns=chosen):
+            columns = all_columns(source)
+            return lower(planning, source, compose(mfp, [columns[column] for column in chosen]))
+        case algebra.Join():
+            from kpg.compiler.physical.join import plan_join
+            from kpg.compiler.physical.join_order import MOST, split
+
+            if len(rel.inputs) > MOST and not rel.orders:
+                return lower(planning, split(planning, rel), mfp)
+
+            return plan_join(planning, problem_of(planning, rel, mfp))
+        case algebra.Reduce():
+            return plan_reduce(planning, rel, mfp)
+        case algebra.Expand():
+            return plan_expand(planning, rel, mfp)
+        case algebra.TopK():
+            return plan_topk(planning, rel, mfp)
+        case algebra.Window():
+            return plan_window(planning, rel, mfp)
+        case algebra.Distinct(input=source):
+            return _distinct(planning, source, mfp)
+        case algebra.Threshold(input=source):
+            ref = builder.add(plan.Threshold(lower(planning, source, _all(source))))
+            return builder.linear(ref, mfp)
+        case algebra.Negate(input=source):
+            return builder.add(plan.Negate(lower(planning, source, mfp)))
+        case algebra.Union(inputs=inputs):
+            return builder.add(plan.Concat(tuple(lower(planning, source, mfp) for source in inputs)))
+        case algebra.Single(input=source, group=group):
+            return _single(planning, source, group, mfp, rel.place)
+        case algebra.Let(body=body):
+            return lower(planning, body, mfp)
+        case algebra.LetRec():
+            return plan_loop(planning, rel, mfp)
+        case _:
+            assert_never(rel)
+
+
+def _in_two(planning: Planning, rel: algebra.Join | algebra.Union, mfp: Mfp) -> Ref:
+    """What may fail as a step of its own: rows that come in one part of the relation may go in another.
+
+    A step finds those that cancel out (``runtime.operators.linear.apply_all``), a part alone cannot.
+    """
+    early = tuple(test for test in mfp.predicates if is_total(test))
+    late = tuple(test for test in mfp.predicates if test not in early)
+    places = sorted(frozenset[int]().union(*map(columns, (*late, *mfp.outputs))))
+    types = algebra.types(rel)
+    ref = lower(planning, rel, Mfp(early, tuple(Column(place, types[place]) for place in places)))
+
+    def moved(scalar: Scalar) -> Scalar:
+        return remap(scalar, places.index)
+
+    return planning.builder.linear(ref, Mfp(tuple(map(moved, late)), tuple(map(moved, mfp.outputs))))
+
+
+def _all(rel: Rel) -> Mfp:
+    return Mfp((), all_columns(rel))
+
+
+def _map(planning: Planning, source: Rel, scalars: tuple[Scalar, ...], mfp: Mfp) -> Ref:
+    values = (*all_columns(source), *scalars)
+    if written_size((*mfp.predicates, *mfp.outputs), values) > MOST_NODES:
+        return planning.builder.linear(lower(planning, source, Mfp((), values)), mfp)
+    return lower(planning, source, compose(mfp, values))
+
+
+def _local(planning: Planning, id_: str, mfp: Mfp) -> Ref:
+    """A let's value, whose state is shared whatever is asked of it; joins are run once."""
+    if id_ in planning.recursive:
+        return planning.builder.linear(planning.recursive[id_], mfp)
+    value = planning.facts.bound[id_]
+    core = value
+    while isinstance(core, algebra.Map | algebra.Filter | algebra.Project):
+        core = core.input
+    if isinstance(core, algebra.Distinct | algebra.Threshold | algebra.Reduce | algebra.Get):
+        return lower(planning, value, mfp)
+    return planning.builder.linear(lower(planning, value, _all(value)), mfp)
+
+
+def _get(planning: Planning, get: algebra.Get, mfp: Mfp) -> Ref:
+    """A table's rows by rowid, columns fetched; another view's rows as they are."""
+    builder = planning.builder
+    if not get.is_table:
+        return builder.linear(builder.add(plan.Import(get.name, get.types)), mfp)
+    rowid = Column(0, ROWID)
+    values: list[Scalar] = [
+        Fetch(get.name, column, rowid, type_) for column, type_ in enumerate(get.types[:-1])
+    ]
+    return builder.linear(builder.add(plan.Source(get.name)), compose(mfp, (*values, rowid)))
+
+
+def _distinct(planning: Planning, source: Rel, mfp: Mfp) -> Ref:
+    """Distinct rows; of a base table's columns, those that a rowid among the others gives are left out."""
+    late = planning.storage.late_columns(source)
+    kept = [column for column in late if isinstance(column, Column)]
+    ref = planning.builder.add(plan.Distinct(planning.lower(planning, source, Mfp((), tuple(kept)))))
+    places = {column.index: place for place, column in enumerate(kept)}
+    values = [remap(column, places.__getitem__) for column in late]
+    return planning.builder.linear(ref, compose(mfp, values))
+
+
+def _single(planning: Planning, source: Rel, group: tuple[int, ...], mfp: Mfp, place: Span | None) -> Ref:
+    """At most one row per group, the group's columns first."""
+    if planning.around is not None:
+        raise NotSupportedError(
+            "a scalar subquery over a recursive relation that may have several rows is not supported",
+            hint="say which row: use max() or another aggregate, or LIMIT 1, in the subquery",
+            span=place,
+        )
+    types = algebra.types(source)
+    order = (*dict.fromkeys(group), *(column for column in range(len(types)) if column not in group))
+    columns = tuple(Column(column, types[column]) for column in order)
+    ref = planning.lower(planning, source, Mfp((), columns))
+    single = planning.builder.add(plan.Single(ref, len(set(group))))
+    values = [Column(order.index(column), type_) for column, type_ in enumerate(types)]
+    return planning.builder.linear(single, compose(mfp, values))
 
 
 def plan_query(rel: Rel, statistics: Statistics) -> Plan:
@@ -37,3 +270,73 @@ def _is_readable(nodes: Sequence[AnyNode | Deferred], ref: Ref) -> bool:
     if isinstance(node, Concat):
         return all(_is_readable(nodes, source) for source in node.inputs)
     return not callable(node) and plan.holds_rows(node)
+
+
+def plan_window(planning: Planning, window: algebra.Window, mfp: Mfp) -> Ref:
+    """The mfp over the rows and what the calls say of them.
+
+    The arrangement has the columns that the window reads, and those of which no rowid among them tells.
+    """
+    types = algebra.types(window.input)
+    flags = planning.facts.nullable(window.input)
+    every = tuple(Column(index, type_) for index, type_ in enumerate(types))
+    late = _late(planning, window)
+    kept = [column for column in every if late[column.index] == column]
+
+    def key(by: algebra.OrderBy) -> SortKey:
+        return SortKey(every[by.column], by.descending, by.nulls_first, flags[by.column])
+
+    partition = tuple(every[index] for index in dict.fromkeys(window.partition))
+    ordered = ordered_rows(partition, tuple(map(key, (*window.order, *window.ties))), kept)
+    place = {column.index: ordered.outputs.index(column) for column in kept}
+    ref = planning.lower(planning, window.input, Mfp((), ordered.outputs))
+    arranged = planning.builder.arrange(ref, len(partition))
+    peers = tuple(place[by.column] for by in window.order)
+    calls = tuple(plan.moved_call(call, place.__getitem__) for call in window.calls)
+    node = plan.Window(arranged, len(partition), peers, calls, ordered.exact)
+    ref = planning.builder.add(node)
+    values: list[Scalar] = [remap(scalar, place.__getitem__) for scalar in late]
+    start = len(ordered.outputs)
+    values += [Column(start + number, call.type) for number, call in enumerate(window.calls)]
+    return planning.builder.linear(ref, compose(mfp, values))
+
+
+def _late(planning: Planning, window: algebra.Window) -> tuple[Scalar, ...]:
+    """The input's columns; those that the window does not read as fetched by a rowid, where that is there."""
+    read = _read_window(window)
+    every = [Column(index, type_) for index, type_ in enumerate(algebra.types(window.input))]
+    late = list(planning.storage.late_columns(window.input))
+    result: list[Scalar] = [
+        every[index] if index in read else late[index] for index in range(width(window.input))
+    ]
+    needed = frozenset[int]().union(*(columns(one) for one in result if isinstance(one, Fetch)))
+    return tuple(every[index] if index in needed else one for index, one in enumerate(result))
+
+
+def _read_window(window: algebra.Window) -> frozenset[int]:
+    ordering: Iterable[int] = (by.column for by in (*window.order, *window.ties))
+    called = (column for call in window.calls for column in plan.call_columns(call))
+    return frozenset((*window.partition, *ordering, *called))
+
+
+def plan_expand(planning: Planning, rel: algebra.Expand, mfp: Mfp) -> Ref:
+    """A stream of the mfp over what the calls make of each row."""
+    inner = width(rel.input)
+    types = algebra.types(rel)
+    asked = frozenset[int]().union(*(columns(scalar) for scalar in (*mfp.predicates, *mfp.outputs)))
+    kept = sorted(column for column in asked if column < inner)
+    outputs: list[Scalar] = [Column(column, types[column]) for column in kept]
+    calls = []
+    for call in rel.calls:
+        places = tuple(range(len(outputs), len(outputs) + len(call.args)))
+        outputs += call.args
+        given = tuple(arg.type for arg in call.args)
+        calls.append(Expansion(call.function, places, given, call.types, call.text))
+    source = planning.lower(planning, rel.input, Mfp((), tuple(outputs)))
+    node = plan.Expand(source, len(kept), tuple(calls), rel.ordinality, rel.outer)
+    place = {column: index for index, column in enumerate((*kept, *range(inner, len(types))))}
+    above = Mfp(
+        tuple(remap(predicate, place.__getitem__) for predicate in mfp.predicates),
+        tuple(remap(output, place.__getitem__) for output in mfp.outputs),
+    )
+    return planning.builder.linear(planning.builder.add(node), above)

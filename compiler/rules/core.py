@@ -10,27 +10,115 @@ components, inline relations, record and ADT terms, ``range``, equivalence relat
 renames a variable are gone.
 
 A relation is a set. Values are never NULL.
+
+What stands in the atoms of the core's rules: variables, constants, wildcards, and calls on them.
+
+What rules ask of an aggregate, read from its record in ``runtime.functions``.
+
+Variables of rules replaced.
+
+Functions of the core besides those of ``runtime.functions`` that SQL has too.
+
+The core as text, in the dialect's own syntax as far as it goes: for EXPLAIN and tests.
 """
 
 import enum
-from collections.abc import Iterator, Mapping
-from dataclasses import field
-from typing import assert_never
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import field, replace
+from typing import Final, assert_never
 
-from kpg.compiler.rules.terms import Call as Call
-from kpg.compiler.rules.terms import Constant as Constant
-from kpg.compiler.rules.terms import Domain as Domain
-from kpg.compiler.rules.terms import Expression as Expression
-from kpg.compiler.rules.terms import HeadTerm as HeadTerm
-from kpg.compiler.rules.terms import Parameter as Parameter
-from kpg.compiler.rules.terms import Term as Term
-from kpg.compiler.rules.terms import Value as Value
-from kpg.compiler.rules.terms import ValueType as ValueType
-from kpg.compiler.rules.terms import Variable as Variable
-from kpg.compiler.rules.terms import Wildcard as Wildcard
 from kpg.runtime.errors import Span
+from kpg.runtime.functions import aggregate_named
+from kpg.runtime.functions.datalog import quote
 from kpg.runtime.records import dataclass
-from kpg.runtime.types import Type
+from kpg.runtime.scalar import shown
+from kpg.runtime.types import Type, word_to_float
+
+Value = int | str
+"""A constant as in ``scalar.Literal``: the word of a number, float (``types.float_to_word``) or date, or the
+string of a text.
+"""
+
+
+class Domain(enum.Enum):
+    """What the values of a column are to Datalog; several domains share a runtime type."""
+
+    NUMBER = "number"
+    """BIGINT. In 32-bit programs every operation wraps to 32 bits (functions ``$wrap_*``)."""
+    UNSIGNED = "unsigned"
+    """BIGINT, from 0 on: to 2**63 - 1 and checked, or to 2**32 - 1 and wrapping in 32-bit programs."""
+    FLOAT = "float"
+    SYMBOL = "symbol"
+    RECORD = "record"
+    """TEXT: ``[1, "a", nil]``, or ``nil``. Equal records are equal texts.
+    ``datalog.desugaring.structures`` makes them."""
+    ADT = "adt"
+    """TEXT: ``$Branch`` or ``$Branch(1, "a")``."""
+    SQL = "sql"
+    """Any other type of the runtime: dates, decimals, booleans."""
+
+
+@dataclass(frozen=True, slots=True)
+class ValueType:
+    """The type of a column: as declared (``name``, a subtype or union too), its domain, and the runtime's
+    type.
+    """
+
+    name: str
+    domain: Domain
+    type: Type
+
+
+@dataclass(frozen=True, slots=True)
+class Variable:
+    """A variable of a rule or goal: the same name and type wherever it occurs in it. Made-up names begin
+    with ``@``.
+    """
+
+    name: str
+    type: Type
+
+
+@dataclass(frozen=True, slots=True)
+class Constant:
+    """A value; it is of ``type`` exactly."""
+
+    value: Value
+    type: Type
+
+
+@dataclass(frozen=True, slots=True)
+class Wildcard:
+    """``_``: any value. In a negated atom, "for no value"; in an aggregate's atoms it counts as a variable
+    of its own.
+    """
+
+    type: Type
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """``$name``: a value given when the goal is asked or the update is run. Only in goals and updates."""
+
+    name: str
+    type: Type
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A function of ``runtime.functions`` (or a primitive of ``primitives.PRIMITIVES``) on arguments of
+    exactly its types.
+    """
+
+    function: str
+    args: "tuple[Expression, ...]"
+    type: Type
+
+
+Expression = Variable | Constant | Parameter | Call
+Term = Variable | Constant | Wildcard | Parameter
+"""What stands in an atom. ``Parameter`` only in the bodies of goals' rules."""
+HeadTerm = Variable | Constant
 
 
 @dataclass(frozen=True, slots=True)
@@ -380,3 +468,227 @@ def atoms(body: tuple[Literal, ...]) -> Iterator[tuple[Atom, str]]:
                 pass
             case _:
                 assert_never(literal)
+
+
+def is_total(function: str) -> bool:
+    """Whether it has a value, its identity, for a group without bindings."""
+    return aggregate_named(function).identity is not None
+
+
+def in_recursion(function: str) -> bool:
+    """Whether a relation may depend on itself through it: more rows only move its value one way."""
+    return aggregate_named(function).is_lattice
+
+
+def counts_repeats(aggregates: Iterable[str | None]) -> bool:
+    """Whether one of a relation's aggregates changes if a rule derives a row once more."""
+    return any(function is not None and not aggregate_named(function).idempotent for function in aggregates)
+
+
+Mapped = Mapping[str, Expression]
+Change = Callable[[Expression], Expression]
+"""Applied to whole expressions, to variables that are bound, and to terms other than wildcards."""
+
+
+def replacing(mapping: Mapped) -> Change:
+    """The change that replaces variables by name, everywhere in an expression."""
+
+    def change(value: Expression) -> Expression:
+        match value:
+            case Variable(name=name):
+                return mapping.get(name, value)
+            case Call(args=args):
+                return replace(value, args=tuple(change(arg) for arg in args))
+            case Constant() | Parameter():
+                return value
+            case _:
+                assert_never(value)
+
+    return change
+
+
+def changed_atom(value: Atom, change: Change) -> Atom:
+    """The atom with its terms changed, to terms."""
+    return replace(value, terms=tuple(_term(part, change) for part in value.terms))
+
+
+def _term(value: Term, change: Change) -> Term:
+    if isinstance(value, Wildcard):
+        return value
+    made = change(value)
+    assert not isinstance(made, Call)
+    return made
+
+
+def changed_binding(variable: Variable, change: Change) -> Variable:
+    """A variable where it is bound: changed if to a variable."""
+    made = change(variable)
+    return made if isinstance(made, Variable) else variable
+
+
+def changed(value: Literal, change: Change) -> Literal:
+    """The literal with its expressions changed; a variable that it binds, only to a variable.
+
+    Of an aggregate, the variables of its own are changed too: they have names of their own.
+    """
+    match value:
+        case Atom():
+            return changed_atom(value, change)
+        case Negation(atom=inner):
+            return Negation(changed_atom(inner, change))
+        case Comparison(left=left, right=right):
+            return replace(value, left=change(left), right=change(right))
+        case Assignment(variable=variable, expression=right):
+            return replace(value, variable=changed_binding(variable, change), expression=change(right))
+        case BodyAggregate(result=result, value=operand, body=body, groups=groups):
+            return replace(
+                value,
+                result=changed_binding(result, change),
+                value=None if operand is None else change(operand),
+                body=tuple(changed(one, change) for one in body),
+                groups=tuple(changed_binding(one, change) for one in groups),
+            )
+        case _:
+            assert_never(value)
+
+
+PRIMITIVES: Final[Mapping[str, str]] = {
+    "$unsigned": "BIGINT -> BIGINT: the number; an error below 0",
+    "$wrap_number": "BIGINT -> BIGINT: the low 32 bits, as a signed number",
+    "$wrap_unsigned": "BIGINT -> BIGINT: the low 32 bits, as an unsigned number",
+    "$wrap_int8": "BIGINT -> BIGINT: the low 8 bits, as a signed number",
+    "$wrap_int16": "BIGINT -> BIGINT: the low 16 bits, as a signed number",
+    "$wrap_uint8": "BIGINT -> BIGINT: the low 8 bits, as an unsigned number",
+    "$wrap_uint16": "BIGINT -> BIGINT: the low 16 bits, as an unsigned number",
+    "$wrap_product": "BIGINT, BIGINT -> BIGINT: the low 32 bits of the product of two numbers below 2**32",
+    "$power": "BIGINT, BIGINT -> BIGINT: power, 0 for a negative exponent; an error beyond 64 bits",
+    "$wrap_power": "BIGINT, BIGINT -> BIGINT: the low 32 bits of the power, as an unsigned number",
+    "$band": "BIGINT, BIGINT -> BIGINT: bitwise and",
+    "$bor": "BIGINT, BIGINT -> BIGINT: bitwise or",
+    "$bxor": "BIGINT, BIGINT -> BIGINT: bitwise exclusive or",
+    "$bnot": "BIGINT -> BIGINT: every bit flipped",
+    "$bshl": "BIGINT, BIGINT -> BIGINT: shifted left by the second modulo 64, what leaves the word is lost",
+    "$bshr": "BIGINT, BIGINT -> BIGINT: shifted right by the second modulo 64, filled with the sign",
+    "$bshru": "BIGINT, BIGINT -> BIGINT: shifted right by the second modulo 64, filled with 0",
+    "$land": "BIGINT, BIGINT -> BIGINT: 1 if both are other than 0, else 0",
+    "$lor": "BIGINT, BIGINT -> BIGINT: 1 if one is other than 0, else 0",
+    "$lxor": "BIGINT, BIGINT -> BIGINT: 1 if exactly one is other than 0, else 0",
+    "$lnot": "BIGINT -> BIGINT: 1 for 0, else 0",
+    "$ord": "TEXT -> BIGINT: the code of the text in the dictionary",
+    "$substr": "TEXT, BIGINT, BIGINT -> TEXT: so many characters from a position, which counts from 0",
+    "$full_match": "TEXT pattern, TEXT -> BOOLEAN: ECMAScript's, of the whole text; NULL: no pattern",
+    "$quotient": "DOUBLE, DOUBLE -> DOUBLE: quotient, of 0 too: an infinity or NaN",
+    "$single": "DOUBLE -> DOUBLE: the nearest float of 32 bits",
+    "$six_places": "DOUBLE -> TEXT: with six decimal places",
+    "$plain_float": "DOUBLE -> TEXT: the shortest digits, without an exponent; inf, NaN",
+    "$plain_single": "DOUBLE -> TEXT: the shortest digits among floats of 32 bits, likewise",
+    "$whole_number": "TEXT -> BIGINT: decimal, 0x or 0b, with a sign; an error for what is none",
+    "$float_bits": "DOUBLE -> BIGINT: the number of the same 64 bits",
+    "$float_bits32": "DOUBLE -> BIGINT: the number of the bits that it has as a float of 32",
+    "$bits_float": "BIGINT -> DOUBLE: what $float_bits was given",
+    "$bits_float32": "BIGINT -> DOUBLE: the float that the low 32 bits are",
+    "$number_or_zero": "TEXT -> BIGINT: decimal of 32 bits, with a sign; 0 for what is none",
+    "$quote": 'TEXT -> TEXT: a symbol as a field: "a" with \\ before \\ and ", \\n \\t \\r for those',
+    "$unquote": "TEXT -> TEXT: what $quote was given",
+    "$show": "BIGINT or DOUBLE -> TEXT: a number as a field; floats so that they read back the same",
+    "$record": "TEXT fields... -> TEXT: [a, b]",
+    "$branch": "TEXT name, TEXT fields... -> TEXT: $name(a, b), or $name if there are no fields",
+    "$branch_of": "TEXT -> TEXT: the name of an ADT value's branch; of a record '', of nil 'nil'",
+    "$field": "TEXT, BIGINT literal -> TEXT: a record's or branch's field, by position from 0, as it stands",
+    "$number": "TEXT -> BIGINT: what $show was given",
+    "$float": "TEXT -> DOUBLE: what $show was given",
+}
+"""What the runtime has to provide besides the registered functions, with NULL for a NULL argument.
+
+An error where the result is out of range, ``$bshl`` excepted. ``$field`` is NULL where there is no such
+field: rules test ``$branch_of``, but perhaps after they read the field.
+"""
+WRAPS: Final[Mapping[Domain, str]] = {
+    Domain.NUMBER: "$wrap_number",
+    Domain.UNSIGNED: "$wrap_unsigned",
+}
+"""What makes 32-bit numbers of results."""
+
+
+OPERATORS = {"eq": "=", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">="}
+INFIX = {"add": "+", "sub": "-", "mul": "*", "div": "/", "mod": "%"}
+
+
+def program_text(program: Program) -> str:
+    """Declarations, facts and rules, one a line."""
+    return "\n".join(_lines(program))
+
+
+def _lines(program: Program) -> Iterator[str]:
+    for relation in program.relations.values():
+        yield relation_text(relation)
+        for row in program.facts.get(relation.name, ()):
+            terms = (Constant(value, type_) for value, type_ in zip(row, relation.types, strict=True))
+            yield f"{relation.name}({', '.join(map(expression_text, terms))})."
+    for rule in program.rules:
+        yield rule_text(rule, program.relations[rule.head.relation])
+
+
+def relation_text(relation: Relation) -> str:
+    """The declaration, with the kind of relation it is."""
+    columns = ", ".join(f"{column.name}: {column.type.name}" for column in relation.columns)
+    return f".decl {relation.name}({columns}) {relation.kind.value}"
+
+
+def rule_text(rule: Rule, relation: Relation | None = None) -> str:
+    """The rule; the head's aggregates are shown if its relation is given."""
+    aggregates = relation.aggregates if relation is not None else ()
+    functions = aggregates or (None,) * len(rule.head.terms)
+    terms = ", ".join(map(_head_term, rule.head.terms, functions))
+    head = f"{rule.head.relation}({terms})"
+    body = ", ".join(literal_text(one) for one in rule.body)
+    return f"{head} :- {body}." if body else f"{head}."
+
+
+def _head_term(term: HeadTerm, function: str | None) -> str:
+    text = expression_text(term)
+    return text if function is None else f"{function}({text})"
+
+
+def literal_text(literal: Literal) -> str:
+    """A literal of a body."""
+    match literal:
+        case Atom(relation=relation, terms=terms):
+            return f"{relation}({', '.join(expression_text(term) for term in terms)})"
+        case Negation(atom=atom):
+            return f"!{literal_text(atom)}"
+        case Comparison(function=function, left=left, right=right, negated=negated):
+            sides = expression_text(left), expression_text(right)
+            if function in OPERATORS:
+                return f"{sides[0]} {OPERATORS[function]} {sides[1]}"
+            return f"{'!' if negated else ''}{function}({sides[0]}, {sides[1]})"
+        case Assignment(variable=variable, expression=expression):
+            return f"{variable.name} := {expression_text(expression)}"
+        case BodyAggregate(result=result, function=function, value=value, body=body, groups=groups):
+            operand = "" if value is None else f" {expression_text(value)}"
+            by = f" by {', '.join(group.name for group in groups)}" if groups else ""
+            inner = ", ".join(literal_text(one) for one in body)
+            return f"{result.name} := {function}{operand} : {{ {inner} }}{by}"
+        case _:
+            assert_never(literal)
+
+
+def expression_text(expression: Expression | Wildcard) -> str:
+    """An expression or term."""
+    match expression:
+        case Variable(name=name):
+            return name
+        case Wildcard():
+            return "_"
+        case Parameter(name=name):
+            return f"${name}"
+        case Constant(value=value, type=type_):
+            if isinstance(value, str):
+                return quote(value)
+            return repr(word_to_float(value)) if type_.is_float else str(value)
+        case Call(function=function, args=args):
+            if function in INFIX and len(args) == 2:
+                return f"({expression_text(args[0])} {INFIX[function]} {expression_text(args[1])})"
+            return f"{shown(function)}({', '.join(map(expression_text, args))})"
+        case _:
+            assert_never(expression)

@@ -193,7 +193,7 @@ def run(
 ) -> None:
     from kpg.cli.explain import read_script
     from kpg.cli.output import write
-    from kpg.compiler.datalog.syntax.preprocess import Setting
+    from kpg.compiler.datalog.syntax.preprocessor import Setting
     from kpg.datalog.dispatch import install
     from kpg.datalog.transcript import play
     from kpg.datalog.writing import write as write_outputs
@@ -238,7 +238,7 @@ def check(
     from kpg.cli.explain import read_script
     from kpg.compiler.datalog.check import check as check_text
     from kpg.compiler.datalog.diagnostics import to_json
-    from kpg.compiler.datalog.syntax.preprocess import Setting
+    from kpg.compiler.datalog.syntax.preprocessor import Setting
     from kpg.runtime.errors import DatalogError
 
     try:

@@ -13,7 +13,7 @@ from kpg.cli.output import Format, write
 from kpg.cli.prompt import bindings, converse, history
 from kpg.cli.script import duration
 from kpg.cli.text import WORDS
-from kpg.compiler.datalog.syntax.source import blank_comments
+from kpg.compiler.datalog.syntax.preprocessor import blank_comments
 from kpg.datalog.dispatch import only_adds
 from kpg.result import Rows
 from kpg.runtime.errors import Error, InterfaceError

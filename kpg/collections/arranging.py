@@ -5,8 +5,7 @@ from collections.abc import Sequence
 from kpg.collections.joining import Lookup, Path, delta_join
 from kpg.collections.rows import Rows, plain
 from kpg.collections.term import Term
-from kpg.compiler.algebra.nulls import can_be_null
-from kpg.compiler.algebra.scalars import substitute
+from kpg.compiler.algebra.scalars import can_be_null, substitute
 from kpg.runtime import plan
 from kpg.runtime.plan import Mfp, Ref
 from kpg.runtime.records import dataclass

@@ -8,7 +8,7 @@ import typing
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from kpg.compiler.catalog import did_you_mean
+from kpg.compiler.catalog.entries import did_you_mean
 from kpg.runtime.errors import InterfaceError, ProgrammingError
 from kpg.runtime.types import (
     BIGINT,

@@ -9,9 +9,9 @@ from kpg.collections.collection import Collection
 from kpg.collections.planned import planned_term
 from kpg.collections.rows import Rows, fetched, plain
 from kpg.collections.term import Term
-from kpg.compiler.catalog import TableEntry, ViewEntry
-from kpg.compiler.sql.parse import parse
-from kpg.compiler.sql.statements import Select
+from kpg.compiler.catalog.entries import TableEntry, ViewEntry
+from kpg.compiler.sql.parse.parser import parse
+from kpg.compiler.sql.parse.statements import Select
 from kpg.listeners.feed import Feed
 from kpg.queries import planning
 from kpg.queries.reading import Reader

@@ -9,8 +9,7 @@ from collections.abc import Sequence
 from kpg.collections.columns import place_of
 from kpg.collections.expression import SymbolicRow, coerced
 from kpg.collections.term import Term
-from kpg.compiler.algebra.nulls import can_be_null
-from kpg.compiler.algebra.scalars import substitute
+from kpg.compiler.algebra.scalars import can_be_null, substitute
 from kpg.runtime import plan
 from kpg.runtime.errors import ProgrammingError
 from kpg.runtime.functions import common_type

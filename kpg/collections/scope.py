@@ -9,7 +9,7 @@ from kpg.collections.columns import ColumnType, schema_of
 from kpg.collections.expression import RowFunction, as_columns, coerced
 from kpg.collections.rows import Rows, aligned, plain
 from kpg.collections.term import EnterTerm, LeaveTerm, Level, LoopTerm, Term, VariableTerm, enclosing
-from kpg.compiler.algebra.nulls import can_be_null
+from kpg.compiler.algebra.scalars import can_be_null
 from kpg.runtime import plan
 from kpg.runtime.errors import InterfaceError, ProgrammingError
 from kpg.runtime.monitor import synchronized

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from kpg.compiler.catalog import Catalog, TableEntry
-from kpg.compiler.sql.rules import Default, defaults
+from kpg.compiler.catalog.entries import Catalog, TableEntry
+from kpg.compiler.sql.rewrite.column_expressions import Default, defaults
 from kpg.constraints.sequences import Sequences
 from kpg.runtime.executor import Executor
 from kpg.runtime.plan import Mfp

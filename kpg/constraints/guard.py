@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from kpg.compiler.catalog import Catalog, TableEntry
-from kpg.compiler.constraints import Check
+from kpg.compiler.catalog.constraints import Check
+from kpg.compiler.catalog.entries import Catalog, TableEntry
 from kpg.constraints.references import References
 from kpg.runtime.convert.python_values import show
 from kpg.runtime.errors import DataError, IntegrityError
@@ -38,13 +38,13 @@ class Guard:
 
     @cached_property
     def _generated(self) -> Mfp | None:
-        from kpg.compiler.sql.rules import generated
+        from kpg.compiler.sql.rewrite.column_expressions import generated
 
         return generated(self._entry, self._catalog)
 
     @cached_property
     def _checks(self) -> Mfp | None:
-        from kpg.compiler.sql.rules import checks
+        from kpg.compiler.sql.rewrite.column_expressions import checks
 
         return checks(self._entry, self._catalog)
 

@@ -1,8 +1,7 @@
 """Foreign keys by positions: which columns refer to which, and the tables that have a target's rows."""
 
-from kpg.compiler.catalog import Catalog, TableEntry
-from kpg.compiler.constraints import ForeignKey
-from kpg.compiler.triggers import heirs
+from kpg.compiler.catalog.constraints import ForeignKey, heirs
+from kpg.compiler.catalog.entries import Catalog, TableEntry
 from kpg.runtime.records import dataclass
 from kpg.runtime.types import Schema
 

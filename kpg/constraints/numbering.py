@@ -5,9 +5,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TypeVar
 
-from kpg.compiler.sql import statements as ast
-from kpg.compiler.sql.given import with_sequences
-from kpg.compiler.sql.volatile import (
+from kpg.compiler.sql.bind.volatile_calls import (
     MENTIONS,
     Tree,
     assigned_for_rows,
@@ -16,6 +14,8 @@ from kpg.compiler.sql.volatile import (
     once_by_chance,
     replaced,
 )
+from kpg.compiler.sql.parse import statements as ast
+from kpg.compiler.sql.rewrite.column_defaults import with_sequences
 from kpg.engine.engine import Engine
 from kpg.runtime.errors import DataError, NotSupportedError
 

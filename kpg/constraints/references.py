@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from kpg.compiler.catalog import Catalog, TableEntry
-from kpg.compiler.constraints import ForeignKey
+from kpg.compiler.catalog.constraints import ForeignKey
+from kpg.compiler.catalog.entries import Catalog, TableEntry
 from kpg.runtime.convert.python_values import show
 from kpg.runtime.errors import IntegrityError, ProgrammingError
 from kpg.runtime.executor import Executor

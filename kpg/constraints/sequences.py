@@ -5,9 +5,9 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from kpg.compiler.catalog import Catalog
-from kpg.compiler.constraints import Sequence as Numbers
-from kpg.compiler.resolved import Resolved
+from kpg.compiler.catalog.constraints import Sequence as Numbers
+from kpg.compiler.catalog.entries import Catalog
+from kpg.compiler.catalog.qualified_names import Resolved
 from kpg.runtime.errors import DataError, InterfaceError, ProgrammingError
 
 Words = NDArray[np.int64]

@@ -6,9 +6,9 @@ from dataclasses import field, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from kpg.compiler.catalog import Catalog, TableEntry
+from kpg.compiler.catalog.entries import Catalog, TableEntry
 from kpg.compiler.rules import core
-from kpg.compiler.rules.lowering import lowering
+from kpg.compiler.rules.lower.program import lowering
 from kpg.compiler.rules.magic import Policy, Prepared, prepare
 from kpg.datalog import facts
 from kpg.datalog.planning import table_schema

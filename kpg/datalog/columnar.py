@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from kpg.compiler.datalog.checks.transfers import kind_of
+from kpg.compiler.datalog.types.declarations import kind_of
 from kpg.compiler.rules import core
 from kpg.datalog.terms import RANGES, STRUCTURED, NoTerm, canonical
 from kpg.dml.loading import SPARK_FROM

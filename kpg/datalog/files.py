@@ -10,8 +10,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from kpg.compiler.datalog.assemble import BASE
-from kpg.compiler.datalog.checks.transfers import is_on, kind_of
+from kpg.compiler.datalog.core_program import BASE
+from kpg.compiler.datalog.types.declarations import is_on, kind_of
 from kpg.compiler.rules import core
 from kpg.datalog import columnar, facts
 from kpg.datalog.lines import STDIN, content, fields

@@ -9,10 +9,10 @@ from typing import Final
 import numpy as np
 
 from kpg.compiler.algebra.facts import unique_keys
-from kpg.compiler.catalog import ViewEntry, query_of
-from kpg.compiler.datalog.assemble import BASE
+from kpg.compiler.catalog.entries import ViewEntry, query_of
+from kpg.compiler.datalog.core_program import BASE
 from kpg.compiler.rules import core
-from kpg.compiler.rules.lowering import Lowering, lowering
+from kpg.compiler.rules.lower.program import Lowering, lowering
 from kpg.compiler.rules.magic import restricted
 from kpg.compiler.rules.strata import dependencies, successors
 from kpg.datalog import facts

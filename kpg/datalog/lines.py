@@ -11,7 +11,7 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.csv
 
-from kpg.compiler.datalog.checks.transfers import is_on
+from kpg.compiler.datalog.types.declarations import is_on
 from kpg.compiler.rules import core
 from kpg.datalog.terms import STRUCTURED
 from kpg.runtime.errors import DataError, OperationalError

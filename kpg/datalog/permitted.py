@@ -10,15 +10,15 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Final
 
-from kpg.compiler.catalog import Catalog
+from kpg.compiler.catalog.access_control import key_of, need, need_file, need_owner, need_schema
+from kpg.compiler.catalog.entries import Catalog
 from kpg.compiler.datalog.check import Checked
-from kpg.compiler.datalog.checks.transfers import kind_of
 from kpg.compiler.datalog.syntax import ast
-from kpg.compiler.permitted import key_of, need, need_file, need_owner, need_schema
+from kpg.compiler.datalog.types.declarations import kind_of
 from kpg.compiler.rules import core
 from kpg.compiler.rules.strata import dependencies
-from kpg.compiler.sql.bind.secured import refuse_secured
-from kpg.compiler.sql.query import check_relation
+from kpg.compiler.sql.frontend import check_relation
+from kpg.compiler.sql.rewrite.row_security import refuse_secured
 from kpg.engine.engine import Engine
 from kpg.runtime.errors import DatalogError, PrivilegeError, Span
 from kpg.security.granting import settle

@@ -8,11 +8,11 @@ from typing import Final
 from kpg.compiler.algebra import rel as algebra
 from kpg.compiler.algebra.rel import Get, Rel
 from kpg.compiler.algebra.traverse import transform_up
-from kpg.compiler.catalog import Catalog, ViewEntry
+from kpg.compiler.catalog.entries import Catalog, ViewEntry
 from kpg.compiler.rules import core
-from kpg.compiler.rules.lowering import Lowering, Sources
-from kpg.compiler.sql.query import Bound
-from kpg.compiler.sql.query import lower_relation as lower_rows
+from kpg.compiler.rules.lower.program import Lowering, Sources
+from kpg.compiler.sql.frontend import Bound
+from kpg.compiler.sql.frontend import lower_relation as lower_rows
 from kpg.engine.engine import Engine
 from kpg.queries.planning import Planned, plan_bound
 from kpg.runtime.errors import ProgrammingError

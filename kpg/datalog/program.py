@@ -5,14 +5,14 @@ from functools import partial
 from typing import Any, Final
 
 from kpg.compiler.algebra.text import rel_text
-from kpg.compiler.catalog import did_you_mean
-from kpg.compiler.datalog.assemble import BASE
+from kpg.compiler.catalog.entries import did_you_mean
+from kpg.compiler.catalog.qualified_names import written
 from kpg.compiler.datalog.check import Checked, check
-from kpg.compiler.datalog.checks.transfers import kind_of
+from kpg.compiler.datalog.core_program import BASE
+from kpg.compiler.datalog.types.declarations import kind_of
 from kpg.compiler.explain import explain_plan
-from kpg.compiler.resolved import written
 from kpg.compiler.rules import core
-from kpg.compiler.rules.text import rule_text
+from kpg.compiler.rules.core import rule_text
 from kpg.datalog import facts
 from kpg.datalog.answering import Question
 from kpg.datalog.goal import Goal

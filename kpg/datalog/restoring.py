@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from kpg.compiler.datalog.check import check
-from kpg.compiler.datalog.syntax.preprocess import Setting
+from kpg.compiler.datalog.syntax.preprocessor import Setting
 from kpg.datalog.dispatch import prepare_again
 from kpg.datalog.program import Program
 from kpg.datalog.texts import Reading, Text

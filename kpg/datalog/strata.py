@@ -4,9 +4,9 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
 
-from kpg.compiler.catalog import Catalog, ViewEntry
+from kpg.compiler.catalog.entries import Catalog, ViewEntry
 from kpg.compiler.rules import core
-from kpg.compiler.rules.lowering import Lowering
+from kpg.compiler.rules.lower.program import Lowering
 from kpg.datalog.planning import definition, planned, view_schema
 from kpg.engine.engine import Engine
 from kpg.queries.planning import Planned

@@ -7,7 +7,7 @@ from dataclasses import field
 from typing import Final
 
 from kpg.compiler.datalog.diagnostics import given, plural
-from kpg.compiler.datalog.syntax.literals import unescape
+from kpg.compiler.datalog.syntax.ast import unescape
 from kpg.compiler.rules import core
 from kpg.runtime.functions.datalog import quote
 from kpg.runtime.records import dataclass

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 
 from kpg.compiler.datalog.check import read_file
-from kpg.compiler.datalog.syntax.preprocess import Setting
+from kpg.compiler.datalog.syntax.preprocessor import Setting
 
 Pairs = tuple[tuple[str, str], ...]
 Text = tuple[str, str, tuple[str, ...], Pairs, Pairs, Pairs]

@@ -21,7 +21,7 @@ from typing import Final, TextIO
 
 import numpy as np
 
-from kpg.compiler.datalog.assemble import BASE
+from kpg.compiler.datalog.core_program import BASE
 from kpg.compiler.rules import core
 from kpg.datalog import facts
 from kpg.datalog.files import read

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Final, TextIO
 
-from kpg.compiler.datalog.checks.transfers import is_on, kind_of, order_of
+from kpg.compiler.datalog.types.declarations import is_on, kind_of, order_of
 from kpg.compiler.rules import core
 from kpg.datalog.lines import separator
 from kpg.datalog.program import Program

@@ -5,14 +5,13 @@ from dataclasses import replace
 from itertools import count
 from typing import Final, assert_never
 
-from kpg.compiler.catalog import Catalog
-from kpg.compiler.routines import Aggregate, ArrayFold
-from kpg.compiler.sql import definitions as ast
-from kpg.compiler.sql import statements
-from kpg.compiler.sql.bind.folds import fold_of, is_strict
-from kpg.compiler.sql.folds import PREFIX, called, is_polymorphic, shown
-from kpg.compiler.sql.parse import parse_query
-from kpg.compiler.system.users import type_name
+from kpg.compiler.catalog.entries import Catalog
+from kpg.compiler.catalog.routines import Aggregate, ArrayFold
+from kpg.compiler.sql.bind.user_aggregates import PREFIX, called, fold_of, is_polymorphic, is_strict, shown
+from kpg.compiler.sql.parse import definitions as ast
+from kpg.compiler.sql.parse import statements
+from kpg.compiler.sql.parse.parser import parse_query
+from kpg.compiler.system.user_objects import type_name
 from kpg.ddl.routines import known_type, signature
 from kpg.engine.engine import Engine
 from kpg.listeners.notices import say_skipped

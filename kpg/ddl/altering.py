@@ -12,10 +12,10 @@ from typing import assert_never
 import numpy as np
 from numpy.typing import NDArray
 
-from kpg.compiler.catalog import ViewEntry
-from kpg.compiler.resolved import beside
-from kpg.compiler.sql import definitions as ast
-from kpg.compiler.sql.renaming import RELATION
+from kpg.compiler.catalog.entries import ViewEntry
+from kpg.compiler.catalog.qualified_names import beside
+from kpg.compiler.sql.parse import definitions as ast
+from kpg.compiler.sql.rewrite.deparse import RELATION
 from kpg.ddl.altering_columns import ColumnChange
 from kpg.ddl.altering_kin import of_heir
 from kpg.ddl.altering_table import place_of, with_name

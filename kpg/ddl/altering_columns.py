@@ -6,11 +6,10 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from kpg.compiler.catalog import TableEntry
-from kpg.compiler.constraints import NO_RULE, Constraints
-from kpg.compiler.sql import definitions as ast
-from kpg.compiler.sql.columns import converted, renamed, uses
-from kpg.compiler.sql.rules import bind_default
+from kpg.compiler.catalog.constraints import NO_RULE, Constraints
+from kpg.compiler.catalog.entries import TableEntry
+from kpg.compiler.sql.parse import definitions as ast
+from kpg.compiler.sql.rewrite.column_expressions import bind_default, converted, renamed, uses
 from kpg.constraints.filling import default_words
 from kpg.ddl.altering_rules import RuleChange
 from kpg.ddl.altering_table import with_name

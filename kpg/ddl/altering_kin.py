@@ -3,9 +3,9 @@
 from dataclasses import replace
 from typing import assert_never
 
-from kpg.compiler.catalog import TableEntry
-from kpg.compiler.constraints import Check, ForeignKey, Unique
-from kpg.compiler.sql import definitions as ast
+from kpg.compiler.catalog.constraints import Check, ForeignKey, Unique
+from kpg.compiler.catalog.entries import TableEntry
+from kpg.compiler.sql.parse import definitions as ast
 from kpg.engine.engine import Engine
 from kpg.runtime.errors import Span
 

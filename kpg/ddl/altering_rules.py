@@ -7,11 +7,10 @@ from typing import assert_never
 import numpy as np
 from numpy.typing import NDArray
 
-from kpg.compiler.catalog import TableEntry, did_you_mean
-from kpg.compiler.constraints import NO_RULE, Check, Constraints, ForeignKey, Rule, Unique
-from kpg.compiler.sql import definitions as ast
-from kpg.compiler.sql.rules import bind_default
-from kpg.compiler.triggers import Heir
+from kpg.compiler.catalog.constraints import NO_RULE, Check, Constraints, ForeignKey, Heir, Rule, Unique
+from kpg.compiler.catalog.entries import TableEntry, did_you_mean
+from kpg.compiler.sql.parse import definitions as ast
+from kpg.compiler.sql.rewrite.column_expressions import bind_default
 from kpg.constraints.links import Link, link_of
 from kpg.ddl.altering_table import TableChange
 from kpg.ddl.defining import with_constraint

@@ -7,11 +7,11 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from kpg.compiler.catalog import TableEntry, ViewEntry, did_you_mean
-from kpg.compiler.constraints import NO_RULE, ForeignKey, Rule
-from kpg.compiler.resolved import beside
-from kpg.compiler.sql import definitions as ast
-from kpg.compiler.sql.anchoring import sequence_call
+from kpg.compiler.catalog.constraints import NO_RULE, ForeignKey, Rule
+from kpg.compiler.catalog.entries import TableEntry, ViewEntry, did_you_mean
+from kpg.compiler.catalog.qualified_names import beside
+from kpg.compiler.sql.parse import definitions as ast
+from kpg.compiler.sql.rewrite.name_qualification import sequence_call
 from kpg.ddl.defining import free_name
 from kpg.ddl.indexes import install_if_there
 from kpg.dml.modify import checked

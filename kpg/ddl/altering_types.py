@@ -3,9 +3,9 @@
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from kpg.compiler.constraints import Domain
-from kpg.compiler.resolved import beside, written
-from kpg.compiler.sql import definitions as ast
+from kpg.compiler.catalog.constraints import Domain
+from kpg.compiler.catalog.qualified_names import beside, written
+from kpg.compiler.sql.parse import definitions as ast
 from kpg.listeners.notices import say_skipped
 from kpg.runtime.errors import NotSupportedError, ProgrammingError
 from kpg.runtime.types import Kind, Type

@@ -1,22 +1,21 @@
 """What calls a function in its definition: without it the function cannot go, and CASCADE takes it along.
 
 A view's plan knows the functions that it calls. The rest is kept as text, in which functions have their whole
-names: see :mod:`kpg.compiler.sql.anchoring`.
+names: see :mod:`kpg.compiler.sql.rewrite.name_qualification`.
 """
 
 from collections.abc import Callable, Iterator
 from functools import partial
 
-from kpg.compiler.catalog import PUBLIC, TableEntry, ViewEntry
-from kpg.compiler.constraints import Domain, UniqueIndex
-from kpg.compiler.resolved import beside
-from kpg.compiler.routines import Aggregate, Routine
-from kpg.compiler.security import Policy
-from kpg.compiler.sql import definitions as ast
-from kpg.compiler.sql import statements
-from kpg.compiler.sql.anchoring import calls, casts
-from kpg.compiler.sql.rules import check_rules
-from kpg.compiler.triggers import Partitioned
+from kpg.compiler.catalog.access_control import Policy
+from kpg.compiler.catalog.constraints import Domain, Partitioned, UniqueIndex
+from kpg.compiler.catalog.entries import PUBLIC, TableEntry, ViewEntry
+from kpg.compiler.catalog.qualified_names import beside
+from kpg.compiler.catalog.routines import Aggregate, Routine
+from kpg.compiler.sql.parse import definitions as ast
+from kpg.compiler.sql.parse import statements
+from kpg.compiler.sql.rewrite.column_expressions import check_rules
+from kpg.compiler.sql.rewrite.name_qualification import calls, casts
 from kpg.engine.engine import Engine
 from kpg.listeners.notices import say_cascade
 from kpg.runtime.errors import Error, NotSupportedError, ProgrammingError, Span

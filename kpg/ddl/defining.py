@@ -4,8 +4,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final, TypeVar, assert_never
 
-from kpg.compiler.catalog import Catalog, TableEntry, did_you_mean
-from kpg.compiler.constraints import (
+from kpg.compiler.catalog.constraints import (
     NO_RULE,
     Check,
     Constraint,
@@ -15,9 +14,10 @@ from kpg.compiler.constraints import (
     Sequence,
     Unique,
 )
-from kpg.compiler.resolved import Resolved
-from kpg.compiler.sql import statements as ast
-from kpg.compiler.sql.anchoring import sequence_call
+from kpg.compiler.catalog.entries import Catalog, TableEntry, did_you_mean
+from kpg.compiler.catalog.qualified_names import Resolved
+from kpg.compiler.sql.parse import statements as ast
+from kpg.compiler.sql.rewrite.name_qualification import sequence_call
 from kpg.runtime.errors import NotSupportedError, ProgrammingError, Span
 from kpg.runtime.types import ColumnDef, Schema, same_words
 
@@ -220,6 +220,6 @@ def create_defined(engine: "Engine", statement: ast.CreateTable, name: str) -> N
     entry, sequences = definition(statement, name, engine.catalog)
     engine.create_table(name, entry.schema, entry.constraints, sequences)
     if entry.constraints.rules or entry.constraints.checks:
-        from kpg.compiler.sql.rules import check_rules
+        from kpg.compiler.sql.rewrite.column_expressions import check_rules
 
         check_rules(entry, engine.catalog)

@@ -4,13 +4,13 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, assert_never
 
-from kpg.compiler.catalog import TableEntry
-from kpg.compiler.constraints import Sequence
-from kpg.compiler.resolved import Resolved, beside
-from kpg.compiler.sql import definitions as ast
-from kpg.compiler.sql import roles
-from kpg.compiler.sql.anchoring import asks_sequence, sequence_call
-from kpg.compiler.sql.ddl.sequences import created, settled
+from kpg.compiler.catalog.constraints import Sequence
+from kpg.compiler.catalog.entries import TableEntry
+from kpg.compiler.catalog.qualified_names import Resolved, beside
+from kpg.compiler.sql.parse import definitions
+from kpg.compiler.sql.parse import definitions as ast
+from kpg.compiler.sql.parse.tables import created, settled
+from kpg.compiler.sql.rewrite.name_qualification import asks_sequence, sequence_call
 from kpg.engine.engine import Engine
 from kpg.listeners.notices import say_cascade, say_missing, say_present, say_skipped, say_skipped_relation
 from kpg.result import Affected, Result
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 def define(engine: Engine, statement: ast.AnyDefinition) -> Result | None:
     """Run one statement."""
     engine.check_defining("a definition")
-    if isinstance(statement, roles.AnyRole):
+    if isinstance(statement, definitions.AnyRole):
         from kpg.security.roles import run_roles
 
         run_roles(engine, statement)
@@ -149,7 +149,7 @@ def _alter_sequence(engine: Engine, statement: ast.AlterSequence) -> None:
 
 def rename_sequence(engine: Engine, old: Sequence, new: Resolved) -> None:
     """Give a sequence another name, and have what asks it follow."""
-    from kpg.compiler.sql.renaming import SEQUENCE
+    from kpg.compiler.sql.rewrite.deparse import SEQUENCE
     from kpg.ddl.renaming import follow
 
     move_sequence(engine, old, new)
@@ -193,7 +193,7 @@ def _create_schema(engine: Engine, statement: ast.CreateSchema) -> None:
 
 def _create_elements(engine: Engine, statement: ast.CreateSchema, name: str) -> None:
     """What CREATE SCHEMA makes in the schema."""
-    from kpg.compiler.sql.parse import parse
+    from kpg.compiler.sql.parse.parser import parse
     from kpg.statements.statements import execute
 
     path = engine.catalog.search_path
@@ -292,7 +292,7 @@ def to_truncate(engine: Engine, statement: ast.Truncate) -> set[str]:
     catalog = engine.catalog
     chosen = {catalog.table(name, statement.span).name for name in statement.tables}
     if catalog.others:
-        from kpg.compiler.triggers import heirs
+        from kpg.compiler.catalog.constraints import heirs
 
         chosen |= {heir for name in chosen for heir in heirs(catalog.others, name)}
     pending = list(chosen)

@@ -6,12 +6,12 @@ A column of a domain is a column of its type, with the domain's default, NOT NUL
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from kpg.compiler.catalog import Catalog, TableEntry
-from kpg.compiler.constraints import NO_RULE, Check, Domain, Rule
-from kpg.compiler.resolved import beside
-from kpg.compiler.sql import definitions as ast
-from kpg.compiler.sql.ddl.domains import over_column
-from kpg.compiler.sql.definition import Definition
+from kpg.compiler.catalog.constraints import NO_RULE, Check, Domain, Rule
+from kpg.compiler.catalog.entries import Catalog, TableEntry
+from kpg.compiler.catalog.qualified_names import beside
+from kpg.compiler.sql.parse import definitions as ast
+from kpg.compiler.sql.parse.definitions import Definition
+from kpg.compiler.sql.parse.schema_objects import over_column
 from kpg.listeners.notices import say_cascade, say_missing_type, say_skipped
 from kpg.runtime.errors import ProgrammingError, Span
 from kpg.runtime.types import ColumnDef, Kind, Type
@@ -162,7 +162,7 @@ def _following(entry: TableEntry, column: str, action: ast.Action, domain: Domai
 
 def rename_domain(engine: "Engine", domain: Domain, name: str, span: Span) -> None:
     """A domain has another name, and so do columns and texts know it."""
-    from kpg.compiler.sql.renaming import TYPE
+    from kpg.compiler.sql.rewrite.deparse import TYPE
     from kpg.ddl.renaming import follow
 
     catalog, old = engine.catalog, domain.name

@@ -3,15 +3,15 @@
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
-from kpg.compiler.catalog import PUBLIC, TableEntry, ViewEntry
-from kpg.compiler.constraints import Domain
+from kpg.compiler.catalog.constraints import Domain
+from kpg.compiler.catalog.entries import PUBLIC, TableEntry, ViewEntry
+from kpg.compiler.catalog.qualified_names import Resolved
 from kpg.compiler.pipeline import reads_column
-from kpg.compiler.resolved import Resolved
-from kpg.compiler.sql import definitions as ast
-from kpg.compiler.sql.parse import parse_query
-from kpg.compiler.sql.query import has_star, named_columns
-from kpg.compiler.sql.statements import Drop
-from kpg.compiler.system.words import shown_name
+from kpg.compiler.sql.frontend import has_star, named_columns
+from kpg.compiler.sql.parse import definitions as ast
+from kpg.compiler.sql.parse.parser import parse_query
+from kpg.compiler.sql.parse.statements import Drop
+from kpg.compiler.system.oids import shown_name
 from kpg.ddl.definitions import drop_sequence
 from kpg.ddl.in_use import check_unused
 from kpg.engine.engine import Engine

@@ -9,7 +9,7 @@ import copy
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from kpg.compiler.sql.statements import Select
+from kpg.compiler.sql.parse.statements import Select
 from kpg.ddl import egos, functions
 from kpg.ddl.ego_view import EgoView
 from kpg.engine.engine import Engine

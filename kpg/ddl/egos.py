@@ -10,12 +10,11 @@ from typing import Any, Final
 
 from kpg.compiler.algebra.rel import Get
 from kpg.compiler.algebra.traverse import walk
-from kpg.compiler.catalog import ViewEntry
-from kpg.compiler.clock import CLOCK
+from kpg.compiler.catalog.entries import CLOCK, ViewEntry
 from kpg.compiler.ego import EgoQuery, ego_plan
-from kpg.compiler.sql.definitions import CreateEgoView
-from kpg.compiler.sql.parse import parse
-from kpg.compiler.sql.statements import CreateView, Select, Statement
+from kpg.compiler.sql.parse.definitions import CreateEgoView
+from kpg.compiler.sql.parse.parser import parse
+from kpg.compiler.sql.parse.statements import CreateView, Select, Statement
 from kpg.engine.engine import Engine
 from kpg.queries.planning import Planned, plan, plan_view, relations_of
 from kpg.runtime.errors import InterfaceError, ProgrammingError, Span

@@ -7,7 +7,7 @@ from decimal import Decimal
 from typing import Any, Final
 
 from kpg.collections.columns import type_of
-from kpg.compiler.catalog import did_you_mean
+from kpg.compiler.catalog.entries import did_you_mean
 from kpg.engine.engine import Engine
 from kpg.engine.kept import importable
 from kpg.runtime.errors import InterfaceError, NotSupportedError, ProgrammingError

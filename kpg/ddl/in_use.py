@@ -3,9 +3,9 @@
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
-from kpg.compiler.catalog import ViewEntry
-from kpg.compiler.sql import definitions as ast
-from kpg.compiler.sql.query import read_relations
+from kpg.compiler.catalog.entries import ViewEntry
+from kpg.compiler.sql.frontend import read_relations
+from kpg.compiler.sql.parse import definitions as ast
 from kpg.runtime.errors import ProgrammingError, Span
 
 if TYPE_CHECKING:

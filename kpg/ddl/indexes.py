@@ -5,9 +5,9 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from kpg.compiler.algebra.facts import unique_keys
-from kpg.compiler.catalog import PUBLIC, Catalog, Entry, TableEntry, ViewEntry, did_you_mean
-from kpg.compiler.constraints import Index, Unique, UniqueIndex
-from kpg.compiler.sql import definitions as ast
+from kpg.compiler.catalog.constraints import Index, Unique, UniqueIndex
+from kpg.compiler.catalog.entries import PUBLIC, Catalog, Entry, TableEntry, ViewEntry, did_you_mean
+from kpg.compiler.sql.parse import definitions as ast
 from kpg.ddl.defining import free_name
 from kpg.engine.engine import Engine
 from kpg.listeners.notices import say_missing, say_present
@@ -17,7 +17,7 @@ from kpg.runtime.scalar import Column, Fetch
 from kpg.runtime.types import ROWID, Schema
 
 if TYPE_CHECKING:
-    from kpg.compiler.triggers import Partitioned
+    from kpg.compiler.catalog.constraints import Partitioned
 
 
 def create_index(engine: Engine, statement: ast.CreateIndex) -> None:

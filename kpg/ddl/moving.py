@@ -8,11 +8,11 @@ from dataclasses import replace
 from functools import partial
 from typing import Protocol, TypeVar
 
-from kpg.compiler.catalog import PUBLIC, TableEntry, ViewEntry
-from kpg.compiler.constraints import Domain
-from kpg.compiler.resolved import Resolved
-from kpg.compiler.sql import definitions as ast
-from kpg.compiler.sql.renaming import FUNCTION, RELATION, SEQUENCE, TYPE
+from kpg.compiler.catalog.constraints import Domain
+from kpg.compiler.catalog.entries import PUBLIC, TableEntry, ViewEntry
+from kpg.compiler.catalog.qualified_names import Resolved
+from kpg.compiler.sql.parse import definitions as ast
+from kpg.compiler.sql.rewrite.deparse import FUNCTION, RELATION, SEQUENCE, TYPE
 from kpg.ddl.definitions import move_sequence
 from kpg.ddl.domains import rename_in_columns
 from kpg.ddl.renaming import follow, put_type

@@ -5,11 +5,11 @@ from dataclasses import fields, is_dataclass, replace
 from operator import is_not
 from typing import Any, TypeVar
 
-from kpg.compiler.catalog import PUBLIC, TableEntry, ViewEntry
-from kpg.compiler.constraints import Domain
-from kpg.compiler.routines import Aggregate
-from kpg.compiler.sql.anchoring import with_texts
-from kpg.compiler.sql.renaming import FUNCTION, RELATION, TYPE, Names, with_names
+from kpg.compiler.catalog.constraints import Domain
+from kpg.compiler.catalog.entries import PUBLIC, TableEntry, ViewEntry
+from kpg.compiler.catalog.routines import Aggregate
+from kpg.compiler.sql.rewrite.deparse import FUNCTION, RELATION, TYPE, Names, with_names
+from kpg.compiler.sql.rewrite.name_qualification import with_texts
 from kpg.engine.engine import Engine
 from kpg.runtime.errors import NotSupportedError, Span
 from kpg.runtime.types import Type
@@ -20,7 +20,7 @@ T = TypeVar("T")
 def follow(engine: Engine, names: Names) -> None:
     """Have every text of a definition that names something of these name it by its new name.
 
-    ``names`` has the new ones, as :func:`kpg.compiler.sql.renaming.with_names` takes them. The body of a
+    ``names`` has the new ones, as ``deparse.with_names`` takes them. The body of a
     function in quotes is no definition's text: its names are looked up when it is called.
     """
     catalog = engine.catalog

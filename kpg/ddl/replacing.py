@@ -4,11 +4,11 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from kpg.compiler.algebra.rel import Project
-from kpg.compiler.catalog import Catalog, ViewEntry
-from kpg.compiler.routines import Routine
-from kpg.compiler.sql.parse import parse_query
-from kpg.compiler.sql.query import lower_query
-from kpg.compiler.sql.statements import Select
+from kpg.compiler.catalog.entries import Catalog, ViewEntry
+from kpg.compiler.catalog.routines import Routine
+from kpg.compiler.sql.frontend import lower_query
+from kpg.compiler.sql.parse.parser import parse_query
+from kpg.compiler.sql.parse.statements import Select
 from kpg.queries.planning import relations_of
 from kpg.runtime.errors import NotSupportedError, ProgrammingError, Span
 from kpg.runtime.types import Schema

@@ -2,9 +2,9 @@
 
 from dataclasses import replace
 
-from kpg.compiler.catalog import TableEntry, ViewEntry
-from kpg.compiler.sql.parse import parse_query
-from kpg.compiler.sql.query import lower_query
+from kpg.compiler.catalog.entries import TableEntry, ViewEntry
+from kpg.compiler.sql.frontend import lower_query
+from kpg.compiler.sql.parse.parser import parse_query
 from kpg.engine.engine import Engine
 from kpg.queries.planning import relations_of
 from kpg.runtime.errors import NotSupportedError, Span

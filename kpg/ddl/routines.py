@@ -4,18 +4,17 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final, assert_never
 
-from kpg.compiler.catalog import Catalog
-from kpg.compiler.resolved import beside
-from kpg.compiler.routines import POLYMORPHIC, Routine
-from kpg.compiler.sql import definitions as ast
-from kpg.compiler.sql.anchoring import whole_body
-from kpg.compiler.sql.bind.inlined import check_body
+from kpg.compiler.catalog.entries import Catalog
+from kpg.compiler.catalog.qualified_names import beside
+from kpg.compiler.catalog.routines import POLYMORPHIC, Routine
 from kpg.compiler.sql.bind.query import new_binding
-from kpg.compiler.sql.bodies import body_of, names_called
-from kpg.compiler.sql.ddl.functions import CURRENT
-from kpg.compiler.sql.volatile import has_calls, is_chance
-from kpg.compiler.system.naming import type_facts
-from kpg.compiler.system.users import type_name
+from kpg.compiler.sql.bind.routines import check_body
+from kpg.compiler.sql.bind.volatile_calls import has_calls, is_chance
+from kpg.compiler.sql.parse import definitions as ast
+from kpg.compiler.sql.parse.routines import CURRENT
+from kpg.compiler.sql.rewrite.name_qualification import body_of, names_called, whole_body
+from kpg.compiler.system.oids import type_facts
+from kpg.compiler.system.user_objects import type_name
 from kpg.engine.engine import Engine
 from kpg.listeners.notices import say_cascade, say_skipped
 from kpg.runtime.errors import NotSupportedError, ProgrammingError, Span
@@ -239,7 +238,7 @@ def _alter(engine: Engine, statement: ast.AlterFunction) -> None:
     new = replace(routine, name=name, strict=strict, definer=definer, declared=declared)
     engine.catalog.routines[name] = (*engine.catalog.routines.get(name, ()), new)
     if statement.rename:
-        from kpg.compiler.sql.renaming import FUNCTION
+        from kpg.compiler.sql.rewrite.deparse import FUNCTION
         from kpg.ddl.renaming import follow
 
         if routine.name not in engine.catalog.routines:

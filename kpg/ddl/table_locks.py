@@ -8,13 +8,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, Final
 
-from kpg.compiler.catalog import TableEntry
-from kpg.compiler.constraints import ForeignKey
-from kpg.compiler.permitted import key_of
-from kpg.compiler.sql import definitions as ddl
-from kpg.compiler.sql import roles
-from kpg.compiler.sql import statements as ast
-from kpg.compiler.triggers import heirs
+from kpg.compiler.catalog.access_control import key_of
+from kpg.compiler.catalog.constraints import ForeignKey, heirs
+from kpg.compiler.catalog.entries import TableEntry
+from kpg.compiler.sql.parse import definitions
+from kpg.compiler.sql.parse import definitions as ddl
+from kpg.compiler.sql.parse import statements as ast
 from kpg.engine.engine import Engine
 from kpg.engine.lock_modes import ACCESS_SHARE, CLOSED, SHARED, TABLE_MODES
 from kpg.engine.locks import Wish
@@ -87,7 +86,7 @@ def _named(engine: Engine, statement: Defining) -> Iterator[Lock]:
             yield statement.table, CLOSED
         case ddl.Comment() if statement.kind in NOTED:
             yield statement.name, OWN
-        case roles.AlterOwner():
+        case definitions.AlterOwner():
             entry, rights = engine.catalog.find(statement.name), engine.catalog.rights
             if entry is not None and rights.owns(engine.catalog.asker.user, key_of(entry.name)):
                 yield statement.name, CLOSED

@@ -2,9 +2,9 @@
 
 from typing import TYPE_CHECKING
 
-from kpg.compiler.catalog import TableEntry
-from kpg.compiler.sql import statements as ast
-from kpg.compiler.sql.definitions import DropOther
+from kpg.compiler.catalog.entries import TableEntry
+from kpg.compiler.sql.parse import statements as ast
+from kpg.compiler.sql.parse.definitions import DropOther
 from kpg.runtime.errors import ProgrammingError, Span
 
 if TYPE_CHECKING:

@@ -11,12 +11,12 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from kpg.compiler.catalog import KEYS, Catalog, TableEntry
-from kpg.compiler.constraints import Check, Constraints, Unique, UniqueIndex
-from kpg.compiler.sql import statements as ast
-from kpg.compiler.sql.change import arbiters
-from kpg.compiler.sql.ddl.reader import parsed_expression
-from kpg.compiler.sql.rules import bind_check, key_of_row
+from kpg.compiler.catalog.constraints import Check, Constraints, Unique, UniqueIndex
+from kpg.compiler.catalog.entries import KEYS, Catalog, TableEntry
+from kpg.compiler.sql.parse import statements as ast
+from kpg.compiler.sql.parse.reader import parsed_expression
+from kpg.compiler.sql.rewrite.changes import arbiters
+from kpg.compiler.sql.rewrite.column_expressions import bind_check, key_of_row
 from kpg.engine.engine import Engine
 from kpg.runtime.convert.python_values import show
 from kpg.runtime.errors import Error, IntegrityError, ProgrammingError

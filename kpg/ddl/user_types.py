@@ -4,14 +4,14 @@ from dataclasses import fields, replace
 from operator import is_
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from kpg.compiler.catalog import Catalog
-from kpg.compiler.constraints import Domain
+from kpg.compiler.catalog.constraints import Domain
+from kpg.compiler.catalog.entries import Catalog
 from kpg.listeners.notices import say_missing_type
 from kpg.runtime.errors import ProgrammingError
 from kpg.runtime.types import ColumnDef, Schema, Type
 
 if TYPE_CHECKING:
-    from kpg.compiler.sql import definitions as ast
+    from kpg.compiler.sql.parse import definitions as ast
     from kpg.engine.engine import Engine
 
 T = TypeVar("T")

@@ -5,16 +5,15 @@ from dataclasses import replace
 
 from kpg.compiler.algebra.rel import Get, Rel
 from kpg.compiler.algebra.traverse import walk
-from kpg.compiler.catalog import Catalog, ViewEntry
-from kpg.compiler.clock import CLOCK
-from kpg.compiler.permitted import need_schema
-from kpg.compiler.rights import FIRST
-from kpg.compiler.sql import statements as ast
-from kpg.compiler.sql.anchoring import whole_query
-from kpg.compiler.sql.parse import parse_query
-from kpg.compiler.sql.query import asks_system, lower_query, lower_view, named_relations
-from kpg.compiler.sql.through import below_of, refuse_unchecked
-from kpg.compiler.sql.volatile import has_calls
+from kpg.compiler.catalog.access_control import need_schema
+from kpg.compiler.catalog.entries import CLOCK, Catalog, ViewEntry
+from kpg.compiler.catalog.privileges import FIRST
+from kpg.compiler.sql.bind.volatile_calls import has_calls
+from kpg.compiler.sql.frontend import asks_system, lower_query, lower_view, named_relations
+from kpg.compiler.sql.parse import statements as ast
+from kpg.compiler.sql.parse.parser import parse_query
+from kpg.compiler.sql.rewrite.changes import below_of, refuse_unchecked
+from kpg.compiler.sql.rewrite.name_qualification import whole_query
 from kpg.engine.engine import Engine
 from kpg.listeners.notices import say_present
 from kpg.queries.planning import Planned, plan_bound, plan_view, relations_of
@@ -84,7 +83,7 @@ def _is_filtered(catalog: Catalog) -> bool:
     """Whether policies may keep rows from who asks."""
     if not catalog.is_limited or not catalog.others:
         return False
-    from kpg.compiler.security import any_enabled
+    from kpg.compiler.catalog.access_control import any_enabled
 
     return any_enabled(catalog)
 

@@ -10,10 +10,10 @@ from typing import assert_never
 import numpy as np
 from numpy.typing import NDArray
 
-from kpg.compiler.catalog import Catalog, TableEntry
-from kpg.compiler.sql import statements as ast
-from kpg.compiler.sql.change import lower_returning
-from kpg.compiler.sql.given import given_insert, insert_places
+from kpg.compiler.catalog.entries import Catalog, TableEntry
+from kpg.compiler.sql.parse import statements as ast
+from kpg.compiler.sql.rewrite.changes import lower_returning
+from kpg.compiler.sql.rewrite.column_defaults import given_insert, insert_places
 from kpg.constraints.numbering import numbered_insert, numbered_update, settling
 from kpg.dml.modify import checked, distinct
 from kpg.engine.engine import Engine
@@ -102,7 +102,7 @@ def check_there(engine: Engine, changes: Changes) -> None:
 def prepared(engine: Engine, statement: ast.Change) -> Changes:
     """What a statement is going to change."""
     if isinstance(statement, ast.Insert) and statement.alternative:
-        from kpg.compiler.sql.alternatives import with_conflict
+        from kpg.compiler.sql.rewrite.upsert import with_conflict
 
         statement = with_conflict(statement, engine.catalog)
     if isinstance(statement, ast.Update | ast.Delete) and statement.cursor:
@@ -120,7 +120,7 @@ def into_table(engine: Engine, statement: ast.Change) -> ast.Change:
     """The statement, of the table that a view which it names is of."""
     if isinstance(engine.catalog.find(statement.table), TableEntry):
         return statement
-    from kpg.compiler.sql.through import through_view
+    from kpg.compiler.sql.rewrite.changes import through_view
 
     return through_view(statement, engine.catalog)
 

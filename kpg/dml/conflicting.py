@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from kpg.compiler.catalog import TableEntry
-from kpg.compiler.sql import statements as ast
-from kpg.compiler.sql.change import arbiters
+from kpg.compiler.catalog.entries import TableEntry
+from kpg.compiler.sql.parse import statements as ast
+from kpg.compiler.sql.rewrite.changes import arbiters
 from kpg.dml.modify import Evaluate, merged, missing
 from kpg.engine.engine import Engine
 from kpg.engine.table import Table
 from kpg.runtime.plan import Mfp
 
 if TYPE_CHECKING:
-    from kpg.compiler.sql.conflict import OverPairs
+    from kpg.compiler.sql.rewrite.upsert import OverPairs
     from kpg.ddl.unique_expressions import ExpressionKey
 
 Words = NDArray[np.int64]
@@ -52,7 +52,7 @@ def _check_seen(engine: Engine, table: Table, found: Iterable[Words]) -> None:
 
 def conflict_of(engine: Engine, statement: ast.Insert) -> "Mfp | OverPairs | None":
     """What ON CONFLICT makes of a row that is there next to the one that is given; None: it leaves it."""
-    from kpg.compiler.sql.conflict import lower_conflict
+    from kpg.compiler.sql.rewrite.upsert import lower_conflict
 
     what = ("conflict", engine.executor.has_pending or engine.seen is not None)
     return engine.remembered.made(

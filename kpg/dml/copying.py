@@ -9,10 +9,9 @@ import numpy as np
 import pyarrow
 from numpy.typing import NDArray
 
-from kpg.compiler.permitted import need_file
-from kpg.compiler.security import is_secured
-from kpg.compiler.sql import statements as ast
-from kpg.compiler.sql.query import lower_query
+from kpg.compiler.catalog.access_control import is_secured, need_file
+from kpg.compiler.sql.frontend import lower_query
+from kpg.compiler.sql.parse import statements as ast
 from kpg.dml.lines import lines_of
 from kpg.engine.engine import Engine
 from kpg.engine.table import Table
@@ -61,7 +60,7 @@ def copy_from(engine: Engine, statement: ast.CopyFrom) -> int:
 
 def _check_allowed(engine: Engine, table: Table, statement: ast.CopyFrom) -> None:
     """PrivilegeError unless who asks may insert the rows, and read the file if there is one."""
-    from kpg.compiler.permitted import need_columns
+    from kpg.compiler.catalog.access_control import need_columns
     from kpg.security.permitted import need_numbers
 
     columns = frozenset(statement.columns or table.schema.names)

@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from kpg.compiler.sql import statements as ast
-from kpg.compiler.sql.merge import missing_of
+from kpg.compiler.sql.parse import statements as ast
+from kpg.compiler.sql.rewrite.upsert import missing_of
 from kpg.constraints.filling import filled, numbered
 from kpg.dml.changing import Changes
 from kpg.dml.modify import checked, distinct

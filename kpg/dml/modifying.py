@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from kpg.compiler.sql import statements as ast
-from kpg.compiler.sql.conflict import OverPairs
-from kpg.compiler.sql.related import named_rows, returning_query, with_rows
+from kpg.compiler.sql.parse import statements as ast
+from kpg.compiler.sql.rewrite.eager_subexpressions import named_rows, returning_query, with_rows
+from kpg.compiler.sql.rewrite.upsert import OverPairs
 from kpg.dml.changing import Changes, Returned, check_there, prepared
 from kpg.engine.engine import Engine
 from kpg.engine.table import Table
@@ -19,7 +19,7 @@ from kpg.runtime.errors import DataError, ProgrammingError
 from kpg.runtime.types import BIGINT, ColumnDef, Schema
 
 if TYPE_CHECKING:
-    from kpg.compiler.explain_tree import Shown
+    from kpg.compiler.explain import Shown
 
 Words = NDArray[np.int64]
 

@@ -9,8 +9,7 @@ from collections.abc import Mapping
 from decimal import Decimal
 from typing import TYPE_CHECKING, Final
 
-from kpg.compiler.sql.session import SetPosition
-from kpg.compiler.sql.statements import Then
+from kpg.compiler.sql.parse.statements import SetPosition, Then
 from kpg.dml import modify
 from kpg.engine.table import Table
 from kpg.runtime.convert.python_values import to_rows

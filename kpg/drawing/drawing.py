@@ -5,9 +5,9 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from kpg.compiler.catalog import TableEntry
-from kpg.compiler.resolved import written
-from kpg.compiler.sql.parse import parse
+from kpg.compiler.catalog.entries import TableEntry
+from kpg.compiler.catalog.qualified_names import written
+from kpg.compiler.sql.parse.parser import parse
 from kpg.drawing.dataflow import of_view, whole
 from kpg.drawing.graph import Graph
 from kpg.drawing.plans import of_plan

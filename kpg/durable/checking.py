@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from kpg.compiler.catalog import TableEntry
+from kpg.compiler.catalog.entries import TableEntry
 from kpg.durable.inspecting import damage
 from kpg.durable.keeper import ROWS
 from kpg.durable.opening import LOCK, open_folder

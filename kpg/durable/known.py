@@ -4,8 +4,8 @@ from collections.abc import Callable
 from types import ModuleType
 from typing import Any, Final
 
-from kpg.compiler import catalog, constraints, rights, routines, security, triggers
 from kpg.compiler.algebra import rel
+from kpg.compiler.catalog import access_control, constraints, entries, privileges, routines
 from kpg.runtime import scalar, types
 from kpg.runtime.errors import Span
 from kpg.runtime.functions import Direction
@@ -16,7 +16,7 @@ from kpg.runtime.storage.codec import Codec, Custom
 from kpg.runtime.storage.packs import Placed, PlacedStrings, Shard, Sharded
 
 CLASSES: Final[dict[str, tuple[ModuleType, str]]] = {
-    "catalog": (catalog, "TableEntry ViewEntry"),
+    "catalog": (entries, "TableEntry ViewEntry"),
     "rule": (constraints, "Rule Check Unique ForeignKey Index UniqueIndex Constraints Domain Sequence"),
     "rel": (
         rel,
@@ -24,9 +24,9 @@ CLASSES: Final[dict[str, tuple[ModuleType, str]]] = {
         TopK Window Distinct Threshold Negate Union Single Let LetRec""",
     ),
     "routine": (routines, "Parameter Routine Aggregate Chosen"),
-    "trigger": (triggers, "Heir Partitioned Bound"),
-    "security": (security, "Policy Secured Demand"),
-    "right": (rights, "Asker Membership Role Attributes Item"),
+    "trigger": (constraints, "Heir Partitioned Bound"),
+    "security": (access_control, "Policy Secured Demand"),
+    "right": (privileges, "Asker Membership Role Attributes Item"),
     "scalar": (scalar, "Column Literal Call If Fetch"),
     "type": (types, "Kind Type ColumnDef Schema"),
     "plan": (

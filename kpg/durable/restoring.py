@@ -5,13 +5,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from kpg.compiler.catalog import PUBLIC, TableEntry
-from kpg.compiler.clock import CLOCK, CLOCK_SCHEMA
-from kpg.compiler.constraints import UniqueIndex
-from kpg.compiler.resolved import resolve
-from kpg.compiler.routines import Aggregate, Routine
-from kpg.compiler.sql.folds import PREFIX
-from kpg.compiler.triggers import Heir
+from kpg.compiler.catalog.constraints import Heir, UniqueIndex
+from kpg.compiler.catalog.entries import CLOCK, CLOCK_SCHEMA, PUBLIC, TableEntry
+from kpg.compiler.catalog.qualified_names import resolve
+from kpg.compiler.catalog.routines import Aggregate, Routine
+from kpg.compiler.sql.bind.user_aggregates import PREFIX
 from kpg.durable.known import Removed
 from kpg.durable.state import Key, State
 from kpg.runtime.errors import Error, OperationalError

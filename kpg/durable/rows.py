@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from kpg.compiler.clock import CLOCK
+from kpg.compiler.catalog.entries import CLOCK
 from kpg.durable.state import State
 from kpg.runtime.checkpoint.table_state import Straight, Written, written
 from kpg.runtime.errors import InternalError

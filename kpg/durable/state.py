@@ -7,10 +7,9 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from kpg.compiler.catalog import TEMPORARY, TableEntry, ViewEntry
-from kpg.compiler.clock import CLOCK
-from kpg.compiler.noted import Noted
-from kpg.compiler.rights import Rights
+from kpg.compiler.catalog.cache import Noted
+from kpg.compiler.catalog.entries import CLOCK, TEMPORARY, TableEntry, ViewEntry
+from kpg.compiler.catalog.privileges import Rights
 from kpg.runtime.records import dataclass
 
 if TYPE_CHECKING:

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-from kpg.compiler.rights import Asker
+from kpg.compiler.catalog.privileges import Asker
 from kpg.listeners.notifications import Notification
 from kpg.runtime.errors import DataError
 

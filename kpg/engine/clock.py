@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from kpg.compiler.clock import CLOCK, CLOCK_SCHEMA
+from kpg.compiler.catalog.entries import CLOCK, CLOCK_SCHEMA
 from kpg.runtime.errors import InterfaceError, NotSupportedError
 
 if TYPE_CHECKING:

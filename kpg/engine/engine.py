@@ -17,7 +17,8 @@ from numpy.typing import NDArray
 from kpg.compiler.algebra.rel import Get, Rel
 from kpg.compiler.algebra.rel import types as rel_types
 from kpg.compiler.algebra.traverse import transform_up
-from kpg.compiler.catalog import Catalog, Consulted, TableEntry, ViewEntry
+from kpg.compiler.catalog.cache import Consulted
+from kpg.compiler.catalog.entries import Catalog, TableEntry, ViewEntry
 from kpg.engine.client import Client, Sessions
 from kpg.engine.clock import Clock
 from kpg.engine.journal import Journal, Mark

@@ -6,8 +6,8 @@ from functools import partial
 
 from kpg.compiler.algebra.rel import Get, Project, Rel
 from kpg.compiler.algebra.traverse import transform_up
-from kpg.compiler.catalog import TableEntry, ViewEntry, get_of
-from kpg.compiler.resolved import Resolved
+from kpg.compiler.catalog.entries import TableEntry, ViewEntry, get_of
+from kpg.compiler.catalog.qualified_names import Resolved
 from kpg.engine.schemas import Keeping, Schemas
 from kpg.engine.table import Table
 from kpg.queries.planning import Planned, plan_view_entry
@@ -230,7 +230,7 @@ class Following(Schemas):
             if index.table == was:
                 catalog.indexes[index.name.lower()] = replace(index, table=name)
         if catalog.comments:
-            from kpg.compiler.system.comments import move_comments
+            from kpg.compiler.system.pg_catalog import move_comments
 
             move_comments(catalog, was, name)
 
@@ -256,7 +256,7 @@ class Following(Schemas):
         self.catalog.remove(entry.name)
         self.catalog.rights.rename(("RELATION", entry.name.lower()), ("RELATION", name.lower()))
         if self.catalog.comments:
-            from kpg.compiler.system.comments import move_comments
+            from kpg.compiler.system.pg_catalog import move_comments
 
             move_comments(self.catalog, entry.name, name)
         self._forget(entry)

@@ -6,7 +6,7 @@ Rows are undone by the executor; here is the rest: which names mean what, and wh
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from kpg.compiler.catalog import Catalog
+from kpg.compiler.catalog.entries import Catalog
 from kpg.runtime.records import dataclass
 
 Uses = dict[str, frozenset[str]]

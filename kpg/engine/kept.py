@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol
 
 from kpg.compiler.algebra.rel import types as rel_types
-from kpg.compiler.catalog import TableEntry, ViewEntry
+from kpg.compiler.catalog.entries import TableEntry, ViewEntry
 from kpg.engine.following import Following
 from kpg.engine.table import Table
 from kpg.listeners.feed import Feed

@@ -17,12 +17,11 @@ from numpy.typing import NDArray
 
 from kpg.compiler.algebra.rel import Constant, Get, LetRec, Rel
 from kpg.compiler.algebra.traverse import transform_up, walk
-from kpg.compiler.catalog import TableEntry, get_of
-from kpg.compiler.clock import CLOCK, CLOCK_SCHEMA
-from kpg.compiler.sql import statements as ast
-from kpg.compiler.sql.parse import parse_query
-from kpg.compiler.sql.query import Bound
-from kpg.compiler.sql.then import query_of
+from kpg.compiler.catalog.entries import CLOCK, CLOCK_SCHEMA, TableEntry, get_of
+from kpg.compiler.sql.frontend import Bound
+from kpg.compiler.sql.parse import statements as ast
+from kpg.compiler.sql.parse.parser import parse_query
+from kpg.compiler.sql.rewrite.as_of import query_of
 from kpg.engine.clock import EPOCH, MICROSECOND
 from kpg.queries.planning import Planned, bind, plan_bound
 from kpg.queries.reading import Decoded
@@ -34,7 +33,7 @@ from kpg.runtime.types import BIGINT, TIMESTAMPTZ, ColumnDef, Schema
 from kpg.runtime.values import date_time, intervals
 
 if TYPE_CHECKING:
-    from kpg.compiler.catalog import Catalog
+    from kpg.compiler.catalog.entries import Catalog
     from kpg.engine.engine import Engine
 
 Words = NDArray[np.int64]
@@ -306,7 +305,7 @@ def settled(engine: "Engine", statement: Settled) -> Settled:
 
 def within(engine: "Engine", statement: ast.Statement) -> ast.Statement:
     """A statement with tables in the place of queries AS OF an epoch that are parts of it, as above."""
-    from kpg.compiler.sql.within import evaluated
+    from kpg.compiler.sql.rewrite.as_of import evaluated
 
     return evaluated(statement, lambda query: attached(engine, query), statement.span)
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Protocol
 
-from kpg.compiler.sql.session import Prepare
+from kpg.compiler.sql.parse.statements import Prepare
 from kpg.runtime.errors import ProgrammingError, Span
 
 if TYPE_CHECKING:

@@ -7,11 +7,11 @@ from collections import OrderedDict
 from collections.abc import Callable, Hashable
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
-from kpg.compiler.keeping import Keeping
+from kpg.compiler.catalog.cache import Keeping
 
 if TYPE_CHECKING:
-    from kpg.compiler.catalog import Catalog
-    from kpg.compiler.sql.statements import Insert
+    from kpg.compiler.catalog.entries import Catalog
+    from kpg.compiler.sql.parse.statements import Insert
     from kpg.engine.engine import Engine
     from kpg.runtime.types import Type
     from kpg.statements.inserting import Shape
@@ -117,8 +117,8 @@ def changes_alone(engine: "Engine", name: str) -> bool:
     others = engine.catalog.others
     if not others:
         return True
-    from kpg.compiler.catalog import TableEntry
-    from kpg.compiler.triggers import is_plain
+    from kpg.compiler.catalog.constraints import is_plain
+    from kpg.compiler.catalog.entries import TableEntry
 
     entry = engine.catalog.find(name)
     return isinstance(entry, TableEntry) and is_plain(others, entry.name)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from kpg.compiler.catalog import TableEntry
+from kpg.compiler.catalog.entries import TableEntry
 from kpg.engine.lock_modes import CHANGED, CLOSED, KEY_SHARE, NO_KEY_UPDATE, ROW_EXCLUSIVE, STRONG, UPDATE
 from kpg.engine.locks import Hold, Key, Locks, NoLockError, Own, Wish
 

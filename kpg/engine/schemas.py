@@ -10,12 +10,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kpg.compiler.algebra.rel import types as rel_types
-from kpg.compiler.catalog import NO_CONSTRAINTS, Catalog, TableEntry, ViewEntry
-from kpg.compiler.constraints import Constraints
-from kpg.compiler.constraints import Sequence as Numbers
-from kpg.compiler.resolved import Resolved, untaken
-from kpg.compiler.rights import FIRST
-from kpg.compiler.routines import ArrayFold
+from kpg.compiler.catalog.constraints import Constraints
+from kpg.compiler.catalog.constraints import Sequence as Numbers
+from kpg.compiler.catalog.entries import NO_CONSTRAINTS, Catalog, TableEntry, ViewEntry
+from kpg.compiler.catalog.privileges import FIRST
+from kpg.compiler.catalog.qualified_names import Resolved, untaken
+from kpg.compiler.catalog.routines import ArrayFold
 from kpg.engine.journal import Journal
 from kpg.engine.table import Table, Watch
 from kpg.engine.transaction import Transactions
@@ -269,7 +269,7 @@ class Schemas:
                 self.catalog.remove(name)
                 self._forget(entry)
         if self.catalog.comments:
-            from kpg.compiler.system.comments import move_comments
+            from kpg.compiler.system.pg_catalog import move_comments
 
             move_comments(self.catalog, entry.name)
         if self.attached and isinstance(entry, ViewEntry):

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from kpg.compiler.catalog import Catalog, Entry, ViewEntry
+    from kpg.compiler.catalog.entries import Catalog, Entry, ViewEntry
     from kpg.engine.engine import Engine
     from kpg.runtime.types import Type
 
@@ -31,24 +31,24 @@ class InPostgresWords:
         given: "Type | None" = None,
     ) -> str:
         """An expression over a relation's columns; ``given`` is the type of a column whose DEFAULT it is."""
-        from kpg.compiler.sql.spelling import spelled
+        from kpg.compiler.sql.rewrite.deparse import spelled
 
         return spelled(catalog, entry, text, pretty, given)
 
     def type_of(self, catalog: "Catalog", entry: "Entry", text: str) -> "Type | None":
         """The type of an expression, if it is known."""
-        from kpg.compiler.sql.spelling import type_of
+        from kpg.compiler.sql.rewrite.deparse import type_of
 
         return type_of(catalog, entry, text)
 
     def query(self, catalog: "Catalog", text: str) -> str:
         """A query with the schemas of what is not found without, and no others."""
-        from kpg.compiler.sql.placing import placed
+        from kpg.compiler.sql.rewrite.deparse import placed
 
         return placed(catalog, text)
 
     def is_computed(self, catalog: "Catalog", view: "ViewEntry", place: int) -> bool:
         """Whether a column of a view is computed, so that its type has neither length nor digits."""
-        from kpg.compiler.sql.origins import is_computed
+        from kpg.compiler.sql.frontend import is_computed
 
         return is_computed(catalog, view, place)

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Set
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from kpg.compiler.catalog import TableEntry
+from kpg.compiler.catalog.entries import TableEntry
 from kpg.runtime.errors import ProgrammingError
 from kpg.runtime.executor_factory import shared_executor
 from kpg.runtime.handles import Work

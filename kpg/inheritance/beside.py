@@ -1,6 +1,6 @@
 """Changes in a database with partitions."""
 
-from kpg.compiler.sql import statements as ast
+from kpg.compiler.sql.parse import statements as ast
 from kpg.dml.changing import Changes, into_table, prepared_alone
 from kpg.engine.engine import Engine
 

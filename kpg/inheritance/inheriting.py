@@ -7,11 +7,11 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from kpg.compiler.catalog import Entry
-from kpg.compiler.sql import definitions as ddl
-from kpg.compiler.sql import statements as ast
-from kpg.compiler.sql.definitions import Action
-from kpg.compiler.triggers import heirs
+from kpg.compiler.catalog.constraints import heirs
+from kpg.compiler.catalog.entries import Entry
+from kpg.compiler.sql.parse import definitions as ddl
+from kpg.compiler.sql.parse import statements as ast
+from kpg.compiler.sql.parse.definitions import Action
 from kpg.dml.changing import Changes, Returned
 from kpg.engine.engine import Engine
 from kpg.inheritance.beside import prepared_beside

@@ -5,9 +5,9 @@ Each partition merges the rows that it has; for what none of them has, the sourc
 
 from dataclasses import replace
 
-from kpg.compiler.catalog import TableEntry
-from kpg.compiler.sql import statements as ast
-from kpg.compiler.triggers import heirs
+from kpg.compiler.catalog.constraints import heirs
+from kpg.compiler.catalog.entries import TableEntry
+from kpg.compiler.sql.parse import statements as ast
 from kpg.dml.changing import Changes
 from kpg.dml.merging import merge_changes
 from kpg.engine.engine import Engine

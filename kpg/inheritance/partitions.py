@@ -6,13 +6,12 @@ from math import gcd
 import numpy as np
 from numpy.typing import NDArray
 
-from kpg.compiler.catalog import TableEntry
-from kpg.compiler.constraints import NO_RULE, Check, Constraints
-from kpg.compiler.resolved import written
-from kpg.compiler.sql import definitions as ddl
-from kpg.compiler.sql import statements as ast
-from kpg.compiler.sql.parse import parse_query
-from kpg.compiler.triggers import Bound, Heir, Partitioned, heirs
+from kpg.compiler.catalog.constraints import NO_RULE, Bound, Check, Constraints, Heir, Partitioned, heirs
+from kpg.compiler.catalog.entries import TableEntry
+from kpg.compiler.catalog.qualified_names import written
+from kpg.compiler.sql.parse import definitions as ddl
+from kpg.compiler.sql.parse import statements as ast
+from kpg.compiler.sql.parse.parser import parse_query
 from kpg.ddl.defining import definition
 from kpg.ddl.indexes import check_key
 from kpg.ddl.rereading import check_rereadable, end_past, reread

@@ -6,13 +6,12 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from kpg.compiler.catalog import TableEntry
-from kpg.compiler.constraints import Check, Constraints
-from kpg.compiler.sql import statements as ast
-from kpg.compiler.sql.change import nothing
-from kpg.compiler.sql.related import listed
-from kpg.compiler.sql.rules import checks
-from kpg.compiler.triggers import Heir
+from kpg.compiler.catalog.constraints import Check, Constraints, Heir
+from kpg.compiler.catalog.entries import TableEntry
+from kpg.compiler.sql.parse import statements as ast
+from kpg.compiler.sql.rewrite.changes import nothing
+from kpg.compiler.sql.rewrite.column_expressions import checks
+from kpg.compiler.sql.rewrite.eager_subexpressions import listed
 from kpg.dml.changing import Changes, given_words, insertion
 from kpg.engine.engine import Engine
 from kpg.inheritance.inheriting import Several, parts_of

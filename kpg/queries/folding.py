@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from kpg.compiler.routines import ArrayFold
+from kpg.compiler.catalog.routines import ArrayFold
 from kpg.queries.reading import plain_value, word_of
 from kpg.runtime.errors import Error
 from kpg.runtime.executor import Executor

@@ -11,12 +11,12 @@ from kpg.compiler import pipeline
 from kpg.compiler.algebra.rel import Constant, Expand, Get, OrderBy, Reduce, Rel
 from kpg.compiler.algebra.rel import types as rel_types
 from kpg.compiler.algebra.traverse import scalars, walk
-from kpg.compiler.catalog import Catalog, ViewEntry
-from kpg.compiler.sql import change
-from kpg.compiler.sql import statements as ast
-from kpg.compiler.sql.parse import STAGES
-from kpg.compiler.sql.query import Bound, lower_query, lower_view, named_relations
-from kpg.compiler.statistics import Statistics
+from kpg.compiler.catalog.entries import Catalog, ViewEntry
+from kpg.compiler.physical.cardinality import Statistics
+from kpg.compiler.sql.frontend import Bound, lower_query, lower_view, named_relations
+from kpg.compiler.sql.parse import statements as ast
+from kpg.compiler.sql.parse.parser import STAGES
+from kpg.compiler.sql.rewrite import changes
 from kpg.queries.reading import Reader
 from kpg.runtime import plan as ir
 from kpg.runtime.dictionary import Dictionary
@@ -31,7 +31,7 @@ Words = NDArray[np.int64]
 Query = ast.Select | ast.Insert | ast.Delete | ast.Update | ast.Merge
 
 if TYPE_CHECKING:
-    from kpg.compiler.explain_tree import Shown
+    from kpg.compiler.explain import Shown
     from kpg.compiler.physical.placement import Distributed
 
 
@@ -132,18 +132,18 @@ def table_keys(plan: ir.Plan) -> Iterator[tuple[str, tuple[int, ...]]]:
 
 
 def bind(statement: Query, catalog: Catalog) -> Bound:
-    """A statement as a relation: see the functions of ``kpg.compiler.sql.query`` and ``change``."""
+    """A statement as a relation: see the functions of ``kpg.compiler.sql.frontend`` and ``change``."""
     match statement:
         case ast.Select():
             return lower_query(statement, catalog)
         case ast.Insert():
-            return change.lower_insert(statement, catalog)
+            return changes.lower_insert(statement, catalog)
         case ast.Delete():
-            return change.lower_delete(statement, catalog)
+            return changes.lower_delete(statement, catalog)
         case ast.Update():
-            return change.lower_update(statement, catalog)
+            return changes.lower_update(statement, catalog)
         case ast.Merge():
-            from kpg.compiler.sql.merge import lower_merge
+            from kpg.compiler.sql.rewrite.upsert import lower_merge
 
             return lower_merge(statement, catalog)
         case _:
@@ -155,7 +155,7 @@ def returned_shape(
 ) -> tuple[tuple[str, ...], tuple[Type, ...]]:
     """The columns that RETURNING gives: their names and types."""
     if isinstance(statement, ast.Insert):
-        return change.lower_returning(statement, catalog)[1:]
+        return changes.lower_returning(statement, catalog)[1:]
     bound = bind(statement, catalog)
     # Before what is returned come the rowid and, of an UPDATE, the new row.
     skip = 1 + (
@@ -223,7 +223,7 @@ def explain(
 def _explain_change(
     statement: ast.Change, catalog: Catalog, statistics: Statistics, *, costs: bool
 ) -> "Shown":
-    from kpg.compiler.sql.given import given_insert
+    from kpg.compiler.sql.rewrite.column_defaults import given_insert
 
     if isinstance(statement, ast.Insert):
         statement = given_insert(statement, catalog)
@@ -253,8 +253,7 @@ def explain_export(
 
 def _arrangements(plan: ir.Plan, catalog: Catalog, statistics: Statistics) -> "Shown":
     """Every arrangement that the plan uses, and whether it is there already."""
-    from kpg.compiler.explain import table_key
-    from kpg.compiler.explain_tree import Shown
+    from kpg.compiler.explain import Shown, table_key
 
     lines = []
     for ref, node in enumerate(plan.nodes):

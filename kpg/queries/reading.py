@@ -61,7 +61,7 @@ class Reader:
     order: tuple[OrderBy, ...]
     dictionary: Dictionary
     origins: tuple[tuple[str, int], ...] = ()
-    """Which columns of relations the columns are: see ``kpg.compiler.sql.origins``."""
+    """Which columns of relations the columns are: see ``kpg.compiler.sql.frontend``."""
 
     @property
     def visible_types(self) -> tuple[Type, ...]:

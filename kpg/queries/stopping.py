@@ -10,7 +10,7 @@ from typing import Final
 from kpg.compiler.algebra import rel as algebra
 from kpg.compiler.algebra.rel import Rel
 from kpg.compiler.algebra.traverse import transform_up, walk
-from kpg.compiler.sql.query import Bound
+from kpg.compiler.sql.frontend import Bound
 from kpg.result import Result
 from kpg.runtime.errors import EndlessError
 

@@ -4,10 +4,21 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import assert_never
 
-from kpg.compiler.catalog import Catalog, Entry
-from kpg.compiler.permitted import denied, need_owner, plain, schema_of
-from kpg.compiler.rights import ALL, LETTERS, PUBLIC, Item, Items, Key, Rights, kind_of, merged, ordered
-from kpg.compiler.sql import roles as ast
+from kpg.compiler.catalog.access_control import denied, need_owner, plain, schema_of
+from kpg.compiler.catalog.entries import Catalog, Entry
+from kpg.compiler.catalog.privileges import (
+    ALL,
+    LETTERS,
+    PUBLIC,
+    Item,
+    Items,
+    Key,
+    Rights,
+    kind_of,
+    merged,
+    ordered,
+)
+from kpg.compiler.sql.parse import definitions as ast
 from kpg.engine.engine import Engine
 from kpg.listeners.notices import warn
 from kpg.runtime.errors import PrivilegeError, ProgrammingError, Span
@@ -176,7 +187,7 @@ def _default(
 
 
 def _natural(owner: str, kind: str) -> Items:
-    from kpg.compiler.rights import EVERYBODY
+    from kpg.compiler.catalog.privileges import EVERYBODY
 
     own = Item(owner, owner, ALL[kind])
     return (Item(PUBLIC, owner, EVERYBODY[kind]), own) if kind in EVERYBODY else (own,)
@@ -253,8 +264,8 @@ def _reassign(engine: Engine, statement: ast.Reassign) -> None:
 
 def _drop_owned(engine: Engine, owned: Iterable[Key], roles: list[str], statement: ast.Reassign) -> None:
     """Drop what roles own, and take from them what they were given."""
-    from kpg.compiler.sql.definitions import DropOther
-    from kpg.compiler.sql.statements import Drop
+    from kpg.compiler.sql.parse.definitions import DropOther
+    from kpg.compiler.sql.parse.statements import Drop
     from kpg.ddl.definitions import define
     from kpg.ddl.dropping import drop_relations
     from kpg.ddl.routines import drop_routine

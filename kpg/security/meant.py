@@ -4,14 +4,14 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from kpg.compiler.catalog import Catalog
-from kpg.compiler.permitted import key_of, need, need_named, schema_of
-from kpg.compiler.rights import DATABASE, Key, Rights, ordered
-from kpg.compiler.sql import roles as ast
-from kpg.compiler.sql.once import SETTINGS
-from kpg.compiler.sql.parse import parse_query
-from kpg.compiler.system.users import type_name
-from kpg.compiler.system.words import quoted
+from kpg.compiler.catalog.access_control import key_of, need, need_named, schema_of
+from kpg.compiler.catalog.entries import Catalog
+from kpg.compiler.catalog.privileges import DATABASE, Key, Rights, ordered
+from kpg.compiler.sql.parse import definitions as ast
+from kpg.compiler.sql.parse.parser import parse_query
+from kpg.compiler.sql.rewrite.eager_subexpressions import SETTINGS
+from kpg.compiler.system.oids import quoted
+from kpg.compiler.system.user_objects import type_name
 from kpg.engine.engine import Engine
 from kpg.listeners.notices import say_skipped_relation
 from kpg.queries.planning import plan

@@ -5,8 +5,8 @@ As in Postgres there may be several in the same role, each by another grantor.
 
 from dataclasses import replace
 
-from kpg.compiler.rights import FIRST, Membership, Rights
-from kpg.compiler.sql import roles as ast
+from kpg.compiler.catalog.privileges import FIRST, Membership, Rights
+from kpg.compiler.sql.parse import definitions as ast
 from kpg.engine.engine import Engine
 from kpg.listeners.notices import Notice, say
 from kpg.runtime.errors import PrivilegeError, ProgrammingError, Span

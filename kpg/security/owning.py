@@ -3,8 +3,8 @@
 from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Final
 
-from kpg.compiler.rights import FIRST
-from kpg.compiler.sql.definitions import CreateSchema
+from kpg.compiler.catalog.privileges import FIRST
+from kpg.compiler.sql.parse.definitions import CreateSchema
 
 if TYPE_CHECKING:
     from kpg.engine.engine import Engine

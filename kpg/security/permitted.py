@@ -4,17 +4,24 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Final, assert_never
 
-from kpg.compiler.catalog import Catalog, TableEntry, ViewEntry
-from kpg.compiler.constraints import ForeignKey
-from kpg.compiler.permitted import key_of, need, need_any, need_columns, need_named, need_owner, need_schema
-from kpg.compiler.resolved import beside
-from kpg.compiler.rights import DATABASE, Key
-from kpg.compiler.security import policies
-from kpg.compiler.sql import definitions as ddl
-from kpg.compiler.sql import roles
-from kpg.compiler.sql import statements as ast
-from kpg.compiler.sql.changes_allowed import check_change
-from kpg.compiler.triggers import heirs
+from kpg.compiler.catalog.access_control import (
+    key_of,
+    need,
+    need_any,
+    need_columns,
+    need_named,
+    need_owner,
+    need_schema,
+    policies,
+)
+from kpg.compiler.catalog.constraints import ForeignKey, heirs
+from kpg.compiler.catalog.entries import Catalog, TableEntry, ViewEntry
+from kpg.compiler.catalog.privileges import DATABASE, Key
+from kpg.compiler.catalog.qualified_names import beside
+from kpg.compiler.sql.parse import definitions
+from kpg.compiler.sql.parse import definitions as ddl
+from kpg.compiler.sql.parse import statements as ast
+from kpg.compiler.sql.rewrite.changes import check_change
 from kpg.engine.engine import Engine
 from kpg.runtime.errors import PrivilegeError, Span
 from kpg.security.granting import settle
@@ -29,7 +36,7 @@ def check_insertion(statement: ast.Insert, entry: TableEntry, catalog: Catalog) 
     """PrivilegeError unless rows may be inserted, and the numbers of their DEFAULTs taken."""
     check_change(statement, catalog)
     if statement.returning:
-        from kpg.compiler.sql.change import lower_returning
+        from kpg.compiler.sql.rewrite.changes import lower_returning
 
         lower_returning(statement, catalog)
     if entry.name.lower() not in catalog.parts:
@@ -46,7 +53,7 @@ def need_numbers(catalog: Catalog, entry: TableEntry, columns: Iterable[str]) ->
 
 def check_definition(catalog: Catalog, statement: Defining) -> None:
     """PrivilegeError unless who asks may run the statement."""
-    if isinstance(statement, roles.AnyRole):
+    if isinstance(statement, definitions.AnyRole):
         return  # they look themselves
     span = statement.span
     match statement:
@@ -155,7 +162,7 @@ def _check_references(catalog: Catalog, statement: ast.CreateTable) -> None:
     for key in statement.constraints.foreign_keys:
         _need_referred(catalog, key, statement.span)
     for like in statement.likes:
-        from kpg.compiler.sql.query import check_relation
+        from kpg.compiler.sql.frontend import check_relation
 
         if like.relation in catalog:
             check_relation(catalog, like.relation)
@@ -192,7 +199,7 @@ def _need_overloads(catalog: Catalog, name: str, span: Span) -> None:
 
 def _need_relation(catalog: Catalog, name: str, span: Span, *, dropping: bool = False) -> None:
     """PrivilegeError unless who asks owns a relation, or, to drop it, its schema."""
-    from kpg.compiler.permitted import schema_of
+    from kpg.compiler.catalog.access_control import schema_of
 
     need_named(catalog, name, span)
     entry = catalog.find(name)

@@ -5,11 +5,11 @@ import re
 from dataclasses import replace
 from typing import Final, assert_never
 
-from kpg.compiler.catalog import Asker, did_you_mean
-from kpg.compiler.permitted import described
-from kpg.compiler.rights import DATABASE, FIRST, PREDEFINED, Attributes, Items, Key, Role
-from kpg.compiler.sql import roles as ast
-from kpg.compiler.sql.session import SetRole
+from kpg.compiler.catalog.access_control import described
+from kpg.compiler.catalog.entries import did_you_mean
+from kpg.compiler.catalog.privileges import DATABASE, FIRST, PREDEFINED, Asker, Attributes, Items, Key, Role
+from kpg.compiler.sql.parse import definitions as ast
+from kpg.compiler.sql.parse.statements import SetRole
 from kpg.engine.client import Asking
 from kpg.engine.engine import Engine
 from kpg.listeners.notices import say_skipped

@@ -6,15 +6,24 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from kpg.compiler.catalog import Catalog, TableEntry
-from kpg.compiler.permitted import key_of, need_schema
-from kpg.compiler.security import EVERYBODY, Policy, Secured, demands, is_secured, policies, security_of
-from kpg.compiler.sql import definitions as ddl
-from kpg.compiler.sql import statements as ast
+from kpg.compiler.catalog.access_control import (
+    EVERYBODY,
+    Policy,
+    Secured,
+    demands,
+    is_secured,
+    key_of,
+    need_schema,
+    policies,
+    security_of,
+)
+from kpg.compiler.catalog.entries import Catalog, TableEntry
 from kpg.compiler.sql.bind.query import new_binding
-from kpg.compiler.sql.bind.secured import changer, condition, governing, reads_target
-from kpg.compiler.sql.parse import parse_query
-from kpg.compiler.sql.related import named_rows
+from kpg.compiler.sql.parse import definitions as ddl
+from kpg.compiler.sql.parse import statements as ast
+from kpg.compiler.sql.parse.parser import parse_query
+from kpg.compiler.sql.rewrite.eager_subexpressions import named_rows
+from kpg.compiler.sql.rewrite.row_security import changer, condition, governing, reads_target
 from kpg.engine.engine import Engine
 from kpg.listeners.notices import say_skipped, say_skipped_relation
 from kpg.queries.planning import plan
@@ -168,7 +177,7 @@ def refuse_readers(engine: Engine, entry: TableEntry, span: Span) -> None:
 
 def refuse_column(catalog: Catalog, table: str, column: str, span: Span) -> None:
     """ProgrammingError if a policy names a column that is to go, or to have another name."""
-    from kpg.compiler.sql.tokens import tokenize
+    from kpg.compiler.sql.parse.tokenizer import tokenize
 
     for one in policies(catalog, table):
         words = {token.text.lower() for token in tokenize(f"{one.using} {one.check}")}

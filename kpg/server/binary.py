@@ -10,7 +10,7 @@ from collections.abc import Callable
 from decimal import Decimal
 from typing import Any, Final
 
-from kpg.compiler.system.naming import type_facts
+from kpg.compiler.system.oids import type_facts
 from kpg.runtime.types import OID, SPELLED_KINDS, XID, Kind, Type
 from kpg.runtime.values import codec_of
 from kpg.runtime.values.intervals import Interval, of_microseconds

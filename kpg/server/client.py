@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 from pygwire import ConnectionPhase as Phase
 from pygwire import messages as wire
 
-from kpg.compiler.sql import statements as ast
-from kpg.compiler.sql.ddl.copying import BINARY
-from kpg.compiler.sql.parse import parse
+from kpg.compiler.sql.parse import statements as ast
+from kpg.compiler.sql.parse.copy import BINARY
+from kpg.compiler.sql.parse.parser import parse
 from kpg.engine.transaction import State
 from kpg.listeners.channels import Message
 from kpg.runtime.errors import CanceledError, Error, NotSupportedError

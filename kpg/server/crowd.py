@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from kpg.compiler.sql.constants import LIMITS
+from kpg.compiler.sql.parameterize.value_lists import LIMITS
 from kpg.runtime.errors import InternalError
 from kpg.runtime.records import dataclass
 from kpg.runtime.sockets import Found, Number, Pattern, Sockets

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pygwire import messages as wire
 
-from kpg.compiler.sql import session
-from kpg.compiler.sql import statements as ast
-from kpg.compiler.sql.ddl.reader import parsed_expression
-from kpg.compiler.sql.parameters import highest_place, without_arguments
-from kpg.compiler.sql.parse import parse
-from kpg.compiler.sql.type_names import sql_type
-from kpg.compiler.system.naming import FIRST, type_facts
+from kpg.compiler.sql.parameterize.parameters import highest_place, without_arguments
+from kpg.compiler.sql.parse import statements
+from kpg.compiler.sql.parse import statements as ast
+from kpg.compiler.sql.parse.parser import parse
+from kpg.compiler.sql.parse.reader import parsed_expression
+from kpg.compiler.sql.parse.type_names import sql_type
+from kpg.compiler.system.oids import FIRST, type_facts
 from kpg.engine.prepared import PreparedStatements
 from kpg.runtime.errors import Error, InterfaceError, NotSupportedError
 from kpg.runtime.types import UNKNOWN, Type
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 READING: Final = (
     *(ast.Select, ast.Insert, ast.Update, ast.Delete),
-    *(ast.Explain, ast.ExplainView, session.Execute, session.Fetch),
+    *(ast.Explain, ast.ExplainView, statements.Execute, statements.Fetch),
 )
 """Statements whose columns are known before they run."""
 
@@ -48,7 +48,7 @@ class Extended:
         self._client = client
         self._prepared: dict[str, Prepared] = {}
         """Those that came by messages."""
-        self._of_sql: dict[str, tuple[session.Prepare, Prepared]] = {}
+        self._of_sql: dict[str, tuple[statements.Prepare, Prepared]] = {}
         """What PREPARE has made, as it is run by messages."""
         self.portals = Portals(client)
 
@@ -97,7 +97,7 @@ class Extended:
         """Forget what a statement has ended, beside what the engine knows."""
         if isinstance(statement, ast.Commit | ast.Rollback):
             self.portals.drop("")
-        elif isinstance(statement, session.Accepted) and tag_of(statement, None) == "DISCARD ALL":
+        elif isinstance(statement, statements.Accepted) and tag_of(statement, None) == "DISCARD ALL":
             self.portals.clear()
 
     async def _parse(self, message: wire.Parse) -> None:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pygwire import messages as wire
 
-from kpg.compiler.sql.query import check_relation
+from kpg.compiler.sql.frontend import check_relation
 from kpg.engine.engine import Engine
 from kpg.engine.transaction import State
 from kpg.listeners.feed import Change, Subscription

@@ -1,7 +1,7 @@
 """The types of parameters that a client has given none for, from where they stand, as Postgres finds them.
 
-A slot (``compiler/sql/slots.py``) stands for each value while the statement is planned, and remembers what
-the binder makes of it: the column it is compared with makes it one of the column's type.
+A slot (``sql/parameterize/parameters.py``) stands for each value while the statement is planned. It remembers
+what the binder makes of it: the column that it is compared with makes it one of the column's type.
 """
 
 import re
@@ -11,13 +11,11 @@ from types import MappingProxyType
 from typing import Any, Final
 from uuid import UUID
 
-from kpg.compiler.sql import statements as ast
-from kpg.compiler.sql.marking import marked_statement
-from kpg.compiler.sql.normal import Asked, asked
-from kpg.compiler.sql.parameters import rows_of_places, written
-from kpg.compiler.sql.place_types import Assignments, Types, places_assigned, types_of_places
-from kpg.compiler.sql.slots import slots_in
-from kpg.compiler.system.naming import type_facts
+from kpg.compiler.sql.parameterize.generic_plans import Assignments, Types, places_assigned, types_of_places
+from kpg.compiler.sql.parameterize.normalization import Asked, asked, marked_statement
+from kpg.compiler.sql.parameterize.parameters import rows_of_places, slots_in, written
+from kpg.compiler.sql.parse import statements as ast
+from kpg.compiler.system.oids import type_facts
 from kpg.engine.engine import Engine
 from kpg.queries.planning import bind
 from kpg.runtime.errors import CanceledError

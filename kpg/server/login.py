@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 from pygwire import ConnectionPhase as Phase
 from pygwire import messages as wire
 
-from kpg.compiler.rights import DATABASE
+from kpg.compiler.catalog.privileges import DATABASE
 from kpg.security.passwords import MECHANISM, NOBODY, PLUS, Denied, Downgraded, Exchange
 from kpg.server import logs, replies
 from kpg.server.people import refused

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Final
 
-from kpg.compiler.rights import Rights, Role
+from kpg.compiler.catalog.privileges import Rights, Role
 from kpg.runtime.types import TIMESTAMPTZ
 from kpg.runtime.values import codec_of
 from kpg.security.passwords import Verifier

@@ -5,11 +5,11 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from kpg.compiler.sql import session as session_statements
-from kpg.compiler.sql import statements as ast
-from kpg.compiler.sql.once import settings, with_settings
-from kpg.compiler.sql.parameters import Binder, written
-from kpg.compiler.system.naming import type_facts
+from kpg.compiler.sql.parameterize.parameters import Binder, written
+from kpg.compiler.sql.parse import statements as ast
+from kpg.compiler.sql.parse import statements as session_statements
+from kpg.compiler.sql.rewrite.eager_subexpressions import settings, with_settings
+from kpg.compiler.system.oids import type_facts
 from kpg.engine.engine import Engine
 from kpg.queries.planning import bind, returned_shape
 from kpg.queries.reading import Decoded

@@ -4,8 +4,8 @@ import time
 from typing import TYPE_CHECKING
 from weakref import ref
 
-from kpg.compiler.sql import session
-from kpg.compiler.sql.ddl.cursors import ALL
+from kpg.compiler.sql.parse import statements
+from kpg.compiler.sql.parse.session_statements import ALL
 from kpg.engine.client import Opened
 from kpg.engine.transaction import State
 from kpg.result import Result
@@ -63,27 +63,29 @@ class Portals:
 
     def of_cursor(self, name: str, most: int) -> Portal:
         """What gives the next rows of such a cursor: up to ``most``, 0 for all."""
-        return Portal(session.Fetch(name, "FORWARD", most or ALL, False, NOWHERE), ())
+        return Portal(statements.Fetch(name, "FORWARD", most or ALL, False, NOWHERE), ())
 
     async def close_cursor(self, name: str) -> None:
         """Close such a cursor, if there is one."""
         if await self.shape_of_cursor(name) is not None:
-            await self._client.engine(lambda engine: cursors.run_cursor(engine, session.Close(name, NOWHERE)))
+            await self._client.engine(
+                lambda engine: cursors.run_cursor(engine, statements.Close(name, NOWHERE))
+            )
 
     async def answers(self, portal: Portal) -> bool:
         """Do what a portal's statement says if it is about another portal."""
         match portal.statement:
-            case session.Close(name=""):
+            case statements.Close(name=""):
                 self._check()
                 for name in list(filter(None, self._named)):
                     del self._named[name]
                 return False  # and all cursors
-            case session.Close(name=name) if name in self._named:
+            case statements.Close(name=name) if name in self._named:
                 self._check()
                 del self._named[name]
-            case session.Declare(name=name) if name in self._named:
+            case statements.Declare(name=name) if name in self._named:
                 raise refusal(f'cursor "{name}" already exists', "42P03")
-            case session.Fetch(name=name) if name in self._named:
+            case statements.Fetch(name=name) if name in self._named:
                 portal.outcome = await self._fetched(self._named[name], portal.statement)
             case _:
                 return False
@@ -94,7 +96,7 @@ class Portals:
         if self._client.session is not None:
             self._client.session.transactions.check()
 
-    async def _fetched(self, portal: Portal, statement: session.Fetch) -> Result:
+    async def _fetched(self, portal: Portal, statement: statements.Fetch) -> Result:
         self._check()
         await self._client.perform(portal)
         outcome = portal.outcome

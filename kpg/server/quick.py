@@ -6,9 +6,9 @@ from decimal import Decimal
 from functools import lru_cache, partial
 from typing import Any, Final
 
-from kpg.compiler.sql import statements as ast
-from kpg.compiler.sql.parameters import Sized, highest_place
-from kpg.compiler.sql.parse import parse
+from kpg.compiler.sql.parameterize.parameters import Sized, highest_place
+from kpg.compiler.sql.parse import statements as ast
+from kpg.compiler.sql.parse.parser import parse
 from kpg.result import Result
 from kpg.runtime.errors import DataError
 from kpg.runtime.types import BIGINT, INTEGER, SMALLINT

@@ -13,9 +13,9 @@ from functools import cache
 from types import MappingProxyType
 from typing import Any, Final
 
-from kpg.compiler.catalog import Catalog
-from kpg.compiler.constraints import Domain
-from kpg.compiler.system.naming import array_number, number_of, type_facts
+from kpg.compiler.catalog.constraints import Domain
+from kpg.compiler.catalog.entries import Catalog
+from kpg.compiler.system.oids import array_number, number_of, type_facts
 from kpg.runtime.errors import DataError, no_text
 from kpg.runtime.types import OID, SPELLED_KINDS, TEXT_KINDS, XID, Kind, Type, array, range_of, record
 from kpg.runtime.types import multirange_of as multirange

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from pygwire import messages as wire
 
-from kpg.compiler.system.naming import modifier, number_of, type_facts
+from kpg.compiler.system.oids import modifier, number_of, type_facts
 from kpg.constraints.violations import fields_of
 from kpg.listeners.channels import Message
 from kpg.listeners.notices import Notice, rank

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Final
 from pygwire import ConnectionPhase as Phase
 from pygwire import messages as wire
 
-from kpg.compiler.sql import statements as ast
-from kpg.compiler.sql.ddl.copying import BINARY
+from kpg.compiler.sql.parse import statements as ast
+from kpg.compiler.sql.parse.copy import BINARY
 from kpg.dml.copying import copied_types
 from kpg.dml.lines import Lines
 from kpg.result import Result

@@ -14,7 +14,7 @@ from dataclasses import replace
 from itertools import islice
 from typing import Any, Final
 
-from kpg.compiler.sql.query import check_relation
+from kpg.compiler.sql.frontend import check_relation
 from kpg.engine.engine import Engine
 from kpg.listeners.feed import Change, Subscription
 from kpg.runtime.errors import OperationalError, ProgrammingError, Span

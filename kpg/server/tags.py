@@ -2,8 +2,8 @@
 
 from typing import Final
 
-from kpg.compiler.sql import session
-from kpg.compiler.sql import statements as ast
+from kpg.compiler.sql.parse import statements
+from kpg.compiler.sql.parse import statements as ast
 from kpg.result import Result
 from kpg.sessions.session import Session
 from kpg.sessions.texts import word_of
@@ -34,10 +34,10 @@ COUNTED: Final[dict[type, str]] = {
 }
 """Statements whose tags tell a number of rows."""
 NAMED: Final[dict[type, str]] = {
-    session.LockTable: "LOCK TABLE",
-    session.Close: "CLOSE CURSOR",
-    session.SetConstraints: "SET CONSTRAINTS",
-    session.Show: "SHOW",
+    statements.LockTable: "LOCK TABLE",
+    statements.Close: "CLOSE CURSOR",
+    statements.SetConstraints: "SET CONSTRAINTS",
+    statements.Show: "SHOW",
 }
 """Statements whose tags are others than their first words."""
 
@@ -47,13 +47,13 @@ def tag_of(statement: ast.Statement, outcome: Result | None) -> str:
     word = COUNTED.get(type(statement.main if isinstance(statement, ast.Modifying) else statement))
     if word is not None:
         return f"{word} {0 if outcome is None else outcome.rowcount}"
-    if isinstance(statement, session.Savepoint) and statement.kind == "RETURN":
+    if isinstance(statement, statements.Savepoint) and statement.kind == "RETURN":
         return "ROLLBACK"
-    if isinstance(statement, session.Close | session.Deallocate) and not statement.name:
-        return "CLOSE CURSOR ALL" if isinstance(statement, session.Close) else "DEALLOCATE ALL"
+    if isinstance(statement, statements.Close | statements.Deallocate) and not statement.name:
+        return "CLOSE CURSOR ALL" if isinstance(statement, statements.Close) else "DEALLOCATE ALL"
     if type(statement) in NAMED:
         return NAMED[type(statement)]
-    if isinstance(statement, session.Fetch):
+    if isinstance(statement, statements.Fetch):
         return f"{'MOVE' if statement.moves else 'FETCH'} {0 if outcome is None else outcome.rowcount}"
     return _by_words(statement, outcome)
 
@@ -75,7 +75,7 @@ def _by_words(statement: ast.Statement, outcome: Result | None) -> str:
 
 def prepared_by(one: Session, statement: ast.Statement) -> str | None:
     """The word of the statement that an EXECUTE runs, if its tag counts rows; None for another statement."""
-    if not isinstance(statement, session.Execute):
+    if not isinstance(statement, statements.Execute):
         return None
     found = one.prepared.get(statement.name) or one.prepared.parsed.get(statement.name)
     return None if found is None else word_of(found.text)

@@ -3,7 +3,7 @@
 import contextlib
 from typing import TYPE_CHECKING
 
-from kpg.compiler.sql.session import Set
+from kpg.compiler.sql.parse.statements import Set
 from kpg.runtime.errors import Error, Span
 from kpg.server import replies
 from kpg.settings.settings import of_asker, run_session

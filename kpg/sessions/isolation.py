@@ -17,11 +17,11 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from kpg.compiler.catalog import TableEntry, ViewEntry
-from kpg.compiler.sql import statements as ast
-from kpg.compiler.sql.parse import parse
-from kpg.compiler.sql.query import read_relations
-from kpg.compiler.sql.session import (
+from kpg.compiler.catalog.entries import TableEntry, ViewEntry
+from kpg.compiler.sql.frontend import read_relations
+from kpg.compiler.sql.parse import statements as ast
+from kpg.compiler.sql.parse.parser import parse
+from kpg.compiler.sql.parse.statements import (
     Accepted,
     Deallocate,
     Execute,

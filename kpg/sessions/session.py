@@ -6,12 +6,11 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from kpg.compiler.catalog import Asker
-from kpg.compiler.resolved import USUAL_PATH
-from kpg.compiler.rights import FIRST
-from kpg.compiler.sql import statements as ast
-from kpg.compiler.sql.parameters import Parameters, is_values
-from kpg.compiler.sql.session import Savepoint
+from kpg.compiler.catalog.privileges import FIRST, Asker
+from kpg.compiler.catalog.qualified_names import USUAL_PATH
+from kpg.compiler.sql.parameterize.parameters import Parameters, is_values
+from kpg.compiler.sql.parse import statements as ast
+from kpg.compiler.sql.parse.statements import Savepoint
 from kpg.engine.client import Opened
 from kpg.engine.prepared import PreparedStatements
 from kpg.engine.transaction import State

@@ -1,7 +1,7 @@
 """VACUUM, DISCARD and their like: little to do here, and what Postgres refuses of them is refused."""
 
-from kpg.compiler.permitted import key_of
-from kpg.compiler.sql import session as ast
+from kpg.compiler.catalog.access_control import key_of
+from kpg.compiler.sql.parse import statements as ast
 from kpg.engine.engine import Engine
 from kpg.engine.transaction import State
 from kpg.listeners.notices import say_skipped, warn
@@ -71,7 +71,7 @@ def _refuse(message: str, state: str) -> None:
 
 def _check_index(engine: Engine, name: str, statement: ast.Accepted) -> None:
     """ProgrammingError if there is no index of a name."""
-    from kpg.compiler.system.indexes import indexes
+    from kpg.compiler.system.pg_index import indexes
 
     plain = name.rpartition(".")[2].lower()
     if not any(known.name.rpartition(".")[2].lower() == plain for known in indexes(engine.catalog)):

@@ -5,8 +5,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
 
-from kpg.compiler.sql import session as ast
-from kpg.compiler.sql import statements
+from kpg.compiler.sql.parse import statements
+from kpg.compiler.sql.parse import statements as ast
 from kpg.engine.engine import Engine
 from kpg.runtime.errors import InterfaceError
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 from kpg.engine.lock_modes import SHOWN
 
 if TYPE_CHECKING:
-    from kpg.compiler.catalog import TableEntry
+    from kpg.compiler.catalog.entries import TableEntry
     from kpg.engine.engine import Engine
 
 Row = tuple[int | str | None, ...]
@@ -37,7 +37,7 @@ def session_rows(engine: "Engine", what: str) -> Iterable[Row]:
 
 
 def _tables(engine: "Engine") -> Iterable["TableEntry"]:
-    from kpg.compiler.catalog import TableEntry
+    from kpg.compiler.catalog.entries import TableEntry
 
     return [entry for entry in engine.catalog if isinstance(entry, TableEntry)]
 

@@ -3,12 +3,12 @@
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, assert_never
 
-from kpg.compiler.catalog import Asker, did_you_mean
-from kpg.compiler.resolved import USUAL_PATH, path_of
-from kpg.compiler.rights import Rights
-from kpg.compiler.sql import session as ast
-from kpg.compiler.sql.parse import parse
-from kpg.compiler.sql.statements import Select, Statement
+from kpg.compiler.catalog.entries import did_you_mean
+from kpg.compiler.catalog.privileges import Asker, Rights
+from kpg.compiler.catalog.qualified_names import USUAL_PATH, path_of
+from kpg.compiler.sql.parse import statements as ast
+from kpg.compiler.sql.parse.parser import parse
+from kpg.compiler.sql.parse.statements import Select, Statement
 from kpg.engine.engine import Engine
 from kpg.engine.memory import SETTING, in_force, statement_limit
 from kpg.engine.settled import deferral, putting_back
@@ -373,7 +373,7 @@ def _execute(engine: Engine, statement: ast.Execute, execute: Run) -> "Result | 
 
 def executed(engine: Engine, statement: ast.Execute) -> Statement:
     """What EXECUTE runs: the statement that was prepared, with its values, within what stands around it."""
-    from kpg.compiler.sql.ddl.session import with_values
+    from kpg.compiler.sql.parse.session_statements import with_values
 
     found = engine.prepared.find(engine, statement.name)
     if found is None:

@@ -2,10 +2,10 @@
 
 from typing import Final
 
-from kpg.compiler.catalog import TableEntry, ViewEntry
-from kpg.compiler.permitted import key_of, need_any
-from kpg.compiler.sql.session import LockTable
-from kpg.compiler.triggers import heirs
+from kpg.compiler.catalog.access_control import key_of, need_any
+from kpg.compiler.catalog.constraints import heirs
+from kpg.compiler.catalog.entries import TableEntry, ViewEntry
+from kpg.compiler.sql.parse.statements import LockTable
 from kpg.engine.engine import Engine
 from kpg.engine.lock_modes import ACCESS_SHARE, ROW_EXCLUSIVE, ROW_SHARE
 from kpg.engine.locks import Wish

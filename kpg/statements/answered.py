@@ -9,12 +9,12 @@ from typing import Final
 
 from kpg.compiler.algebra.rel import Get
 from kpg.compiler.algebra.traverse import walk
-from kpg.compiler.catalog import Catalog
-from kpg.compiler.keeping import noting, viewpoint
-from kpg.compiler.sql import statements as ast
-from kpg.compiler.sql.normal import normal
-from kpg.compiler.sql.parameters import has_marks
-from kpg.compiler.sql.query import Bound
+from kpg.compiler.catalog.cache import noting, viewpoint
+from kpg.compiler.catalog.entries import Catalog
+from kpg.compiler.sql.frontend import Bound
+from kpg.compiler.sql.parameterize.normalization import normal
+from kpg.compiler.sql.parameterize.parameters import has_marks
+from kpg.compiler.sql.parse import statements as ast
 from kpg.engine.engine import Engine
 from kpg.queries.planning import bind
 from kpg.result import Result

@@ -6,10 +6,10 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, Final
 
-from kpg.compiler.permitted import need_any
-from kpg.compiler.sql import acting
-from kpg.compiler.sql import statements as ast
-from kpg.compiler.sql.volatile import NEEDED
+from kpg.compiler.catalog.access_control import need_any
+from kpg.compiler.sql.bind.volatile_calls import NEEDED
+from kpg.compiler.sql.parse import statements as ast
+from kpg.compiler.sql.rewrite import per_row_calls
 from kpg.engine.engine import Engine
 from kpg.engine.lock_modes import EXCLUSIVE, SHARED
 from kpg.engine.locks import Wish
@@ -109,7 +109,7 @@ def _unlock(engine: Engine, args: Sequence[Any], *, shared: bool) -> bool | None
 def _wish(args: Sequence[int], *, shared: bool) -> Wish:
     first, second = args
     mode = SHARED if shared else EXCLUSIVE
-    if second == acting.NO_NUMBER:
+    if second == per_row_calls.NO_NUMBER:
         return Wish((first,), mode)
     if not all(-(2**31) <= one < 2**31 for one in args):
         raise DataError("integer out of range")
@@ -162,7 +162,7 @@ ACTS: Final[Mapping[str, tuple[Type, Act]]] = {
                 _lock, shared=name.endswith("shared"), until_end="xact" in name, waits="try" not in name
             ),
         )
-        for name, kind in acting.LOCKS.items()
+        for name, kind in per_row_calls.LOCKS.items()
     },
 }
 """By name: the type of what comes out, and what it does."""
@@ -170,17 +170,17 @@ ACTS: Final[Mapping[str, tuple[Type, Act]]] = {
 
 def acts(statement: ast.Select) -> bool:
     """Whether columns of a query are to do something."""
-    return acting.acts(statement.query)
+    return per_row_calls.acts(statement.query)
 
 
 def idle(statement: ast.Select) -> ast.Select:
     """A query with the same columns that does nothing."""
-    return replace(statement, query=acting.idle(statement.query))
+    return replace(statement, query=per_row_calls.idle(statement.query))
 
 
 def run(engine: Engine, statement: ast.Select, select: Callable[[Engine, ast.Select], Result]) -> Result:
     """The query's rows; what it does is done for each of them, in their order."""
-    tree, parts = acting.with_arguments(statement.query, statement.span)
+    tree, parts = per_row_calls.with_arguments(statement.query, statement.span)
     found = select(engine, replace(statement, query=tree))
     rows = found.fetchall()
     made: dict[str, tuple[Type, list[Any]]] = {}
@@ -191,7 +191,7 @@ def run(engine: Engine, statement: ast.Select, select: Callable[[Engine, ast.Sel
             key += " "
         if name:
             type_, act = ACTS[name]
-            count = len(acting.ACTS[name][1])
+            count = len(per_row_calls.ACTS[name][1])
             made[key] = (type_, [act(engine, row[place : place + count]) for row in rows])
             place += count
         else:

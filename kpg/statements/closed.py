@@ -2,8 +2,8 @@
 
 from collections.abc import Iterator
 
-from kpg.compiler.sql import statements as ast
-from kpg.compiler.sql.query import read_relations
+from kpg.compiler.sql.frontend import read_relations
+from kpg.compiler.sql.parse import statements as ast
 from kpg.engine.engine import Engine
 from kpg.engine.lock_modes import ACCESS_SHARE
 from kpg.engine.locks import Wish

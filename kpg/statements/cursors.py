@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, assert_never
 import numpy as np
 from numpy.typing import NDArray
 
-from kpg.compiler.catalog import TableEntry
-from kpg.compiler.sql import session as ast
-from kpg.compiler.sql.statements import Select
+from kpg.compiler.catalog.entries import TableEntry
+from kpg.compiler.sql.parse import statements as ast
+from kpg.compiler.sql.parse.statements import Select
 from kpg.engine.engine import Engine
 from kpg.engine.transaction import State
 from kpg.queries.reading import Decoded, words_of
@@ -157,7 +157,7 @@ def _tie(engine: Engine, key: tuple[int, str], cursor: Cursor) -> None:
 
 def _with_rows(engine: Engine, query: Select) -> tuple[Result, TableEntry] | None:
     """The rows of a query, and behind each that of its one table; None if it is not so simple."""
-    from kpg.compiler.sql.positioned import with_row
+    from kpg.compiler.sql.rewrite.row_locks import with_row
     from kpg.statements.statements import select
 
     made = with_row(query.query, engine.reading_catalog) if query.then is None else None

@@ -10,8 +10,8 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from kpg.compiler.catalog import Catalog, TableEntry
-from kpg.compiler.sql.slots import Slot, slot_of
+from kpg.compiler.catalog.entries import Catalog, TableEntry
+from kpg.compiler.sql.parameterize.parameters import Slot, slot_of
 from kpg.engine.engine import Engine
 from kpg.runtime import plan as ir
 from kpg.runtime.dictionary import Dictionary

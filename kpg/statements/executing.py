@@ -1,12 +1,11 @@
 """EXECUTE of constants: the prepared text as a statement with parameters, which may have its plan already."""
 
 from kpg.compiler.sql.bind.literals import convert, meant
-from kpg.compiler.sql.bulk import executed
-from kpg.compiler.sql.constants import constant
-from kpg.compiler.sql.ddl.reader import parsed_expression
-from kpg.compiler.sql.normal import Asked, Given, normal
-from kpg.compiler.sql.parameters import Parameters
-from kpg.compiler.sql.type_names import sql_type
+from kpg.compiler.sql.parameterize.normalization import Asked, Given, normal
+from kpg.compiler.sql.parameterize.parameters import Parameters
+from kpg.compiler.sql.parameterize.value_lists import constant, executed
+from kpg.compiler.sql.parse.reader import parsed_expression
+from kpg.compiler.sql.parse.type_names import sql_type
 from kpg.engine.engine import Engine
 from kpg.runtime.errors import Error
 from kpg.runtime.scalar import Literal

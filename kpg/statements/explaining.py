@@ -4,7 +4,7 @@ from collections.abc import Callable
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
-from kpg.compiler.sql import statements as ast
+from kpg.compiler.sql.parse import statements as ast
 from kpg.engine.engine import Engine
 from kpg.queries.planning import explain
 from kpg.result import Explanation, Result
@@ -12,7 +12,7 @@ from kpg.runtime.errors import Error, NotSupportedError
 from kpg.runtime.types import JSON, TEXT, Type
 
 if TYPE_CHECKING:
-    from kpg.compiler.explain_tree import Shown
+    from kpg.compiler.explain import Shown
 
 Run = Callable[[Engine, ast.Statement], object]
 
@@ -86,7 +86,7 @@ def _shown(engine: Engine, statement: ast.Statement, stage: str) -> "Shown":
 
 def _generic(engine: Engine, query: ast.Explained, stage: str, *, costs: bool) -> "Shown":
     """The plan of a query whose parameters may have any values."""
-    from kpg.compiler.sql.generic import named
+    from kpg.compiler.sql.parameterize.generic_plans import named
 
     try:
         shown = explain(query, stage, engine.reading_catalog, engine.statistics, costs=costs)

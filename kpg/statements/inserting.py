@@ -12,14 +12,13 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from kpg.compiler.catalog import Catalog, TableEntry
-from kpg.compiler.constraints import Rule
-from kpg.compiler.sql import statements as ast
-from kpg.compiler.sql.bulk import Rows, among_others, read
-from kpg.compiler.sql.constants import Stored, column_values
-from kpg.compiler.sql.given import insert_places
-from kpg.compiler.sql.parse import parse
-from kpg.compiler.sql.slots import Beyond
+from kpg.compiler.catalog.constraints import Rule
+from kpg.compiler.catalog.entries import Catalog, TableEntry
+from kpg.compiler.sql.parameterize.parameters import Beyond
+from kpg.compiler.sql.parameterize.value_lists import Rows, Stored, among_others, column_values, read
+from kpg.compiler.sql.parse import statements as ast
+from kpg.compiler.sql.parse.parser import parse
+from kpg.compiler.sql.rewrite.column_defaults import insert_places
 from kpg.dml.changing import Changes, insertion, prepared
 from kpg.engine.engine import Engine
 from kpg.engine.remembered import changes_alone
@@ -82,7 +81,7 @@ def mixed(engine: Engine, text: str) -> list[Inserting | ast.Statement] | None:
     regions = among_others(text)
     if not regions:
         return None
-    from kpg.compiler.sql.lists import around
+    from kpg.compiler.sql.parameterize.value_lists import around
 
     others = around(text, regions)
     made = [inserting(engine, one.rows) for one in regions]
@@ -197,7 +196,7 @@ def _made(
     rest = [place for place in range(len(columns)) if place not in given]
     missing: dict[int, Stored] = dict.fromkeys(rest)
     if entry.constraints.rules and rest:
-        from kpg.compiler.sql.rules import defaults
+        from kpg.compiler.sql.rewrite.column_expressions import defaults
 
         found = defaults(entry, rest, catalog)
         if absent and sum(len(one.sequences) for one in found.values()) > 1:

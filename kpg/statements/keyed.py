@@ -10,10 +10,9 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from kpg.compiler.sql import statements as ast
-from kpg.compiler.sql.normal import asked, kinds
-from kpg.compiler.sql.parameters import Parameters
-from kpg.compiler.sql.slots import Beyond, Slot
+from kpg.compiler.sql.parameterize.normalization import asked, kinds
+from kpg.compiler.sql.parameterize.parameters import Beyond, Parameters, Slot
+from kpg.compiler.sql.parse import statements as ast
 from kpg.dml.modify import checked
 from kpg.engine.engine import Engine
 from kpg.runtime.errors import Error

@@ -12,11 +12,11 @@ from typing import Any, Final, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from kpg.compiler.sql import locking
-from kpg.compiler.sql import statements as ast
-from kpg.compiler.sql.locking import REFUSES, SKIPS, Target
-from kpg.compiler.sql.parameters import rewritten
-from kpg.compiler.sql.related import named_rows
+from kpg.compiler.sql.parameterize.parameters import rewritten
+from kpg.compiler.sql.parse import statements as ast
+from kpg.compiler.sql.rewrite import row_locks
+from kpg.compiler.sql.rewrite.eager_subexpressions import named_rows
+from kpg.compiler.sql.rewrite.row_locks import REFUSES, SKIPS, Target
 from kpg.constraints.numbering import settling
 from kpg.engine.engine import Engine
 from kpg.engine.lock_modes import ROW_SHARE
@@ -49,7 +49,7 @@ def select_locked(
 ) -> Result:
     """The rows of a query that may lock some; ``otherwise`` asks one that does not."""
     statement = with_locked(engine, statement)
-    if not locking.locks(statement.query):
+    if not row_locks.locks(statement.query):
         return otherwise(engine, statement)
     found = _locked(engine, statement)
     contents = Decoded(found.names, found.types, found.words, engine.executor.dictionary)
@@ -66,7 +66,7 @@ def with_locked(engine: Engine, statement: Part) -> Part:
         return _as_query(engine, _locked(engine, _apart(engine, ast.Select(query, span))))
 
     whole = isinstance(statement, ast.Select)
-    return rewritten(statement, lambda tree: locking.settled(tree, common, asked, whole=whole))
+    return rewritten(statement, lambda tree: row_locks.settled(tree, common, asked, whole=whole))
 
 
 def _apart(engine: Engine, statement: ast.Select) -> ast.Select:
@@ -90,13 +90,13 @@ def _as_query(engine: Engine, found: Locked) -> Any:
         columns = [ColumnDef(f"c{place}", type_) for place, type_ in enumerate(found.types)]
         table = engine.attach_table(named_rows("locking"), Schema(tuple(columns)))
         engine.table(table).insert(np.ascontiguousarray(found.words))
-        return locking.of_table(found.names, table)
+        return row_locks.of_table(found.names, table)
     rows = [
         [literal_of(word, type_, dictionary) for type_, word in zip(found.types, row, strict=True)]
         for row in found.words.T.tolist()
     ]
     nothing = [literal_of(NULL, type_, dictionary) for type_ in found.types]
-    return locking.of_rows(found.names, rows, nothing)
+    return row_locks.of_rows(found.names, rows, nothing)
 
 
 def _locked(engine: Engine, statement: ast.Select) -> Locked:
@@ -108,19 +108,19 @@ def _locked(engine: Engine, statement: ast.Select) -> Locked:
     if statement.then is not None:
         raise NotSupportedError("rows of an earlier moment cannot be locked", span=statement.span)
     query = statement.query.unnest()
-    query, found = locking.opened(query, engine.reading_catalog, statement.span.source)
+    query, found = row_locks.opened(query, engine.reading_catalog, statement.span.source)
     asking = _Asking(engine, statement, found)
-    limits = locking.limits(query) if any(one.locked == SKIPS for one in found) else None
+    limits = row_locks.limits(query) if any(one.locked == SKIPS for one in found) else None
     for table in sorted({table for one in found for table in one.tables.values()}):
         _lock_table(engine, table, found)
     if limits is None:
-        return asking.taken(locking.located(query, found))
+        return asking.taken(row_locks.located(query, found))
     limit, offset = limits
     tables = [table for one in found for table in one.tables.values()]
     most = None if limit is None else limit + offset + engine.locks.busy(tables)
-    taken = asking.taken(locking.located(locking.limited(query, most), found), limit, offset)
+    taken = asking.taken(row_locks.located(row_locks.limited(query, most), found), limit, offset)
     if most is not None and limit is not None and asking.count == most and taken.words.shape[1] < limit:
-        taken = asking.taken(locking.located(locking.limited(query, None), found), limit, offset)
+        taken = asking.taken(row_locks.located(row_locks.limited(query, None), found), limit, offset)
     return taken
 
 
@@ -192,7 +192,7 @@ class _Rows:
         self._engine = engine
         self._target = target
         self._numbers = numbers
-        self._rowids = locking.rowids_of(places)
+        self._rowids = row_locks.rowids_of(places)
         self._there = places != NULL
         self._own: dict[str, set[int]] = {}
         if engine.executor.has_pending:

@@ -3,9 +3,9 @@
 from dataclasses import replace
 from decimal import ROUND_HALF_UP, Decimal
 
-from kpg.compiler.sql import session
-from kpg.compiler.sql import statements as ast
-from kpg.compiler.sql.once import limits, settings, with_limits, with_settings
+from kpg.compiler.sql.parse import statements
+from kpg.compiler.sql.parse import statements as ast
+from kpg.compiler.sql.rewrite.eager_subexpressions import limits, settings, with_limits, with_settings
 from kpg.engine.engine import Engine
 from kpg.listeners.told import type_name
 from kpg.runtime.errors import ProgrammingError
@@ -50,7 +50,7 @@ def _setting(engine: Engine, statement: ast.Select, name: str, args: list[str]) 
             raise ProgrammingError(
                 "set_config takes a name, a value and whether it is local", span=statement.span
             )
-        run_session(engine, session.Set(setting, (args[1],), statement.span), execute)
+        run_session(engine, statements.Set(setting, (args[1],), statement.span), execute)
         return shown(engine, setting)
     if setting not in SETTINGS and setting not in engine.settings:
         if len(args) > 1 and args[1].lower() in ("true", "t"):

@@ -12,9 +12,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, assert_never
 
-from kpg.compiler.permitted import need_file
-from kpg.compiler.sql import statements as ast
-from kpg.compiler.sql.outside import Files, Mention, Named, attached
+from kpg.compiler.catalog.access_control import need_file
+from kpg.compiler.sql.parse import statements as ast
+from kpg.compiler.sql.rewrite.external_tables import Files, Mention, Named, attached
 from kpg.engine.engine import Engine
 from kpg.runtime.errors import DataError, Error, ProgrammingError
 from kpg.runtime.types import Schema

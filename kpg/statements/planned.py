@@ -15,15 +15,13 @@ from numpy.typing import NDArray
 
 from kpg.compiler.algebra.rel import LetRec
 from kpg.compiler.algebra.traverse import walk
-from kpg.compiler.sql import statements as ast
-from kpg.compiler.sql.constants import valued
-from kpg.compiler.sql.marking import marked_statement
-from kpg.compiler.sql.normal import Asked, normal
-from kpg.compiler.sql.outside import Mention, attached
-from kpg.compiler.sql.parameters import Binder
-from kpg.compiler.sql.parse import parse
-from kpg.compiler.sql.slots import Beyond, Filler, Slot, slots_in
-from kpg.compiler.sql.volatile import MENTIONS
+from kpg.compiler.sql.bind.volatile_calls import MENTIONS
+from kpg.compiler.sql.parameterize.normalization import Asked, marked_statement, normal
+from kpg.compiler.sql.parameterize.parameters import Beyond, Binder, Filler, Slot, slots_in
+from kpg.compiler.sql.parameterize.value_lists import valued
+from kpg.compiler.sql.parse import statements as ast
+from kpg.compiler.sql.parse.parser import parse
+from kpg.compiler.sql.rewrite.external_tables import Mention, attached
 from kpg.dml.changing import Changes, deletion, updating
 from kpg.engine.engine import Engine
 from kpg.engine.remembered import Latest, changes_alone

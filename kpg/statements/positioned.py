@@ -5,9 +5,9 @@ from typing import NoReturn
 
 import numpy as np
 
-from kpg.compiler.catalog import TableEntry
-from kpg.compiler.sql import statements as ast
-from kpg.compiler.sql.positioned import at_row
+from kpg.compiler.catalog.entries import TableEntry
+from kpg.compiler.sql.parse import statements as ast
+from kpg.compiler.sql.rewrite.row_locks import at_row
 from kpg.dml.changing import Changes, prepared
 from kpg.engine.engine import Engine
 from kpg.engine.transaction import State

@@ -7,13 +7,11 @@ What such a text says is read once. A value that takes more than a look, and wha
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from kpg.compiler.catalog import TableEntry
-from kpg.compiler.sql.bulk import placed, written
-from kpg.compiler.sql.change import arbiters
-from kpg.compiler.sql.constants import LIMITS, column_values
-from kpg.compiler.sql.parameters import Sized
-from kpg.compiler.sql.slots import Beyond
-from kpg.compiler.sql.statements import Insert
+from kpg.compiler.catalog.entries import TableEntry
+from kpg.compiler.sql.parameterize.parameters import Beyond, Sized
+from kpg.compiler.sql.parameterize.value_lists import LIMITS, column_values, placed, written
+from kpg.compiler.sql.parse.statements import Insert
+from kpg.compiler.sql.rewrite.changes import arbiters
 from kpg.engine.engine import Engine
 from kpg.runtime.dictionary import Dictionary
 from kpg.runtime.errors import Error
@@ -137,7 +135,7 @@ def _recipe(engine: Engine, made: Inserting) -> Recipe | None:
 
 def _may(engine: Engine, statement: Insert, entry: TableEntry) -> bool:
     """Whether who asks, may insert any rows; another privilege is another version of the catalog."""
-    from kpg.compiler.security import is_secured
+    from kpg.compiler.catalog.access_control import is_secured
     from kpg.security.permitted import check_insertion
 
     if statement.conflict is not None or is_secured(engine.catalog, entry.name, engine.catalog.asker.user):

@@ -5,11 +5,11 @@ from contextlib import AbstractContextManager, nullcontext
 from functools import cache
 from typing import Any, Final, TypeVar
 
-from kpg.compiler.sql import statements as ast
-from kpg.compiler.sql.bulk import SHORT
-from kpg.compiler.sql.normal import Asked, asked, kinds
-from kpg.compiler.sql.parameters import Binder, Parameters, has_marks, numbered
-from kpg.compiler.sql.parse import parse
+from kpg.compiler.sql.parameterize.normalization import Asked, asked, kinds
+from kpg.compiler.sql.parameterize.parameters import Binder, Parameters, has_marks, numbered
+from kpg.compiler.sql.parameterize.value_lists import SHORT
+from kpg.compiler.sql.parse import statements as ast
+from kpg.compiler.sql.parse.parser import parse
 from kpg.engine.engine import Engine
 from kpg.runtime.errors import InterfaceError
 from kpg.statements import outside
@@ -144,7 +144,7 @@ def parsed_script(text: str) -> list[ast.Statement]:
     """The statements of a script, which may have long lists of constants."""
     if len(text) <= SHORT:
         return parse(text)
-    from kpg.compiler.sql.lists import parsed
+    from kpg.compiler.sql.parameterize.value_lists import parsed
 
     return parsed(text)
 

@@ -2,15 +2,15 @@
 
 from typing import TYPE_CHECKING
 
-from kpg.compiler.catalog import KEYS, TableEntry
-from kpg.compiler.sql import statements as ast
+from kpg.compiler.catalog.entries import KEYS, TableEntry
+from kpg.compiler.sql.parse import statements as ast
 from kpg.engine.engine import Engine
 from kpg.result import Result, listing
 from kpg.runtime.errors import ProgrammingError
 from kpg.runtime.types import BIGINT, BOOLEAN, TEXT
 
 if TYPE_CHECKING:
-    from kpg.compiler.explain_tree import Shown
+    from kpg.compiler.explain import Shown
 
 
 def show_tables(engine: Engine) -> Result:
@@ -48,7 +48,7 @@ def explain_view(engine: Engine, statement: ast.ExplainView, stage: str) -> "Sho
     """The plan by which a view is kept; of one that is not kept, that of all its rows. ProgrammingError if it
     is no view.
     """
-    from kpg.compiler.sql.parse import parse
+    from kpg.compiler.sql.parse.parser import parse
     from kpg.queries.planning import explain, explain_export
 
     entry = engine.catalog.get(statement.relation, statement.place)

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from kpg.compiler.sql.outside import Files, named_type
+from kpg.compiler.sql.rewrite.external_tables import Files, named_type
 from kpg.dml.loading import format_of
 from kpg.runtime.convert import files as reading
 from kpg.runtime.convert.arrow import encode

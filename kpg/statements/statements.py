@@ -10,12 +10,11 @@ import numpy as np
 
 from kpg.compiler.algebra.rel import LetRec
 from kpg.compiler.algebra.traverse import walk
-from kpg.compiler.catalog import Catalog
-from kpg.compiler.sql import statements as ast
-from kpg.compiler.sql.definition import Definition
-from kpg.compiler.sql.definitions import AnyDefinition
-from kpg.compiler.sql.query import Bound
-from kpg.compiler.sql.session import Session
+from kpg.compiler.catalog.entries import Catalog
+from kpg.compiler.sql.frontend import Bound
+from kpg.compiler.sql.parse import statements as ast
+from kpg.compiler.sql.parse.definitions import AnyDefinition, Definition
+from kpg.compiler.sql.parse.statements import Session
 from kpg.constraints.numbering import evaluated, settling, widening
 from kpg.ddl.user_types import with_known_types
 from kpg.dml.changing import change
@@ -133,7 +132,7 @@ def _anchored(engine: Engine, statement: Defining) -> Defining:
         constraints = statement.constraints
         if not (constraints.rules or constraints.checks or statement.partitioned):
             return statement  # it has none
-    from kpg.compiler.sql.anchoring import anchored
+    from kpg.compiler.sql.rewrite.name_qualification import anchored
 
     return anchored(statement, engine.catalog)
 

@@ -1,8 +1,8 @@
 """Whether a view is what its query says: computed from scratch, sharing nothing, and compared."""
 
-from kpg.compiler.catalog import ViewEntry
-from kpg.compiler.sql.parse import parse_query
-from kpg.compiler.sql.query import lower_query
+from kpg.compiler.catalog.entries import ViewEntry
+from kpg.compiler.sql.frontend import lower_query
+from kpg.compiler.sql.parse.parser import parse_query
 from kpg.engine.engine import Engine
 from kpg.queries.planning import plan_bound, plan_view_entry
 from kpg.result import Result, listing
@@ -43,7 +43,7 @@ def verified(engine: Engine, name: str) -> Result:
     """The view's name and its number of rows, if it is what its query says."""
     view = engine.view(name)
     if engine.catalog.is_limited:
-        from kpg.compiler.sql.query import check_relation
+        from kpg.compiler.sql.frontend import check_relation
 
         check_relation(engine.catalog, name)
     verify(engine, view)

@@ -3,8 +3,8 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, assert_never
 
-from kpg.compiler.sql import tree
-from kpg.compiler.sql.tree import Join, Node, Query, produced
+from kpg.compiler.sql import bound_tree
+from kpg.compiler.sql.bound_tree import Join, Node, Query, produced
 from kpg.proof import Failure, RuleText
 from kpg.runtime.errors import Span
 from kpg.runtime.scalar import Column, Scalar, transform
@@ -34,28 +34,35 @@ class Missing:
     def of(self, node: Node, known: Values) -> Iterator[Failure]:
         """What stands in the way of a row of a node with these values: one failure for each query."""
         match node:
-            case tree.Filter() | tree.Map() | tree.Join() | tree.Expand() | tree.Scan() | tree.Rows():
+            case (
+                bound_tree.Filter()
+                | bound_tree.Map()
+                | bound_tree.Join()
+                | bound_tree.Expand()
+                | bound_tree.Scan()
+                | bound_tree.Rows()
+            ):
                 yield from self._block(node, known, ())
-            case tree.Shared(name=name, ids=ids):
+            case bound_tree.Shared(name=name, ids=ids):
                 if name.startswith("view ") or name in self._asking.resolved.loops:
                     yield from self._block(node, known, ())
                 else:
                     query = self._asking.resolved.shared[name]
                     yield from self.query(query, {ids.index(id_): word for id_, word in known.items()})
-            case tree.Group(input=source, key_ids=key_ids, keys=keys):
+            case bound_tree.Group(input=source, key_ids=key_ids, keys=keys):
                 pairs = zip(key_ids, keys, strict=True)
                 tests = [self._asking.same(key, known[id_]) for id_, key in pairs if id_ in known]
                 yield from self._block(source, {}, tests)
-            case tree.GroupingSets(input=source):
+            case bound_tree.GroupingSets(input=source):
                 yield from self._block(source, {}, ())
-            case tree.Distinct(input=source):
+            case bound_tree.Distinct(input=source):
                 yield from self.of(source, known)
-            case tree.TopK(input=source):
+            case bound_tree.TopK(input=source):
                 yield from self._beyond(node, source, known, "the row comes after those that LIMIT keeps")
-            case tree.Window(input=source, ids=ids):
+            case bound_tree.Window(input=source, ids=ids):
                 own = {id_: word for id_, word in known.items() if id_ not in ids}
                 yield from self._beyond(node, source, own, "a window function gives another value")
-            case tree.SetOperation():
+            case bound_tree.SetOperation():
                 yield from self._sets(node, known)
             case _:
                 assert_never(node)
@@ -70,7 +77,7 @@ class Missing:
     def _there(self, node: Node, known: Values, tests: Sequence[Scalar] = ()) -> bool:
         return bool(self._asking.rows(node, sorted(produced(node))[:1], known, {}, tests)[0].shape[1])
 
-    def _sets(self, node: tree.SetOperation, known: Values) -> Iterator[Failure]:
+    def _sets(self, node: bound_tree.SetOperation, known: Values) -> Iterator[Failure]:
         sides = [
             (query, {node.ids.index(id_): word for id_, word in known.items()})
             for query in (node.left, node.right)
@@ -105,7 +112,7 @@ class Missing:
             before, current = current, leaf if current is None else Join("inner", current, leaf, ())
             here = [test for test in tests if self._asking.asked([test]) <= produced(current)]
             tests = [test for test in tests if test not in here]
-            current = tree.Filter(current, tuple(here)) if here else current
+            current = bound_tree.Filter(current, tuple(here)) if here else current
             if not self._there(current, {}):
                 return self._lacking(before, leaf, here)
         return self._failure((), "another value")
@@ -134,7 +141,7 @@ class Missing:
 
     def _near(self, leaf: Node, own: Values, tests: Sequence[Scalar]) -> Iterator[str]:
         """Rows of the relation of which all conditions but one are true."""
-        if len(tests) < 2 or not isinstance(leaf, tree.Scan | tree.Shared):
+        if len(tests) < 2 or not isinstance(leaf, bound_tree.Scan | bound_tree.Shared):
             return
         for left in tests:
             rest = [test for test in tests if test is not left]
@@ -144,8 +151,8 @@ class Missing:
                 return
 
     def _held(self, before: Node | None, values: Values) -> Iterator[str]:
-        for node in tree.walk(before) if before is not None else ():
-            if isinstance(node, tree.Scan | tree.Shared) and set(node.ids) <= set(values):
+        for node in bound_tree.walk(before) if before is not None else ():
+            if isinstance(node, bound_tree.Scan | bound_tree.Shared) and set(node.ids) <= set(values):
                 yield self._row(node, [values[id_] for id_ in node.ids])
 
     def _example(self, node: Node | None) -> dict[int, int]:
@@ -155,7 +162,7 @@ class Missing:
         data, _ = self._asking.rows(node, want, {}, {})
         return dict(zip(want, data[:, 0].tolist(), strict=True)) if data.shape[1] else {}
 
-    def _row(self, node: tree.Scan | tree.Shared, row: Sequence[int]) -> str:
+    def _row(self, node: bound_tree.Scan | bound_tree.Shared, row: Sequence[int]) -> str:
         names = self._walk.names.columns(node)
         values = [
             texts.value_of(word, self._asking.types[id_], self._asking.dictionary)
@@ -169,10 +176,10 @@ class Missing:
 
 def _taken_apart(node: Node, leaves: list[Node], tests: list[Scalar], made: dict[int, Scalar]) -> None:
     """The relations that a block joins, its conditions, and the columns that it computes."""
-    if isinstance(node, tree.Filter):
+    if isinstance(node, bound_tree.Filter):
         tests += node.predicates
         _taken_apart(node.input, leaves, tests, made)
-    elif isinstance(node, tree.Map):
+    elif isinstance(node, bound_tree.Map):
         made.update(zip(node.ids, node.scalars, strict=True))
         _taken_apart(node.input, leaves, tests, made)
     elif isinstance(node, Join) and node.kind == "inner":

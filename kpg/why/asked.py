@@ -8,13 +8,13 @@ from typing import Any, Final
 
 import numpy as np
 
-from kpg.compiler.catalog import Entry, ViewEntry, did_you_mean
-from kpg.compiler.resolved import written
-from kpg.compiler.sql import statements as ast
+from kpg.compiler.catalog.entries import Entry, ViewEntry, did_you_mean
+from kpg.compiler.catalog.qualified_names import written
 from kpg.compiler.sql.bind.query import bind
-from kpg.compiler.sql.ddl.explaining import meant_rows, meant_values
-from kpg.compiler.sql.parse import parse_query
-from kpg.compiler.sql.query import check_relation
+from kpg.compiler.sql.frontend import check_relation
+from kpg.compiler.sql.parse import statements as ast
+from kpg.compiler.sql.parse.parser import parse_query
+from kpg.compiler.sql.parse.session_statements import meant_rows, meant_values
 from kpg.engine.engine import Engine
 from kpg.proof import Absence, Proof
 from kpg.queries.planning import plan

@@ -10,8 +10,7 @@ from numpy.typing import NDArray
 
 from kpg.compiler.algebra.rel import OrderBy
 from kpg.compiler.algebra.rel import types as rel_types
-from kpg.compiler.sql.query import lowered
-from kpg.compiler.sql.tree import (
+from kpg.compiler.sql.bound_tree import (
     Distinct,
     Expand,
     Filter,
@@ -33,6 +32,7 @@ from kpg.compiler.sql.tree import (
     used,
     walk,
 )
+from kpg.compiler.sql.frontend import lowered
 from kpg.engine.engine import Engine
 from kpg.queries.planning import plan_bound
 from kpg.queries.reading import literal_of, permutation

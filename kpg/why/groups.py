@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from kpg.compiler.sql import tree
-from kpg.compiler.sql.tree import Group, GroupingSets, produced
+from kpg.compiler.sql import bound_tree
+from kpg.compiler.sql.bound_tree import Group, GroupingSets, produced
 from kpg.proof.tree import Kind
 from kpg.runtime.functions import aggregate_named
 from kpg.runtime.scalar import Literal, Scalar
@@ -42,7 +42,7 @@ def _group(walk: "Walk", node: Group | GroupingSets, whole: Values, known: Value
     fresh = {arg: walk.asking.fresh(arg.type) for arg in args}
     asked = walk.asking.asked([*node.keys, *args]) & produced(node.input)
     want = list(dict.fromkeys((*walk.wanted(block, asked), *fresh.values())))
-    source = tree.Map(block.node, tuple(fresh.values()), tuple(fresh)) if fresh else block.node
+    source = bound_tree.Map(block.node, tuple(fresh.values()), tuple(fresh)) if fresh else block.node
     data, diff = walk.asking.rows(source, want, {}, place.outer, tests)
     order = _order(node, known, fresh, want, data)
     few = tuple(_few(walk, block, want, data[:, order], place))

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import field, replace
 from typing import assert_never
 
-from kpg.compiler.sql.tree import (
+from kpg.compiler.sql.bound_tree import (
     Distinct,
     Expand,
     Filter,

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from kpg.compiler.algebra.rel import Get
-from kpg.compiler.sql.tree import (
+from kpg.compiler.sql.bound_tree import (
     Expand,
     Group,
     GroupingSets,

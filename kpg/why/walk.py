@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, assert_never
 import numpy as np
 from numpy.typing import NDArray
 
-from kpg.compiler.sql import tree
-from kpg.compiler.sql.tree import Node, Query, produced
+from kpg.compiler.sql import bound_tree
+from kpg.compiler.sql.bound_tree import Node, Query, produced
 from kpg.proof.tree import Kind
 from kpg.runtime.records import dataclass
 from kpg.runtime.scalar import Column, Scalar, columns
@@ -62,21 +62,21 @@ class Walk:
     def of(self, node: Node, known: Values, place: Place) -> Children | None:
         """What a row of a node with ``known`` values comes from; None if there is none (in that place)."""
         match node:
-            case tree.Filter() | tree.Map() | tree.Join() | tree.Expand():
+            case bound_tree.Filter() | bound_tree.Map() | bound_tree.Join() | bound_tree.Expand():
                 return self._block(node, known, place)
-            case tree.Scan() | tree.Shared() | tree.Rows():
+            case bound_tree.Scan() | bound_tree.Shared() | bound_tree.Rows():
                 return self._block(node, known, place)
-            case tree.Group() | tree.GroupingSets():
+            case bound_tree.Group() | bound_tree.GroupingSets():
                 return groups.group(self, node, known, place)
-            case tree.Distinct(input=source, columns=kept):
+            case bound_tree.Distinct(input=source, columns=kept):
                 chosen = {column.index for column in kept}
                 only = {id_: known[id_] for id_ in known if id_ in chosen}
                 return self.of(source, only, replace(place, every=False))
-            case tree.TopK():
+            case bound_tree.TopK():
                 return self._top(node, known, place)
-            case tree.Window():
+            case bound_tree.Window():
                 return windows.window(self, node, known, place)
-            case tree.SetOperation():
+            case bound_tree.SetOperation():
                 return self._set_operation(node, known, place)
             case _:
                 assert_never(node)
@@ -106,7 +106,7 @@ class Walk:
         asked = self.asking.asked([scalar for scalar, _ in block.scalars])
         inside = frozenset(id_ for piece in block.pieces for id_ in produced(piece.node))
         lateral = frozenset[int]().union(
-            *(tree.free(piece.node, self.asking.resolved.subqueries) for piece in block.pieces)
+            *(bound_tree.free(piece.node, self.asking.resolved.subqueries) for piece in block.pieces)
         )
         needed = needed | (asked & inside)
         want = [id_ for piece in block.pieces for id_ in pieces.wanted(piece.node, needed)]
@@ -118,7 +118,7 @@ class Walk:
         places = {id_: number for number, id_ in enumerate(want)}
         for piece in block.pieces:
             node = piece.node
-            if isinstance(node, tree.Shared) and node.name in place.below.names:
+            if isinstance(node, bound_tree.Shared) and node.name in place.below.names:
                 rows = np.ascontiguousarray(data[[places[id_] for id_ in node.ids]])
                 absent = self._absent(piece, data, places)
                 fine &= absent | place.below.allows(node.name, rows)
@@ -159,20 +159,20 @@ class Walk:
     def _piece(self, node: Node, values: Values, place: Place) -> Children | None:
         """What the row of a piece is, or comes from."""
         own = {id_: values[id_] for id_ in produced(node) if id_ in values}
-        if isinstance(node, tree.Scan):
+        if isinstance(node, bound_tree.Scan):
             return self.world.scanned(node, tuple(own[id_] for id_ in node.ids), every=place.every)
-        if isinstance(node, tree.Shared):
+        if isinstance(node, bound_tree.Shared):
             return self._shared(node, own, place)
-        if isinstance(node, tree.Rows):
+        if isinstance(node, bound_tree.Rows):
             row = tuple(self.shown(id_, own[id_]) for id_ in node.ids)
             return (Step(Kind.CONSTRAINT, f"VALUES ({', '.join(row)})"),)
-        if isinstance(node, tree.Expand):
+        if isinstance(node, bound_tree.Expand):
             made = ", ".join(self.shown(id_, own[id_]) for id_ in node.ids)
             text = ", ".join(call.text or call.function for call in node.calls)
             return (Step(Kind.CONSTRAINT, f"{text} gives {made}"),)
         return self.of(node, own, place)
 
-    def _shared(self, node: tree.Shared, own: Values, place: Place) -> Children | None:
+    def _shared(self, node: bound_tree.Shared, own: Values, place: Place) -> Children | None:
         row = tuple(own[id_] for id_ in node.ids)
         if node.name.startswith("view "):
             return self.world.viewed(node.name.removeprefix("view "), row, every=place.every)
@@ -211,12 +211,12 @@ class Walk:
                     seen.add(id_)
                     yield self._subquery(self.asking.resolved.subqueries[id_], Place(around, place.below))
 
-    def _subquery(self, subquery: tree.Subquery, place: Place) -> Step:
+    def _subquery(self, subquery: bound_tree.Subquery, place: Place) -> Step:
         node = subquery.query.node
         own = produced(node)
         tests: tuple[Scalar, ...] = subquery.comparison
         if tests:
-            node = tree.Filter(node, tests)
+            node = bound_tree.Filter(node, tests)
         found = self.of(node, {}, place)
         text = self._subquery_text(subquery)
         if found is None:
@@ -225,7 +225,7 @@ class Walk:
             return Step(Kind.NEGATION, f"no row in {text}" + (f" with {where}" if where else ""))
         return Step(Kind.STEP, f"a row in {text}", found)
 
-    def _subquery_text(self, subquery: tree.Subquery) -> str:
+    def _subquery_text(self, subquery: bound_tree.Subquery) -> str:
         span = subquery.place()
         if span is None:
             return f"the subquery of {texts.title(subquery.query.node)}"
@@ -234,7 +234,7 @@ class Walk:
 
     # LIMIT and sets
 
-    def _top(self, node: tree.TopK, known: Values, place: Place) -> Children | None:
+    def _top(self, node: bound_tree.TopK, known: Values, place: Place) -> Children | None:
         """The row of the input, by the columns that decided on it, and some of those OFFSET leaves out."""
         want = pieces.wanted(node, frozenset(known))
         data, _ = self.asking.rows(node, want, known, place.outer)
@@ -246,7 +246,7 @@ class Walk:
         before = self._before(node, want, known, place) if node.offset else ()
         return (Step(Kind.STEP, self._top_text(node, known), (*found, *before)),)
 
-    def _before(self, node: tree.TopK, want: Sequence[int], known: Values, place: Place) -> Children:
+    def _before(self, node: bound_tree.TopK, want: Sequence[int], known: Values, place: Place) -> Children:
         """The rows that OFFSET leaves out, a few of them."""
         tests = [self.asking.same(column, known[column.index]) for column in node.group]
         left_out = replace(node, limit=node.offset, offset=0)
@@ -258,19 +258,19 @@ class Walk:
                 few += found if len(found) == 1 else (Step(Kind.STEP, "together", found),)
         return (Step(Kind.GROUP, f"OFFSET {node.offset}", tuple(few), count=int(diff.sum())),)
 
-    def _top_text(self, node: tree.TopK, known: Values) -> str:
+    def _top_text(self, node: bound_tree.TopK, known: Values) -> str:
         limit = "" if node.limit is None else f"among the first {node.limit}"
         if node.offset:
             limit += f" after {node.offset}" if limit else f"after the first {node.offset}"
         keys = [self._key_text(key, known) for key in node.order]
         return limit + (f" by {', '.join(keys)}" if keys else "")
 
-    def _key_text(self, key: tree.SortKey, known: Values) -> str:
+    def _key_text(self, key: bound_tree.SortKey, known: Values) -> str:
         id_ = key.column.index
         text = self.names.scalar(key.column, {}) + (" DESC" if key.descending else "")
         return f"{text} = {self.shown(id_, known[id_])}" if id_ in known else text
 
-    def _set_operation(self, node: tree.SetOperation, known: Values, place: Place) -> Children | None:
+    def _set_operation(self, node: bound_tree.SetOperation, known: Values, place: Place) -> Children | None:
         sides = [
             {query.columns[node.ids.index(id_)].index: word for id_, word in known.items()}
             for query in (node.left, node.right)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from kpg.compiler.algebra.rel import OrderBy
-from kpg.compiler.sql.tree import Window
+from kpg.compiler.sql.bound_tree import Window
 from kpg.proof.tree import Kind
 from kpg.queries.reading import expand, permutation
 from kpg.why import pieces

@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 
 from kpg.compiler.algebra.rel import Get
-from kpg.compiler.catalog import TableEntry, ViewEntry
+from kpg.compiler.catalog.entries import TableEntry, ViewEntry
 from kpg.compiler.sql.bind.query import bind
-from kpg.compiler.sql.parse import parse_query
-from kpg.compiler.sql.query import lowered
-from kpg.compiler.sql.tree import Query, Resolved, Scan, Shared
+from kpg.compiler.sql.bound_tree import Query, Resolved, Scan, Shared
+from kpg.compiler.sql.frontend import lowered
+from kpg.compiler.sql.parse.parser import parse_query
 from kpg.engine.engine import Engine
 from kpg.proof.tree import Kind, Proof
 from kpg.queries.planning import plan_bound

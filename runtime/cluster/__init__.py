@@ -1,1 +1,1 @@
-"""TODO"""
+"""Many workers behind one executor: coordinator, members, exchange of rows and texts, table shards, loads."""

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import kpg
-from kpg.compiler.catalog import TEMPORARY
+from kpg.compiler.catalog.entries import TEMPORARY
 from kpg.database import Database
 from kpg.durable.opening import Wanted, open_files
 from kpg.durable.state import is_temporary

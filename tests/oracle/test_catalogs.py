@@ -10,7 +10,7 @@ import psycopg
 import pytest
 
 import kpg
-from kpg.compiler.system.naming import type_facts
+from kpg.compiler.system.oids import type_facts
 from kpg.result import Result
 from tests.oracle.postgres import serving
 

@@ -15,7 +15,7 @@ import pytest
 
 import kpg
 from kpg.cli import main
-from kpg.compiler.catalog import Catalog, TableEntry, ViewEntry
+from kpg.compiler.catalog.entries import Catalog, TableEntry, ViewEntry
 from kpg.compiler.datalog.check import Checked, check
 from kpg.compiler.rules import core
 from kpg.compiler.rules.magic import Policy, Strategy, prepare

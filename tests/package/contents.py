@@ -13,7 +13,7 @@ EVERYWHERE = (
     "kpg/py.typed",
     "kpg/database.py",
     "kpg/cli/__init__.py",
-    "kpg/compiler/sql/parse.py",
+    "kpg/compiler/sql/parse/parser.py",
     "kpg/compiler/rules/magic/__init__.py",
     "kpg/runtime/worker/worker.py",
     "kpg/runtime/kernels/vm.py",

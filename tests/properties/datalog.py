@@ -5,12 +5,12 @@ from collections.abc import Iterable, Mapping
 import numpy as np
 
 from kpg.compiler.algebra.rel import Rel
-from kpg.compiler.catalog import Catalog, TableEntry, ViewEntry
+from kpg.compiler.catalog.entries import Catalog, TableEntry, ViewEntry
 from kpg.compiler.passes import PIPELINE, Pass, run
 from kpg.compiler.physical import plan_query
+from kpg.compiler.physical.cardinality import NoStatistics
 from kpg.compiler.rules import core
-from kpg.compiler.rules.lowering import Sources, lowering
-from kpg.compiler.statistics import NoStatistics
+from kpg.compiler.rules.lower.program import Sources, lowering
 from kpg.runtime.plan import Plan
 from kpg.runtime.types import BIGINT, NULL, ColumnDef, Schema
 from kpg.runtime.worker.dataflows import Installed

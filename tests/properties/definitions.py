@@ -8,13 +8,12 @@ import typing
 from collections.abc import Iterator
 from typing import Any
 
-from kpg.compiler.sql import alterations, definitions, roles, statements
-from kpg.compiler.sql.ddl import dispatch
-from kpg.compiler.sql.ddl.roles import KINDS as GRANTED
-from kpg.compiler.sql.definition import Definition
-from kpg.compiler.sql.parse import parse
-from kpg.compiler.sql.session import SetPosition
-from kpg.compiler.system.objects import INFORMATION, POSTGRES
+from kpg.compiler.sql.parse import ddl, definitions, statements
+from kpg.compiler.sql.parse.definitions import Definition
+from kpg.compiler.sql.parse.parser import parse
+from kpg.compiler.sql.parse.roles import KINDS as GRANTED
+from kpg.compiler.sql.parse.statements import SetPosition
+from kpg.compiler.system.pg_catalog import INFORMATION, OBJECT_RELATIONS
 from kpg.database import Database
 from kpg.ddl import temporary
 from kpg.durable.state import state_of
@@ -240,22 +239,28 @@ STATEMENTS = (  # one statement each: of several, each is a commit
     "update t set v = v + 1",
     "delete from t where k = 1",
 )
-OF_KIND = (definitions.Comment, roles.AlterOwner, roles.Grant, definitions.DropOther, statements.Drop)
+OF_KIND = (
+    definitions.Comment,
+    definitions.AlterOwner,
+    definitions.Grant,
+    definitions.DropOther,
+    statements.Drop,
+)
 """Statements that are of several kinds."""
 
 
 def kinds() -> set[tuple[str, str]]:
     """The classes of all statements and actions that define something, with the kinds that each has."""
     plain = [statements.CreateTable, statements.CreateTableAs, statements.CreateView, SetPosition]
-    classes = [*plain, *Definition.__subclasses__(), *typing.get_args(alterations.Action)]
+    classes = [*plain, *Definition.__subclasses__(), *typing.get_args(definitions.Action)]
     found = {(one.__name__, "") for one in classes if one not in OF_KIND}
     commented = ("COLUMN", "CONSTRAINT", "POLICY", "DOMAIN CONSTRAINT")
-    found |= {("Comment", kind) for kind in (*dispatch.COMMENTED, *commented)}
-    found |= {("AlterOwner", kind) for kind in dispatch.OWNED}
+    found |= {("Comment", kind) for kind in (*ddl.COMMENTED, *commented)}
+    found |= {("AlterOwner", kind) for kind in ddl.OWNED}
     found |= {("Grant", kind) for kind in GRANTED.values()}
     relations = ("TABLE", "VIEW", "MATERIALIZED VIEW")
     found |= {("Drop", kind.rpartition(" ")[2]) for kind in relations}
-    return found | {("DropOther", kind) for kind in dispatch.KINDS if kind not in relations}
+    return found | {("DropOther", kind) for kind in ddl.KINDS if kind not in relations}
 
 
 def kinds_of(text: str) -> Iterator[tuple[str, str]]:
@@ -280,7 +285,7 @@ def catalog_of(database: Database) -> tuple[dict[Any, Any], dict[Any, Any]]:
             state[key] = repr(value)
     shown = {
         name: sorted(map(repr, system.rows(engine.catalog)))
-        for name, system in (POSTGRES | INFORMATION).items()
+        for name, system in (OBJECT_RELATIONS | INFORMATION).items()
         if system.steady and not name.startswith("pg_stat")  # these count
     }
     return state, shown

@@ -7,8 +7,8 @@ import pytest
 
 from kpg.compiler.passes import PIPELINE
 from kpg.compiler.pipeline import compile_bound
-from kpg.compiler.sql.parse import parse_query
-from kpg.compiler.sql.query import lower_query
+from kpg.compiler.sql.frontend import lower_query
+from kpg.compiler.sql.parse.parser import parse_query
 from tests.model.plan import rows_of_plan
 from tests.properties.sql_joins import COLUMNS, TABLES, random_join, random_row
 from tests.properties.sql_twins import Twins

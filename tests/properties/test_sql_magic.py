@@ -13,8 +13,8 @@ import duckdb
 import pytest
 
 import kpg
-from kpg.compiler.demand import asking, hoist, restrict
-from kpg.compiler.sql.parse import parse_query
+from kpg.compiler.rules.demand import restriction, rule_program
+from kpg.compiler.sql.parse.parser import parse_query
 from kpg.queries.planning import bind, plan_bound
 from tests.properties.test_random_recursion import changes, conditions, edges
 
@@ -139,9 +139,9 @@ def restricted(db: kpg.Database, text: str) -> Counter[tuple[object, ...]]:
 @pytest.fixture
 def eager(monkeypatch: pytest.MonkeyPatch) -> None:
     """Recursion is restricted wherever it can be, though it should not be for so few rows."""
-    monkeypatch.setattr(asking, "FEW", 0)
-    monkeypatch.setattr(restrict, "FRACTION", math.inf)
-    monkeypatch.setattr(hoist, "A_STOP", 100)
+    monkeypatch.setattr(restriction, "FEW", 0)
+    monkeypatch.setattr(restriction, "FRACTION", math.inf)
+    monkeypatch.setattr(rule_program, "A_STOP", 100)
 
 
 @pytest.mark.usefixtures("eager")

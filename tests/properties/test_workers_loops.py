@@ -7,8 +7,8 @@ from collections.abc import Set
 import pytest
 
 import kpg
+from kpg.compiler.physical.cardinality import NoStatistics
 from kpg.compiler.rules import core
-from kpg.compiler.statistics import NoStatistics
 from kpg.database import Database
 from kpg.engine.working import Workers
 from kpg.runtime.errors import Error

@@ -2,18 +2,171 @@
 ``i.name``.
 
 A name in a component means what the component declares, else what the place of its ``.init`` sees.
+
+Names that stand for two things, and what components that nobody instantiates name that is not there.
+
+Names replaced throughout a statement, by what they name: relations, types, branches, components.
 """
 
-from collections.abc import Iterator, Mapping
-from dataclasses import field, replace
-from typing import assert_never
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import field, fields, is_dataclass, replace
+from typing import Any, TypeVar, assert_never
 
-from kpg.compiler.catalog import did_you_mean
+from kpg.compiler.catalog.entries import did_you_mean
 from kpg.compiler.datalog.diagnostics import Diagnostics, given, plural
 from kpg.compiler.datalog.syntax import ast
-from kpg.compiler.datalog.syntax.clashes import check_clashes, check_unused
-from kpg.compiler.datalog.syntax.rename import Renaming, rename, same
+from kpg.runtime.errors import Span
 from kpg.runtime.records import dataclass
+
+NAMED = (ast.Subtype, ast.UnionType, ast.RecordType, ast.AdtType)
+
+
+def _named(statement: ast.Statement) -> Iterator[tuple[str, ast.Name]]:
+    """What a statement gives names to."""
+    if isinstance(statement, ast.Declaration):
+        yield from (("relation", name) for name in statement.names)
+    elif isinstance(statement, NAMED):
+        yield "type", statement.name
+    elif isinstance(statement, ast.Component):
+        yield "component", statement.name
+    elif isinstance(statement, ast.Init):
+        yield "component instance", statement.name
+
+
+def check_clashes(statements: Sequence[ast.Statement], diagnostics: Diagnostics) -> None:
+    """Notes names that stand for things of two sorts, in components too."""
+    known: dict[str, tuple[str, ast.Name]] = {}
+    for statement in statements:
+        for sort, name in _named(statement):
+            old = known.setdefault(name.text, (sort, name))
+            if old[0] != sort:
+                notes = ((f"it is a {old[0]} here:", old[1].span),)
+                diagnostics.error("redefinition", f"{name} is a {old[0]} already", name.span, notes=notes)
+        if isinstance(statement, ast.Component):
+            check_clashes(statement.statements, diagnostics)
+
+
+def check_unused(
+    statements: Sequence[ast.Statement],
+    known: Mapping[str, ast.Component],
+    parameters: frozenset[str],
+    diagnostics: Diagnostics,
+) -> None:
+    """Notes components that a component names and that there are not; ``parameters`` may stand for any."""
+    inner = {one.name.text: one for one in statements if isinstance(one, ast.Component)}
+    visible = {**known, **inner}
+    for one in statements:
+        if isinstance(one, ast.Component):
+            own = parameters | {name.text for name in one.parameters}
+            for base in one.bases:
+                _check(base, visible, own, diagnostics)
+            inherited = {**visible, **_inherited(one, visible, ())}
+            check_unused(one.statements, inherited, own, diagnostics)
+        elif isinstance(one, ast.Init):
+            _check(one.component, visible, parameters, diagnostics)
+
+
+def _inherited(
+    component: ast.Component, known: Mapping[str, ast.Component], through: tuple[str, ...]
+) -> dict[str, ast.Component]:
+    """The components that the bases of a component declare."""
+    found: dict[str, ast.Component] = {}
+    for base in component.bases:
+        one = known.get(base.name.text)
+        if one is None or one.name.text in through:
+            continue
+        inner = {part.name.text: part for part in one.statements if isinstance(part, ast.Component)}
+        found |= {**_inherited(one, known, (*through, component.name.text)), **inner}
+    return found
+
+
+def _check(
+    reference: ast.ComponentRef,
+    known: Mapping[str, ast.Component],
+    parameters: frozenset[str],
+    diagnostics: Diagnostics,
+) -> None:
+    name = reference.name
+    if name.text in parameters:
+        return
+    if name.text not in known:
+        hint = did_you_mean(name.text, known)
+        diagnostics.error("component", f"component {name} is not defined", name.span, hint=hint)
+        return
+    expected, count = len(known[name.text].parameters), len(reference.arguments)
+    if expected != count:
+        message = f"component {name} takes {plural(expected, 'parameter')}, {given(count)}"
+        diagnostics.error("component", message, name.span)
+
+
+Change = Callable[[str], str]
+T = TypeVar("T")
+
+
+def same(name: str) -> str:
+    """Leaves a name as it is."""
+    return name
+
+
+@dataclass(frozen=True, slots=True)
+class Renaming:
+    """What becomes of the names of each sort."""
+
+    relation: Change = same
+    type: Change = same
+    branch: Change = same
+    component: Change = same
+
+
+ROLES = {
+    (ast.Atom, "name"): "relation",
+    (ast.Declaration, "names"): "relation",
+    (ast.Directive, "names"): "relation",
+    (ast.Query, "name"): "relation",
+    (ast.TypeRef, "name"): "type",
+    (ast.Cast, "type"): "type",
+    (ast.Subtype, "name"): "type",
+    (ast.UnionType, "name"): "type",
+    (ast.RecordType, "name"): "type",
+    (ast.AdtType, "name"): "type",
+    (ast.Lattice, "name"): "type",
+    (ast.Branch, "name"): "branch",
+    (ast.Dollar, "name"): "branch",
+    (ast.ComponentRef, "name"): "component",
+    (ast.ComponentRef, "arguments"): "type",
+}
+
+
+def rename(node: T, renaming: Renaming) -> T:
+    """The node with its names changed; what is not changed is shared."""
+    changed: Any = _rename(node, renaming)
+    return changed
+
+
+def _rename(node: Any, renaming: Renaming) -> Any:
+    if isinstance(node, tuple):
+        parts = tuple(_rename(part, renaming) for part in node)
+        return node if all(new is old for new, old in zip(parts, node, strict=True)) else parts
+    if not is_dataclass(node) or isinstance(node, Span | type):
+        return node
+    changes: dict[str, Any] = {}
+    for part in fields(node):
+        old = getattr(node, part.name)
+        role = ROLES.get((type(node), part.name))
+        new = _rename(old, renaming) if role is None else _renamed(old, getattr(renaming, role))
+        if new is not old:
+            changes[part.name] = new
+    return replace(node, **changes) if changes else node
+
+
+def _renamed(value: Any, change: Change) -> Any:
+    if isinstance(value, tuple):
+        return tuple(_renamed(part, change) for part in value)
+    if isinstance(value, str):
+        return change(value)
+    text = change(value.text)
+    return value if text == value.text else ast.Name(text, value.span)
+
 
 DEEPEST = 100
 """Components in each other: one that contains itself has no end."""

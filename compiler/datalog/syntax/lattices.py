@@ -13,7 +13,7 @@ from typing import Any, Final
 from kpg.compiler.datalog.diagnostics import Diagnostics
 from kpg.compiler.datalog.syntax import ast
 from kpg.compiler.datalog.syntax.flatten import FlatRule, flatten
-from kpg.compiler.datalog.syntax.rewriting import nodes, rewritten
+from kpg.compiler.datalog.syntax.traverse import nodes, rewritten
 from kpg.compiler.rules.strata import strongly_connected
 from kpg.runtime.records import dataclass
 

@@ -1,20 +1,454 @@
 """Datalog text to the tree of ``ast``, by lark's LALR parser; every syntax error is noted.
 
 After an error the statement it is in is blanked and the text parsed again.
+
+Lark's trees, looked at: operations in a row, words.
+
+Lark's tree to the tree of ``ast``: one method for each rule of the grammar.
+
+``.decl D = debug_delta(R)``: a declaration of R's columns with a round behind them, and a rule.
 """
 
 import re
+from collections.abc import Iterator, Sequence
+from dataclasses import field
 from functools import lru_cache
 from importlib.resources import files
+from itertools import pairwise
 from typing import Any
 
-from lark import Lark, Token
+from lark import Lark, Token, Tree
 from lark.exceptions import UnexpectedCharacters, UnexpectedEOF, UnexpectedInput, UnexpectedToken
 
 from kpg.compiler.datalog.diagnostics import Diagnostics
+from kpg.compiler.datalog.flowlog.loops import Block, last_round, ways
+from kpg.compiler.datalog.flowlog.translation import BEST, binds_alike, is_flowlog, translate, tuple_type
 from kpg.compiler.datalog.syntax import ast
-from kpg.compiler.datalog.syntax.build import Builder
-from kpg.compiler.datalog.syntax.source import Source
+from kpg.compiler.datalog.syntax.ast import address, integer, unescape
+from kpg.compiler.datalog.syntax.flatten import same_underscores
+from kpg.compiler.datalog.syntax.preprocessor import Source
+from kpg.runtime.errors import Span
+from kpg.runtime.records import dataclass
+
+LEFT_TO_RIGHT = ("+", "-", "*", "/", "%", "cat")
+
+
+def level(operator: str) -> int:
+    return 2 if operator in "*/%" else 1
+
+
+def is_rule(node: Any, rule: str) -> bool:
+    return isinstance(node, Tree) and node.data == rule
+
+
+def words(node: Any) -> list[str]:
+    """A word, or those of a test."""
+    return [str(node)] if isinstance(node, Token) else list(map(str, node.children))
+
+
+def chain(node: Any) -> Iterator[Any]:
+    """Operands and operators in the order in which they stand."""
+    if not (is_rule(node, "binary") and str(node.children[1]) in LEFT_TO_RIGHT):
+        yield node
+        return
+    left, operator, right = node.children
+    yield from chain(left)
+    yield operator
+    yield from chain(right)
+
+
+def orders(node: Any) -> tuple[tuple[int, tuple[int, ...]], ...]:
+    """A plan's orders, each with the version that it is for."""
+    found = []
+    for part in node.children[1:]:
+        numbers = [integer(str(token))[0] for token in part.children]
+        version = numbers.pop(0) if part.data == "versioned_order" else 0
+        found.append((version, tuple(numbers)))
+    return tuple(found)
+
+
+Node = Tree[Token]
+OTHER_FUNCTORS = {"recursive_iteration_cnt": "__ITERATION__"}
+"""Functors by other names of theirs."""
+FLOWLOGS_OPTIONS = {"header": "headers"}
+KNOWN_ESCAPES = "known: \\\\ \\\" \\' \\? \\n \\t \\r \\a \\b \\f \\v \\0"
+MUTABILITIES = ("static", "append", "mutable")
+"""How FlowLog's relations may change: here all do."""
+
+
+class Builder:
+    """Makes ``ast`` nodes; what the grammar takes and the dialect does not have is noted as an error."""
+
+    def __init__(self, source: Source, diagnostics: Diagnostics, *, takes_tuples: bool = False) -> None:
+        self.source = source
+        self.diagnostics = diagnostics
+        self.is_flowlog = is_flowlog(source.text)
+        self.binds_alike = binds_alike(source.text)
+        self.takes_tuples = takes_tuples
+        self.tuples: dict[str, ast.RecordType] = {}
+
+    def program(self, tree: Node) -> ast.Module:
+        """The whole tree."""
+        found = (*self._statements(tree.children), *self.tuples.values())
+        return ast.Module(translate(found, self.diagnostics) if self.is_flowlog else found)
+
+    def _statements(self, nodes: Any) -> tuple[ast.Statement, ...]:
+        made = [getattr(self, node.data)(node) for node in nodes]
+        if any(node.data == "debug_delta" for node in nodes):
+            made = with_deltas(made, self.diagnostics)
+        return tuple(statement for statement in made if statement is not None)
+
+    def _span(self, node: Any) -> Span:
+        if isinstance(node, Token):
+            return self.source.span(node.start_pos or 0, node.end_pos or 0)
+        return self.source.span(node.meta.start_pos, node.meta.end_pos)
+
+    def _name(self, token: Any) -> ast.Name:
+        return ast.Name(str(token), self._span(token))
+
+    def _names(self, node: Any) -> tuple[ast.Name, ...]:
+        return tuple(self._name(token) for token in node.children)
+
+    def _unsupported(self, what: str, node: Any, hint: str | None = None) -> None:
+        self.diagnostics.error("unsupported", f"{what} is not supported", self._span(node), hint=hint)
+
+    # One method a statement
+
+    def declaration(self, node: Any) -> ast.Declaration:
+        _, names, attributes, *rest = node.children
+        keys = tuple(
+            tuple(self._name(token) for token in key.children)
+            for choice in rest
+            if choice.data == "choice"
+            for key in choice.children[1:]
+        )
+        made = self._attributes(attributes)
+        return ast.Declaration(self._names(names), made, self._qualifiers(rest), self._span(node), keys)
+
+    def _qualifiers(self, parts: Any) -> tuple[ast.Name, ...]:
+        found = [self._name(part.children[0]) for part in parts if part.data == "qualifier"]
+        kept = tuple(one for one in found if one.text not in MUTABILITIES)
+        for part in parts:
+            if part.data == "qualifier" and part.children[0] in MUTABILITIES and not self.is_flowlog:
+                self._wrong(part.children[0])
+        return kept
+
+    def _wrong(self, token: Any) -> None:
+        self.diagnostics.error("syntax", f'syntax error at "{token}"', self._span(token))
+
+    def _attributes(self, node: Any) -> tuple[ast.Attribute, ...]:
+        return tuple(
+            ast.Attribute(self._name(part.children[0]), self._type_ref(part.children[1]))
+            for part in node.children
+        )
+
+    def _type_ref(self, node: Any) -> ast.TypeRef:
+        if node.data == "tuple_type":
+            return tuple_type(self._attributes(node), self._span(node), self.tuples)
+        if node.data == "merged_type":
+            function, name = node.children
+            if not self.is_flowlog or function not in BEST:
+                self._wrong(function)
+            return ast.TypeRef(self._name(name), merge=str(function))
+        name, *arguments = node.children
+        is_lattice = bool(arguments) and is_rule(arguments[-1], "lattice_mark")
+        numbers = tuple(integer(str(part))[0] for part in arguments[: len(arguments) - is_lattice])
+        return ast.TypeRef(self._name(name), numbers, is_lattice)
+
+    def subtype(self, node: Any) -> ast.Subtype:
+        _, name, base = node.children
+        return ast.Subtype(self._name(name), self._type_ref(base), self._span(node))
+
+    def bare_type(self, node: Any) -> ast.Subtype:
+        keyword, name = node.children[0], self._name(node.children[1])
+        base = "number" if keyword == ".number_type" else "symbol"
+        self.diagnostics.warning(
+            "deprecated",
+            f"deprecated type declaration {keyword}",
+            self._span(node),
+            hint=f".type {name} <: {base}",
+        )
+        return ast.Subtype(name, ast.TypeRef(ast.Name(base, name.span)), self._span(node))
+
+    def union_type(self, node: Any) -> ast.UnionType:
+        _, name, _, *members = node.children
+        return ast.UnionType(
+            self._name(name), tuple(self._type_ref(part) for part in members), self._span(node)
+        )
+
+    def record_type(self, node: Any) -> ast.RecordType:
+        _, name, _, fields = node.children
+        return ast.RecordType(self._name(name), self._attributes(fields), self._span(node))
+
+    def adt_type(self, node: Any) -> ast.AdtType:
+        _, name, _, *branches = node.children
+        parts = tuple(
+            ast.Branch(self._name(part.children[0]), self._attributes(part.children[1])) for part in branches
+        )
+        return ast.AdtType(self._name(name), parts, self._span(node))
+
+    def directive(self, node: Any) -> ast.Directive:
+        kind, names, *options = node.children
+        named = ((str(part.children[0]), part.children[2]) for part in options)
+        found = tuple((FLOWLOGS_OPTIONS.get(key, key), self._option(value)) for key, value in named)
+        return ast.Directive(str(kind)[1:], self._names(names), found, self._span(node))
+
+    def _option(self, node: Any) -> str:
+        (token,) = node.children
+        return self._text(token) if token.type == "STRING" else str(token)
+
+    def clause(self, node: Any) -> ast.Clause:
+        heads, *rest = node.children
+        plan = self._plan(rest.pop()) if rest and rest[-1].data == "plan" else None
+        body = self._disjunction(rest[0]) if rest else None
+        parts = [part for part in heads.children if not isinstance(part, Token)]
+        if len(parts) < len(heads.children) and not self.is_flowlog:
+            mark = next(part for part in heads.children if isinstance(part, Token))
+            self.diagnostics.error("syntax", 'heads are separated by ","', self._span(mark))
+        return ast.Clause(tuple(self._atom(head) for head in parts), body, plan, self._span(node))
+
+    def _plan(self, node: Any) -> ast.Plan:
+        is_strict = node.children[0].type == "STRICT"
+        return ast.Plan(((0, ()),) if is_strict else orders(node), self._span(node), is_strict)
+
+    def component(self, node: Any) -> ast.Component:
+        _, reference, *rest = node.children
+        bases: tuple[ast.ComponentRef, ...] = ()
+        if rest and rest[0].data == "bases":
+            bases = tuple(self._component_ref(part) for part in rest.pop(0).children)
+        head = self._component_ref(reference)
+        statements = self._statements(rest)
+        return ast.Component(head.name, head.arguments, bases, statements, self._span(node))
+
+    def _component_ref(self, node: Any) -> ast.ComponentRef:
+        name, *arguments = (part for part in node.children if part.type in ("IDENT", "QUALIFIED"))
+        return ast.ComponentRef(self._name(name), tuple(self._name(part) for part in arguments))
+
+    def init(self, node: Any) -> ast.Init:
+        _, name, _, reference = node.children
+        return ast.Init(self._name(name), self._component_ref(reference), self._span(node))
+
+    def override(self, node: Any) -> ast.Override:
+        return ast.Override(self._name(node.children[1]), self._span(node))
+
+    def pragma(self, node: Any) -> ast.Pragma:
+        key, *value = (self._text(token) for token in node.children[1:])
+        return ast.Pragma(key, value[0] if value else "", self._span(node))
+
+    def goal(self, node: Any) -> ast.Goal:
+        return ast.Goal(self._disjunction(node.children[0]), self._span(node))
+
+    def query(self, node: Any) -> ast.Query:
+        _, name, *marks = node.children
+        return ast.Query(self._name(name), tuple(self._name(mark) for mark in marks), self._span(node))
+
+    def update(self, node: Any) -> ast.Update:
+        sign, atom = node.children
+        return ast.Update(1 if sign == "+" else -1, self._atom(atom), self._span(node))
+
+    def functor(self, node: Any) -> ast.Functor:
+        """A functor of the user's; FlowLog's are called without a mark."""
+        keyword, name, types, result, *_ = node.children
+        mark = "@" if str(keyword) == ".functor" else ""
+        *args, value = (ast.TypeRef(self._name(part.children[-1])) for part in (*types.children, result))
+        made = ast.Name(f"{mark}{name}", self._span(name))
+        return ast.Functor(made, tuple(args), value, self._span(node))
+
+    def debug_delta(self, node: Any) -> Any:
+
+        _, name, _, _, relation, *rest = node.children
+        return Delta(self._name(name), self._name(relation), self._qualifiers(rest), self._span(node))
+
+    def lattice(self, node: Any) -> ast.Lattice:
+        _, name, *parts = node.children
+        pairs = (part.children for part in parts)
+        operators = tuple((self._name(key), self._expression(value)) for key, value in pairs)
+        return ast.Lattice(self._name(name), operators, self._span(node))
+
+    def subsumption(self, node: Any) -> ast.Subsumption:
+        less, _, greater, body, *_ = node.children
+        found = self._disjunction(body)
+        return ast.Subsumption(self._atom(less), self._atom(greater), found, self._span(node))
+
+    def block(self, node: Any) -> Block:
+        """FlowLog's block of rules; other than a statement, it does not outlive the program's tree."""
+        clauses = tuple(self.clause(part) for part in node.children if is_rule(part, "clause"))
+        parts = list(node.children)
+        iterative = [
+            self._name(name)
+            for mark, name in pairwise(parts)
+            if isinstance(mark, Token) and mark.type == "ITERATIVE"
+        ]
+        most, both = None, False
+        until: tuple[tuple[str, ...], ...] = ()
+        for condition in node.find_data("loop_condition"):
+            tests = [part for part in condition.children if not isinstance(part, Token)]
+            both = len(tests) < len(condition.children)
+            if len({part.data for part in tests}) < len(tests):
+                self._unsupported("a loop with two conditions of a kind", condition)
+            for part in tests:
+                if part.data == "loop_until":
+                    until = ways(list(map(str, part.children[1:])))
+                    continue
+                for test in part.find_data("loop_test"):
+                    if test.children[0] != "@it":
+                        self._unsupported(f"{test.children[0]}, other than @it,", test)
+                most = last_round([words(one) for one in part.children[1:]])
+        return Block(clauses, tuple(iterative), most, until, both, self._span(node.children[0]))
+
+    # Bodies
+
+    def _disjunction(self, node: Any) -> ast.Body:
+        parts = tuple(self._conjunction(part) for part in node.children)
+        return parts[0] if len(parts) == 1 else ast.Or(parts, self._span(node))
+
+    def _conjunction(self, node: Any) -> ast.Body:
+        parts = tuple(self._literal(part) for part in node.children)
+        return parts[0] if len(parts) == 1 else ast.And(parts, self._span(node))
+
+    def _within(self, node: Any) -> ast.Body:
+        return same_underscores(self._literal(node))
+
+    def _literal(self, node: Any) -> ast.Body:
+        match node.data:
+            case "atom" | "aggregate_atom":
+                return self._atom(node)
+            case "comparison":
+                left, operator, right = node.children
+                return ast.Comparison(
+                    str(operator.children[0]),
+                    self._expression(left),
+                    self._expression(right),
+                    self._span(node),
+                )
+            case "truth":
+                return ast.Truth(str(node.children[0]) == "true", self._span(node))
+            case "negation":
+                return ast.Not(self._literal(node.children[0]), self._span(node))
+            case "group":
+                return self._disjunction(node.children[0])
+            case _:
+                return self._disjunction(node)
+
+    def _atom(self, node: Any) -> ast.Atom:
+        name, arguments = node.children
+        return ast.Atom(self._name(name), self._tuple(arguments), self._span(node))
+
+    # Expressions
+
+    def _tuple(self, node: Any) -> tuple[ast.Expression, ...]:
+        return tuple(self._expression(part) for part in node.children)
+
+    def _expression(self, node: Any) -> ast.Expression:
+        span = self._span(node)
+        match node.data, node.children:
+            case "variable", (name,):
+                return ast.Variable(str(name), span)
+            case "underscore", _:
+                return ast.Underscore(span)
+            case "integer", (token,):
+                value, unsigned = integer(str(token))
+                return ast.Integer(value, unsigned, span)
+            case "address", (token,):
+                return ast.Integer(self._address(token), False, span)
+            case "boolean", (token,):
+                return ast.Boolean(str(token) == "true", span)
+            case "float", (token,):
+                return ast.Float(float(token), span)
+            case "raw_string", (token,):
+                return ast.String(str(token).strip("r").strip("#")[1:-1], span)
+            case "string", (token,):
+                return ast.String(self._text(token), span)
+            case "nil", _:
+                return ast.Nil(span)
+            case "record", parts:
+                return ast.Record(tuple(self._expression(part) for part in parts), span)
+            case "dollar", (name, *arguments):
+                return ast.Dollar(str(name)[1:], self._tuple(arguments[0]) if arguments else None, span)
+            case "binary", (left, operator, right):
+                if self.binds_alike and str(operator) in LEFT_TO_RIGHT:
+                    return self._left_to_right(node)
+                return ast.Call(str(operator), (self._expression(left), self._expression(right)), span)
+            case "prefix", (operator, operand):
+                return self._prefix(operator, self._expression(operand), span)
+            case "short_tuple", parts:
+                return self._made_tuple(tuple(self._expression(part) for part in parts), span)
+            case "call" | "extremum", (name, arguments):
+                return ast.Call(OTHER_FUNCTORS.get(str(name), str(name)), self._tuple(arguments), span)
+            case "cast", (_, value, name) | (value, name):
+                return ast.Cast(self._expression(value), self._name(name), span)
+            case "parentheses", (arguments,):
+                return self._parentheses(arguments)
+            case _:
+                return self._rarer(node, span)
+
+    def _prefix(self, sign: Any, operand: ast.Expression, span: Span) -> ast.Expression:
+        """A sign or complement; a ``+`` is FlowLog's only."""
+        if sign != "+":
+            return ast.Call("neg" if sign == "-" else str(sign), (operand,), span)
+        if not self.is_flowlog:
+            self._wrong(sign)
+        return operand
+
+    def _left_to_right(self, node: Any) -> ast.Expression:
+        """The operation as FlowLog reads it, in which operators bind equally."""
+        parts = list(chain(node))
+        found = self._expression(parts[0])
+        for operator, operand in zip(parts[1::2], parts[2::2], strict=True):
+            right = self._expression(operand)
+            span = self.source.span(node.meta.start_pos, operand.meta.end_pos)
+            found = ast.Call(str(operator), (found, right), span)
+        levels = [level(str(one)) for one in parts[1::2]]
+        if levels != sorted(levels, reverse=True):
+            hint = "write parentheses"
+            message = "operators are read from left to right, as FlowLog did while it had loops"
+            self.diagnostics.warning("precedence", message, self._span(node), hint=hint)
+        return found
+
+    def _rarer(self, node: Any, span: Span) -> ast.Expression:
+        match node.data, node.children:
+            case "bare_aggregate", (function, body):
+                return ast.Aggregate(str(function), None, self._within(body), span)
+            case "aggregate_of_tuple", (function, value, body):
+                return ast.Aggregate(str(function), self._parentheses(value), self._within(body), span)
+            case "aggregate_of_expression", (function, value, body):
+                return ast.Aggregate(str(function), self._expression(value), self._within(body), span)
+            case "user_functor", (name, arguments):
+                return ast.Call(str(name), self._tuple(arguments), span)
+            case "user_aggregate", (function, value, initial, body):
+                found, first = self._expression(value), self._expression(initial)
+                return ast.Aggregate(str(function), found, self._within(body), span, first)
+            case _:
+                return ast.Call("autoinc", (), span)
+
+    def _parentheses(self, node: Any) -> ast.Expression:
+        """The expression in parentheses; ``(a, b)`` and ``()`` are none."""
+        parts = self._tuple(node)
+        if len(parts) == 1:
+            return parts[0]
+        return self._made_tuple(parts, self._span(node))
+
+    def _made_tuple(self, parts: tuple[ast.Expression, ...], span: Span) -> ast.Expression:
+        if parts and (self.is_flowlog or self.takes_tuples):
+            return ast.Record(parts, span)
+        hint = "a record is written [a, b]" if parts else None
+        self.diagnostics.error("syntax", "expected one expression in the parentheses", span, hint=hint)
+        return parts[0] if parts else ast.Underscore(span)
+
+    def _address(self, token: Token) -> int:
+        value = address(str(token))
+        if value is None:
+            self.diagnostics.error("syntax", f"{token} is no IPv4 address", self._span(token))
+        return value or 0
+
+    def _text(self, token: Token) -> str:
+        text, wrong = unescape(str(token)[1:-1])
+        if wrong is not None:
+            start = (token.start_pos or 0) + 1 + wrong
+            message = f"unknown escape {str(token)[1 + wrong : 3 + wrong]}"
+            self.diagnostics.error("syntax", message, self.source.span(start, start + 2), hint=KNOWN_ESCAPES)
+        return text
+
 
 MOST_ERRORS = 20
 """Statements with errors that are left out before a text is given up: each costs one more parse of it."""
@@ -191,3 +625,40 @@ def _statement(text: str, start: int, end: int) -> tuple[int, int]:
 def _opens_component(text: str, brace: int) -> bool:
     header = text.rfind(".comp", 0, brace)
     return header >= 0 and not re.search(r"[{}]", text[header:brace])
+
+
+@dataclass(frozen=True, slots=True)
+class Delta:
+    """The statement as it stands. It is gone once a text is parsed."""
+
+    name: ast.Name
+    relation: ast.Name
+    qualifiers: tuple[ast.Name, ...]
+    span: Span = field(compare=False, repr=False)
+
+
+def with_deltas(statements: Sequence[Any], diagnostics: Diagnostics) -> list[Any]:
+    """The statements of a text or component with declarations and rules in place of such."""
+    declared = {
+        name.text: one for one in statements if isinstance(one, ast.Declaration) for name in one.names
+    }
+    made: list[Any] = []
+    for one in statements:
+        if not isinstance(one, Delta):
+            made.append(one)
+        elif one.relation.text in declared:
+            made += _written(one, declared[one.relation.text])
+        else:
+            hint = "declare it beside its debug_delta"
+            message = f"relation {one.relation} is not defined"
+            diagnostics.error("undefined", message, one.relation.span, hint=hint)
+    return made
+
+
+def _written(delta: Delta, of: ast.Declaration) -> Iterator[ast.Statement]:
+    span = delta.span
+    round_ = ast.Attribute(ast.Name("iteration", span), ast.TypeRef(ast.Name("unsigned", span)))
+    yield ast.Declaration((delta.name,), (*of.attributes, round_), delta.qualifiers, span)
+    names = tuple(ast.Variable(f"c{place}", span) for place in range(len(of.attributes)))
+    head = ast.Atom(delta.name, (*names, ast.Call("$delta", (), span)), span)
+    yield ast.Clause((head,), ast.Atom(delta.relation, names, span), None, span)

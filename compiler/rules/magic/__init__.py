@@ -5,9 +5,17 @@
 those who want to know when to give it up. ``outputs`` restricts a program to what its own outputs need.
 """
 
-from kpg.compiler.rules.magic.domain import is_finite, origins
-from kpg.compiler.rules.magic.outputs import restricted
-from kpg.compiler.rules.magic.prepare import Explanation, Policy, Prepared, Strategy, prepare, steps_of_levels
+from kpg.compiler.rules.magic.rewrite import (
+    Explanation,
+    Policy,
+    Prepared,
+    Strategy,
+    is_finite,
+    origins,
+    prepare,
+    restricted,
+    steps_of_levels,
+)
 
 __all__ = [
     "Explanation",

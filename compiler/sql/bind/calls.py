@@ -1,9 +1,21 @@
-"""Calls of registered functions with their arguments brought to the types that these take."""
+"""Calls of registered functions with their arguments brought to the types that these take.
 
+CASE, and IF of other systems.
+
+Sums of CASE and COALESCE whose branches have different scales: as of words, with the scale that they show.
+
+``CASE WHEN paid THEN price ELSE 0 END`` is a NUMERIC, since 0 is shown as 0. A sum of it has as many digits
+behind the point as the longest of what it adds up: it is computed of words, and of how many are so long.
+
+Values of other types beside texts: the operands of ``||`` and of CONCAT.
+"""
+
+import functools
 import operator
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from decimal import Decimal
 from typing import Final
 
 from sqlglot import exp
@@ -18,16 +30,19 @@ from kpg.compiler.sql.bind.literals import (
     rounded,
     settled_type,
 )
-from kpg.compiler.sql.bind.scope import Binding
-from kpg.compiler.sql.slots import NAMED, Beyond, slot_of, then
-from kpg.compiler.sql.syntax import span_of, whole
-from kpg.compiler.sql.type_names import sql_type
+from kpg.compiler.sql.bind.scope import WIDE, Binding, Scope
+from kpg.compiler.sql.parameterize.parameters import NAMED, Beyond, slot_of, then
+from kpg.compiler.sql.parse.syntax import only, span_of, whole
+from kpg.compiler.sql.parse.type_names import sql_type
 from kpg.runtime.errors import DataError, NotSupportedError, ProgrammingError
-from kpg.runtime.functions import Resolution, castable, common_type, resolve, shown_type
+from kpg.runtime.functions import Composed, Part, Resolution, castable, common_type, resolve, shown_type
+from kpg.runtime.functions.aggregation.builtins import sum_type
 from kpg.runtime.functions.comparison import key
 from kpg.runtime.functions.date_time.dates import lengths
-from kpg.runtime.scalar import Call, Literal, Scalar, literal_text
+from kpg.runtime.functions.text import shown
+from kpg.runtime.scalar import Call, Column, If, Literal, Scalar, literal_text
 from kpg.runtime.types import (
+    BIGINT,
     BIT_KINDS,
     BOOLEAN,
     DOUBLE,
@@ -43,6 +58,7 @@ from kpg.runtime.types import (
     array,
     decimal,
 )
+from kpg.runtime.values import numeric
 
 DAY: Final = 86_400_000_000
 ARITHMETIC: Final = {"add": operator.add, "sub": operator.sub, "mul": operator.mul}
@@ -135,7 +151,7 @@ def _as_routine(binding: Binding, arg: Scalar, node: exp.Expr) -> Scalar:
         return arg
     if _is_nothing(arg):
         return Literal("-", REGPROC)
-    from kpg.compiler.sql.bind.described import routine_named
+    from kpg.compiler.sql.bind.catalog_functions import routine_named
 
     return routine_named(binding, arg, node)
 
@@ -359,7 +375,7 @@ def comparable(binding: Binding, type_: Type, what: str, node: exp.Expr) -> None
     """ProgrammingError for a type without "equality", so that it is no group key, or without "ordering"."""
     kind = type_.parts[0].kind if type_.kind is Kind.ARRAY else type_.kind
     if kind is Kind.JSON:
-        from kpg.compiler.system.naming import type_facts
+        from kpg.compiler.system.oids import type_facts
 
         binding.wrong(f"could not identify an {what} operator for type {type_facts(type_)[0]}", node)
 
@@ -371,3 +387,154 @@ def condition(binding: Binding, scalar: Scalar, node: exp.Expr, clause: str) -> 
     if scalar.type != BOOLEAN:
         binding.wrong(f"{clause} needs a BOOLEAN, not {scalar.type}", node)
     return scalar
+
+
+def bind_case(binding: Binding, scope: Scope, node: exp.Expr) -> Scalar:
+    only(node, binding.source, "this", "ifs", "default", "true", "false")
+    if isinstance(node, exp.If):
+        branches, operand, default = [node], None, node.args.get("false")
+    else:
+        branches, operand, default = node.args["ifs"], node.args.get("this"), node.args.get("default")
+    scope = scope.without_rows("CASE")
+    tested = binding.expression(scope, operand) if operand is not None else None
+    conditions = [_branch(binding, scope, tested, branch.this) for branch in branches]
+    values = [binding.expression(scope, branch.args["true"]) for branch in branches]
+    values.append(binding.expression(scope, default) if default is not None else Literal(None, UNKNOWN))
+    nodes = [*(branch.args["true"] for branch in branches), default if default is not None else node]
+    values = unified(binding, values, nodes, "CASE branches")
+    result = values[-1]
+    for test, value in zip(reversed(conditions), reversed(values[:-1]), strict=True):
+        result = If(test, value, result, value.type)
+    return result
+
+
+def _branch(binding: Binding, scope: Scope, tested: Scalar | None, node: exp.Expr) -> Scalar:
+    value = binding.expression(scope, node)
+    if tested is not None:
+        return call(binding, "eq", [tested, value], node)
+    return condition(binding, value, node, "WHEN")
+
+
+MEANS = {"$sum": False, "$avg": True}
+"""The aggregates of NUMERICs that are computed so, and whether it is a mean."""
+
+
+def over_words(function: str, args: Sequence[Scalar]) -> tuple[Composed, tuple[Scalar, ...]] | None:
+    """How such an aggregate is made of sums of words, and its operand; None if it is over anything else."""
+    if function not in MEANS or len(args) != 1 or args[0].type != NUMERIC or WIDE.get():
+        return None
+    leaves = _leaves(args[0])
+    if leaves is None:
+        return None
+    known = [leaf.type for leaf in leaves if not (isinstance(leaf, Literal) and leaf.value is None)]
+    joint = common_type(tuple(known)) if known else None
+    if joint is None or joint.kind is not Kind.DECIMAL:
+        return None
+    scales = sorted({type_.scale for type_ in known}, reverse=True)
+    words = _rebuilt(args[0], lambda leaf: coerce(leaf, joint), joint)
+    marks = [_rebuilt(args[0], functools.partial(_mark, scale), INTEGER) for scale in scales[:-1]]
+
+    def build(_: tuple[Scalar, ...]) -> tuple[tuple[Part, ...], Scalar]:
+        total = Column(0, sum_type(joint))
+        parts = [Part("sum", (words,)), *(Part("count", (mark,)) for mark in marks)]
+        result = _with_scale(total, scales[-1])
+        for place, scale in reversed(list(enumerate(scales[:-1], 1))):
+            some = Call("gt", (Column(place, BIGINT), Literal(0, BIGINT)), BOOLEAN)
+            result = If(some, _with_scale(total, scale), result, NUMERIC)
+        if MEANS[function]:
+            parts.append(Part("count", (words,)))
+            number = Call("nullif", (Column(len(parts) - 1, BIGINT), Literal(0, BIGINT)), BIGINT)
+            result = Call("div", (result, number), NUMERIC)
+        return tuple(parts), result
+
+    return Composed(build), (words,)
+
+
+def _with_scale(total: Scalar, scale: int) -> Scalar:
+    """A sum of which no more digits behind the point are needed, as a NUMERIC of so many."""
+    return coerce(coerce(total, decimal(MAX_DECIMAL_PRECISION, scale)), NUMERIC)
+
+
+def _leaves(scalar: Scalar) -> list[Scalar] | None:
+    """What CASE and COALESCE choose among, as words; None if something is no such."""
+    if isinstance(scalar, Literal):
+        found = _literal(scalar)
+        return None if found is None else [found]
+    if isinstance(scalar, If):
+        parts: Sequence[Scalar] = (scalar.then, scalar.otherwise)
+    elif isinstance(scalar, Call) and scalar.function == "coalesce":
+        parts = scalar.args
+    elif isinstance(scalar, Call) and scalar.function == "cast" and scalar.args[0].type.is_exact:
+        return [scalar.args[0]]
+    else:
+        return None
+    found_parts = [_leaves(part) for part in parts]
+    return None if None in found_parts else [leaf for part in found_parts for leaf in part or ()]
+
+
+def _literal(literal: Literal) -> Literal | None:
+    """A constant NUMERIC as a word, if it is one."""
+    if literal.value is None:
+        return literal
+    value = numeric.decode(str(literal.value))
+    if not value.is_finite() or value.adjusted() + numeric.shown_scale(value) >= MAX_DECIMAL_PRECISION:
+        return None
+    scale = numeric.shown_scale(value)
+    type_ = decimal(MAX_DECIMAL_PRECISION, scale) if scale else BIGINT
+    return Literal(int(Decimal(value).scaleb(scale)), type_)
+
+
+def _rebuilt(scalar: Scalar, leaf: Callable[[Scalar], Scalar], type_: Type) -> Scalar:
+    """The expression of another type, with something else for each of its leaves."""
+    if isinstance(scalar, If):
+        then, otherwise = (_rebuilt(part, leaf, type_) for part in (scalar.then, scalar.otherwise))
+        return If(scalar.condition, then, otherwise, type_)
+    if isinstance(scalar, Literal):
+        found = _literal(scalar)
+        assert found is not None
+        return leaf(found) if found.value is not None else Literal(None, type_)
+    assert isinstance(scalar, Call)
+    first, *rest = scalar.args
+    if scalar.function != "coalesce":
+        return leaf(first)
+    if not rest:
+        return _rebuilt(first, leaf, type_)
+    others = Call("coalesce", tuple(rest), NUMERIC)
+    missing = Call("is_null", (first,), BOOLEAN)
+    return If(missing, _rebuilt(others, leaf, type_), _rebuilt(first, leaf, type_), type_)
+
+
+def _mark(scale: int, leaf: Scalar) -> Scalar:
+    """Not NULL where the leaf has a value of this scale."""
+    nothing, one = Literal(None, INTEGER), Literal(1, INTEGER)
+    if leaf.type.scale != scale:
+        return nothing
+    return one if isinstance(leaf, Literal) else If(Call("is_null", (leaf,), BOOLEAN), nothing, one, INTEGER)
+
+
+OWN: Final = frozenset({Kind.BYTEA, Kind.JSONB, Kind.VARBIT, Kind.BIT})
+"""Types that ``||`` joins to a quoted constant as one of their own values."""
+
+
+def as_texts(args: list[Scalar]) -> list[Scalar]:
+    """The operands of ``||``: beside a text or a quoted constant, a value of another type as text."""
+    if not any(arg.type.is_text or arg.type == UNKNOWN for arg in args):
+        return args
+    if any(arg.type.kind in OWN for arg in args) and not any(arg.type.is_text for arg in args):
+        return args
+    return [coerce(arg, TEXT) if castable(arg.type, TEXT) else arg for arg in args]
+
+
+def concatenated(binding: Binding, scope: Scope, node: exp.Concat) -> Scalar:
+    """CONCAT: the arguments as text, one after the other, NULLs left out."""
+    empty = Literal("", TEXT)
+    texts: list[Scalar] = []
+    for part in node.expressions:
+        value = shown(settled(binding.expression(scope, part)))
+        if not value.type.is_text and not castable(value.type, TEXT):
+            binding.wrong(f"cannot cast {value.type} to {TEXT}", part)
+        texts.append(call(binding, "coalesce", [coerce(value, TEXT), empty], node))
+    result = texts[0]
+    for text in texts[1:]:
+        result = call(binding, "concat", [result, text], node)
+    return result

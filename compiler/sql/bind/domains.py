@@ -1,10 +1,10 @@
 """What is cast to a domain, held to its CHECKs, which say VALUE."""
 
-from kpg.compiler.constraints import Domain
+from kpg.compiler.catalog.constraints import Domain
 from kpg.compiler.sql.bind.calls import condition
 from kpg.compiler.sql.bind.query import new_binding
 from kpg.compiler.sql.bind.scope import Binding, Field, Scope
-from kpg.compiler.sql.ddl.reader import parsed_expression
+from kpg.compiler.sql.parse.reader import parsed_expression
 from kpg.runtime.scalar import Call, Column, Literal, Scalar, transform
 from kpg.runtime.types import BOOLEAN, TEXT
 

@@ -1,20 +1,31 @@
-"""FROM: tables, views, WITH queries, derived tables and joins; what they name enters the scope."""
+"""FROM: tables, views, WITH queries, derived tables and joins; what they name enters the scope.
 
+Functions in FROM: one call, or those of ROWS FROM side by side, of users' functions and of SQL's.
+
+VALUES: rows of expressions, whose columns take a type from their cells or from a table to insert into.
+"""
+
+from collections.abc import Sequence
 from dataclasses import replace
+from itertools import pairwise
+from typing import Final
 
 from sqlglot import exp
 
 from kpg.compiler.algebra.rel import types as rel_types
-from kpg.compiler.catalog import Entry, ViewEntry, did_you_mean, get_of
-from kpg.compiler.sql.bind.calls import call, unified
-from kpg.compiler.sql.bind.literals import conjuncts
-from kpg.compiler.sql.bind.output import settled_query
+from kpg.compiler.catalog.entries import Entry, ViewEntry, did_you_mean, get_of
+from kpg.compiler.sql.bind.calls import assigned, brought, call, unified, user_type
+from kpg.compiler.sql.bind.literals import conjuncts, loose_type, settled_type
 from kpg.compiler.sql.bind.predicate import bind_condition
+from kpg.compiler.sql.bind.query_output import settled_query, united
+from kpg.compiler.sql.bind.row_functions import NUMBER, bind_from_calls, declared_of, in_order, only_call
 from kpg.compiler.sql.bind.scope import HIDDEN, Binding, Common, Field, Scope
-from kpg.compiler.sql.syntax import construct_name, only, relation_name
-from kpg.compiler.sql.tree import Join, Map, Node, Query, Rows, Scan, Shared, SortKey
+from kpg.compiler.sql.bound_tree import Join, Map, Node, Query, Rows, Scan, Shared, SortKey
+from kpg.compiler.sql.parse.syntax import construct_name, only, relation_name
+from kpg.runtime.functions import shown_type
+from kpg.runtime.records import dataclass
 from kpg.runtime.scalar import Column, Literal, Scalar
-from kpg.runtime.types import INTEGER, Type
+from kpg.runtime.types import INTEGER, UNKNOWN, ColumnDef, Type
 
 
 def bind_from(binding: Binding, scope: Scope, select: exp.Select) -> Node:
@@ -175,8 +186,6 @@ def _item(binding: Binding, scope: Scope, node: exp.Expr) -> Node:
             rows.set("alias", node.args.get("alias"))
             return _item(binding, scope, rows)
         case exp.Table() if not isinstance(node.this, exp.Identifier):
-            from kpg.compiler.sql.bind.called_items import bind_called
-
             return bind_called(binding, scope, node)
         case exp.Table():
             return _table(binding, scope, node)
@@ -212,7 +221,6 @@ def _is_join(node: exp.Expr) -> bool:
 
 
 def _calls(binding: Binding, scope: Scope, node: exp.Expr, one: exp.Expr) -> Node:
-    from kpg.compiler.sql.bind.called_items import bind_calls, named_number
 
     numbered = bool(node.args.get("ordinality")) or named_number(one, node)
     return bind_calls(binding, scope, node, [one], numbered=numbered)
@@ -268,7 +276,7 @@ def enter(
 
 def _unlisted(binding: Binding, scope: Scope, node: exp.Table) -> Node:
     """A relation of the system, or an error."""
-    from kpg.compiler.sql.bind.unlisted import bind_unlisted
+    from kpg.compiler.sql.bind.base_tables import bind_unlisted
 
     system = bind_unlisted(binding, scope, node)
     if system is not None:
@@ -281,7 +289,7 @@ def _unlisted(binding: Binding, scope: Scope, node: exp.Table) -> Node:
 def _table(binding: Binding, scope: Scope, node: exp.Table) -> Node:
     only(node, binding.source, "this", "alias", "joins", "db", "only", "sample")
     if node.args.get("sample") is not None:
-        from kpg.compiler.sql.bind.sampled import bind_sampled
+        from kpg.compiler.sql.bind.base_tables import bind_sampled
 
         return bind_sampled(binding, scope, node, _table)
     common = scope.find_common(node.name) if node.args.get("db") is None else None
@@ -292,7 +300,7 @@ def _table(binding: Binding, scope: Scope, node: exp.Table) -> Node:
         return _unlisted(binding, scope, node)
     name, renamed = alias_of(binding, node, binding.catalog.plain(entry.name))
     if binding.catalog.others and not node.args.get("only"):
-        from kpg.compiler.sql.bind.inherited import with_heirs
+        from kpg.compiler.sql.bind.base_tables import with_heirs
 
         query = with_heirs(binding, entry, name)
         if query is not None:
@@ -308,7 +316,7 @@ def _table(binding: Binding, scope: Scope, node: exp.Table) -> Node:
     if isinstance(entry, ViewEntry) and entry.order:
         scope.orders[id(scan)] = _order_of(entry, scan)
     if binding.catalog.others:
-        from kpg.compiler.sql.bind.secured import secured_rows
+        from kpg.compiler.sql.rewrite.row_security import secured_rows
 
         result, columns = secured_rows(binding, entry, result, columns, name)
     if binding.reads is not None:
@@ -317,7 +325,7 @@ def _table(binding: Binding, scope: Scope, node: exp.Table) -> Node:
     text = "" if binding.located else binding.source.lower()
     if not binding.located and "tableoid" not in text and "ctid" not in text:
         return result
-    from kpg.compiler.sql.bind.system_columns import with_system
+    from kpg.compiler.sql.bind.base_tables import with_system
 
     return with_system(binding, scope, name, entry, result, scan)
 
@@ -378,3 +386,228 @@ def _common(binding: Binding, scope: Scope, common: Common, node: exp.Table) -> 
         keys = zip(known.order, places, strict=True)
         scope.orders[id(result)] = tuple(replace(key, column=columns[place]) for key, place in keys)
     return result
+
+
+OPTIONS: Final = "pg_options_to_table"
+KEYWORDS: Final = "pg_get_keywords"
+OF_PARTITIONS: Final = ("pg_partition_ancestors", "pg_partition_tree")
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """A call, or several, in FROM: the rows, their own name, and the columns with their names."""
+
+    node: Node
+    name: str
+    names: tuple[str, ...]
+    columns: tuple[Column, ...]
+    is_value: bool = True
+    """Whether its rows are values, if it has one column."""
+
+
+def bind_called(binding: Binding, scope: Scope, node: exp.Table) -> Node:
+    """A function in the place of a table, or ROWS FROM several."""
+    only(node, binding.source, "this", "alias", "joins", "ordinality", "rows_from", "db")
+    only_call(binding, node)
+    calls = in_order(node)
+    if isinstance(calls[0], exp.Anonymous) and str(calls[0].this).lower() == OPTIONS:
+        from kpg.compiler.sql.bind.base_tables import no_options
+
+        return no_options(binding, scope, node)
+    if isinstance(calls[0], exp.Anonymous) and str(calls[0].this).lower() == KEYWORDS:
+        from kpg.compiler.sql.bind.base_tables import word_rows
+
+        return word_rows(binding, scope, node)
+    if isinstance(calls[0], exp.Anonymous) and _is_of_partitions(calls[0]):
+        from kpg.compiler.sql.bind.base_tables import kin_rows
+
+        return kin_rows(binding, scope, node, calls[0])
+    if node.args.get("db") is not None and node.db.lower() != "pg_catalog":
+        calls = [exp.Dot(this=node.args["db"].copy(), expression=calls[0].copy())]
+    return bind_calls(binding, scope, node, calls, numbered=bool(node.args.get("ordinality")))
+
+
+def _is_of_partitions(node: exp.Anonymous) -> bool:
+    """Whether a call asks for the kin of a table."""
+    return str(node.this).lower() in OF_PARTITIONS and len(node.expressions) == 1
+
+
+def bind_calls(
+    binding: Binding, scope: Scope, node: exp.Expr, calls: list[exp.Expr], *, numbered: bool
+) -> Node:
+    """Calls in FROM, whose arguments may name the items before."""
+
+    alias, renamed = alias_of(binding, node, "")
+    declared = declared_of(node)
+    lists = [declared_of(part) for part in node.args.get("rows_from") or ()]
+    if len(calls) == 1:
+        item = _one(
+            binding, scope, calls[0], alias, declared or (lists[0] if lists else []), numbered=numbered
+        )
+    elif any(lists) or binding.catalog.routines:
+        item = _in_step(binding, scope, calls, alias, lists, numbered=numbered)
+    else:
+        item = _built_in(binding, scope, calls, alias, declared, numbered=numbered)
+    if len(item.columns) == 1 and item.name and item.is_value:
+        scope.whole[item.name.lower()] = item.columns[0]
+    enter(binding, scope, item.name, item.names, item.columns, renamed, node)
+    return item.node
+
+
+def named_number(call_: exp.Expr, item: exp.Expr) -> bool:
+    """Whether ``unnest`` in FROM has WITH ORDINALITY; the number's name goes back to those of the item."""
+    if not isinstance(call_, exp.Unnest):
+        return False
+    offset = call_.args.get("offset")
+    if isinstance(offset, exp.Identifier):  # sqlglot takes the number's name from the others
+        item.args["alias"].append("columns", offset)
+        call_.set("offset", True)
+    return bool(offset)
+
+
+def _one(
+    binding: Binding, scope: Scope, node: exp.Expr, alias: str, declared: list[exp.Expr], *, numbered: bool
+) -> Item:
+    if binding.catalog.routines:
+        from kpg.compiler.sql.bind.routines import bind_routine_rows
+
+        types = {one.name: user_type(binding, one.args["kind"]) for one in declared}
+        found = bind_routine_rows(binding, scope, node, alias, numbered=numbered, declared=types)
+        if found is not None:
+            names = (*types, *found.names[len(types) :])
+            return Item(found.node, found.name, names, found.columns, is_value=False)
+    return _built_in(binding, scope, [node], alias, declared, numbered=numbered)
+
+
+def _built_in(
+    binding: Binding,
+    scope: Scope,
+    calls: list[exp.Expr],
+    alias: str,
+    declared: list[exp.Expr],
+    *,
+    numbered: bool,
+) -> Item:
+
+    source = one_row(binding)
+    made = bind_from_calls(
+        binding, scope, calls, numbered=numbered, source=source, alias=alias, declared=declared
+    )
+    return Item(*made)
+
+
+def _in_step(
+    binding: Binding,
+    scope: Scope,
+    calls: list[exp.Expr],
+    alias: str,
+    lists: list[list[exp.Expr]],
+    *,
+    numbered: bool,
+) -> Item:
+    """Calls of which each has rows of its own, side by side by their numbers."""
+    items = [
+        _one(binding, scope, node, "", declared, numbered=True)
+        for node, declared in zip(calls, lists or [[] for _ in calls], strict=True)
+    ]
+    result, number = items[0].node, items[0].columns[-1]
+    for place, item in enumerate(items[1:], 1):
+        other = item.columns[-1]
+        result = Join("full", result, item.node, (call(binding, "eq", [number, other], calls[place]),))
+        either = call(binding, "coalesce", [number, other], calls[place])
+        number = Column(binding.fresh(), either.type)
+        result = Map(result, (number.index,), (either,))
+    names = [name for item in items for name in item.names[:-1]]
+    columns = [column for item in items for column in item.columns[:-1]]
+    if numbered:
+        names.append(NUMBER)
+        columns.append(number)
+    scope.orders[id(result)] = (SortKey(number, descending=False, nulls_first=False),)
+    return Item(result, alias or items[0].name, tuple(names), tuple(columns))
+
+
+Cells = list[list[Scalar]]
+ROWS: Final = "rows"
+"""Where a tree has the rows that stand for those of a long list."""
+
+
+def bind_values(binding: Binding, around: Scope, node: exp.Values) -> Query:
+    """VALUES as a query, each column of a type that all its cells can have."""
+    known = node.meta.get(ROWS)
+    if known is not None:
+        return _query(binding, [list(row) for row in zip(*known.columns, strict=True)])
+    syntax = _syntax(binding, node)
+    rows = _bound(binding, around, syntax)
+    for (first, second), row in zip(pairwise(rows), syntax[1:], strict=True):
+        if len(first) != len(second):
+            message = f"a row of {len(second)} values in VALUES with rows of {len(first)}"
+            binding.wrong(message, row[0])
+    for index in range(len(rows[0])):
+        _unify(binding, rows, syntax, index, node)
+    return _query(binding, rows)
+
+
+def bind_inserted(binding: Binding, node: exp.Values, columns: Sequence[ColumnDef]) -> Query:
+    """VALUES for columns of a table: each cell on its own takes its column's type."""
+    syntax = _syntax(binding, node)
+    rows = _bound(binding, Scope(), syntax)
+    for row, parts in zip(rows, syntax, strict=True):
+        if len(row) != len(columns):
+            binding.wrong(f"INSERT has {len(row)} values for {len(columns)} columns", parts[0])
+        row[:] = [
+            assigned(binding, cell, column, part)
+            for cell, column, part in zip(row, columns, parts, strict=True)
+        ]
+    return _query(binding, rows)
+
+
+def _syntax(binding: Binding, node: exp.Values) -> list[list[exp.Expr]]:
+    for row in node.expressions:
+        if not isinstance(row, exp.Tuple) or not row.expressions:
+            binding.wrong("a row of VALUES is one value or more in brackets", row)
+    return [row.expressions for row in node.expressions]
+
+
+def _bound(binding: Binding, around: Scope, syntax: list[list[exp.Expr]]) -> Cells:
+    scope = around.without_aggregates("VALUES")
+    return [[binding.expression(scope, part) for part in row] for row in syntax]
+
+
+def _unify(binding: Binding, rows: Cells, syntax: list[list[exp.Expr]], index: int, node: exp.Expr) -> None:
+    """Brings one column to a type; strings and NULLs alone leave it UNKNOWN."""
+    kinds = {loose_type(row[index]): None for row in rows}
+    if set(kinds) == {UNKNOWN}:
+        return
+    target = shown_type(tuple(kinds))
+    if target is None:
+        binding.wrong(f"column {index + 1} of VALUES has no common type", node, "add a CAST")
+    for row, parts in zip(rows, syntax, strict=True):
+        row[index] = brought(binding, row[index], settled_type(target), parts[index])
+
+
+def _query(binding: Binding, rows: Cells) -> Query:
+    types = tuple(scalar.type for scalar in rows[0])
+    names = tuple(f"column{index + 1}" for index in range(len(types)))
+    constant = [tuple(cell for cell in row if isinstance(cell, Literal)) for row in rows]
+    if any(len(row) < len(types) for row in constant):
+        return _computed(binding, rows, names)
+    ids = tuple(binding.fresh() for _ in types)
+    columns = tuple(Column(id_, type_) for id_, type_ in zip(ids, types, strict=True))
+    return Query(Rows(tuple(constant), ids, types), columns, names)
+
+
+def _computed(binding: Binding, rows: Cells, names: tuple[str, ...]) -> Query:
+    """Rows that are not constant: a union of one-row queries, in the order of the numbers that they get."""
+    if len(rows) == 1:
+        return _one_row(binding, rows[0], names)
+    numbered = (*names, "number")
+    queries = [_one_row(binding, [*row, Literal(place, INTEGER)], numbered) for place, row in enumerate(rows)]
+    result = united(binding, queries)
+    *shown, number = result.columns
+    return Query(result.node, tuple(shown), names, (SortKey(number, descending=False, nulls_first=False),))
+
+
+def _one_row(binding: Binding, row: list[Scalar], names: tuple[str, ...]) -> Query:
+    ids = tuple(binding.fresh() for _ in row)
+    node = Map(one_row(binding), ids, tuple(row))
+    return Query(node, tuple(Column(id_, scalar.type) for id_, scalar in zip(ids, row, strict=True)), names)

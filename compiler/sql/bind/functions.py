@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING, Final
 
 from sqlglot import exp
 
-from kpg.compiler.sql.call_syntax import UNNAMED, WHOLE_QUOTIENT, WRITTEN
-from kpg.compiler.sql.type_names import REAL_DIGITS
+from kpg.compiler.sql.parse.call_syntax import UNNAMED, WHOLE_QUOTIENT, WRITTEN
+from kpg.compiler.sql.parse.type_names import REAL_DIGITS
 from kpg.runtime.functions import AggregateFunction, is_aggregate, is_function
 from kpg.runtime.records import dataclass
 from kpg.runtime.scalar import Named, shown

@@ -1,6 +1,8 @@
 """Constants of the SQL text as typed literals, and the folding of what is constant at once.
 
 A quoted string has type UNKNOWN until its context gives it one, as in Postgres.
+
+INTERVAL constants: a text, and the fields that it has or is cut to.
 """
 
 import math
@@ -12,7 +14,21 @@ from datetime import date, timedelta
 from decimal import Decimal
 from typing import Final
 
-from kpg.compiler.sql.slots import CONVERTED, NEGATED, ROUNDED, TEXT, Beyond, Marker, opened, slot_of, then
+from sqlglot import exp
+
+from kpg.compiler.sql.bind.scope import Binding
+from kpg.compiler.sql.parameterize.parameters import (
+    CONVERTED,
+    NEGATED,
+    ROUNDED,
+    TEXT,
+    Beyond,
+    Marker,
+    opened,
+    slot_of,
+    then,
+)
+from kpg.compiler.sql.parse.syntax import only
 from kpg.runtime.scalar import Call, Literal, Scalar
 from kpg.runtime.types import (
     BIGINT,
@@ -341,3 +357,52 @@ def settled_type(type_: Type) -> Type:
         return type_
     parts = tuple(TEXT_TYPE if part == UNKNOWN else settled_type(part) for part in type_.parts)
     return replace(type_, parts=parts)
+
+
+def bind_interval(binding: Binding, node: exp.Interval) -> Literal:
+    """``INTERVAL 'text' [fields]``; ProgrammingError if the text means none."""
+    only(node, binding.source, "this", "unit")
+    if not isinstance(node.this, exp.Literal):
+        binding.refuse("INTERVAL of anything but a constant", node)
+    unit = node.args.get("unit")
+    last = ""
+    if isinstance(unit, exp.IntervalSpan):
+        only(unit, binding.source, "this", "expression")
+        last = unit.expression.name.lower()  # which says all: what comes first follows from the text
+    elif unit is not None:
+        only(unit, binding.source, "this")
+        last = unit.name.lower()
+    return interval_of(binding, node.this.name, last, node)
+
+
+def interval_of(binding: Binding, text: str, last: str, node: exp.Expr) -> Literal:
+    """The constant that a text means, whose last field is ``last`` if that is not empty."""
+    try:
+        value = _parsed(text, last)
+    except (ValueError, ArithmeticError):
+        binding.no_value(f"{text} {last}".rstrip(), INTERVAL, node)
+    return Literal(intervals.encode(value), INTERVAL)
+
+
+def simplified(literal: Literal) -> Literal:
+    """An INTERVAL of months only, or of days and times only, as a number of these; else the literal."""
+    if literal.type != INTERVAL or not isinstance(literal.value, str):
+        return literal
+    value = intervals.decode(literal.value)
+    if value.months and not value.days and not value.microseconds:
+        return Literal(value.months, INTERVAL_MONTH)
+    return literal if value.months else Literal(intervals.span(value), INTERVAL_DAY)
+
+
+def is_negative(literal: Literal) -> bool:
+    """Whether an INTERVAL goes backwards."""
+    if literal.type != INTERVAL or not isinstance(literal.value, str):
+        return isinstance(literal.value, int) and literal.value < 0
+    return intervals.span(intervals.decode(literal.value)) < 0
+
+
+def _parsed(text: str, last: str) -> intervals.Interval:
+    if not last:
+        return intervals.parse(text)
+    value = intervals.parse(text, last)
+    return intervals.cut(value, last)

@@ -6,15 +6,14 @@ from dataclasses import replace
 from sqlglot import exp
 
 from kpg.compiler.algebra.rel import RowCall
-from kpg.compiler.catalog import Catalog
+from kpg.compiler.catalog.entries import Catalog
 from kpg.compiler.sql.bind.calls import brought, settled, user_type
-from kpg.compiler.sql.bind.columns import as_columns
+from kpg.compiler.sql.bind.composite import fields_of_row
 from kpg.compiler.sql.bind.functions import OwnFunctions, listed, own_call
-from kpg.compiler.sql.bind.scope import Binding, Expansions, Scope
-from kpg.compiler.sql.bind.whole_rows import fields_of_row
-from kpg.compiler.sql.call_syntax import in_their_places
-from kpg.compiler.sql.syntax import only, span_of, whole
-from kpg.compiler.sql.tree import Expand, Ids, Node, used
+from kpg.compiler.sql.bind.scope import Binding, Expansions, Scope, as_columns
+from kpg.compiler.sql.bound_tree import Expand, Ids, Node, used
+from kpg.compiler.sql.parse.call_syntax import in_their_places
+from kpg.compiler.sql.parse.syntax import only, span_of, whole
 from kpg.runtime.errors import ProgrammingError
 from kpg.runtime.functions.autoload import DECLARED, POPULATED
 from kpg.runtime.functions.table_functions import VALUE, RowFunction, makes_rows, resolve_rows

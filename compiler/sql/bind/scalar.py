@@ -2,6 +2,8 @@
 
 A kind of syntax node has a case here, in :mod:`predicate`, or a row in :mod:`functions`; what has
 none is refused.
+
+Bit strings, types that are called as functions, and domains.
 """
 
 from collections.abc import Sequence
@@ -10,8 +12,10 @@ from typing import Final, assert_never
 
 from sqlglot import exp
 
+from kpg.compiler.catalog.constraints import Domain
 from kpg.compiler.sql.bind.aggregate import bind_aggregate, bind_grouping
 from kpg.compiler.sql.bind.calls import (
+    bind_case,
     call,
     coerce,
     compared_as_they_are,
@@ -21,39 +25,43 @@ from kpg.compiler.sql.bind.calls import (
     unified,
     user_type,
 )
-from kpg.compiler.sql.bind.case import bind_case
-from kpg.compiler.sql.bind.clock import bind_moment, moment_type
-from kpg.compiler.sql.bind.composite import bind_composite, cast_array, joined
+from kpg.compiler.sql.bind.composite import bind_composite, bind_whole_row, cast_array, field_called, joined
 from kpg.compiler.sql.bind.functions import aggregate_of, function_of, listed, own_call
-from kpg.compiler.sql.bind.intervals import bind_interval, interval_of
 from kpg.compiler.sql.bind.literals import (
     RANGE_HINT,
+    bind_interval,
     from_text,
+    interval_of,
     meant,
     negated,
     number,
     shifted,
 )
-from kpg.compiler.sql.bind.predicate import bind_predicate, pattern_for_each
+from kpg.compiler.sql.bind.predicate import (
+    bind_predicate,
+    bind_quantified,
+    bind_subquery,
+    is_quantifier,
+    pattern_for_each,
+)
 from kpg.compiler.sql.bind.row_functions import bind_expanded, called_rows
 from kpg.compiler.sql.bind.scope import WIDE, Binding, Scope, resolve_name
-from kpg.compiler.sql.bind.spelled import bind_bits, bounded, otherwise
-from kpg.compiler.sql.bind.subquery import bind_quantified, bind_subquery, is_quantifier
-from kpg.compiler.sql.bind.whole_rows import bind_whole_row, field_called
-from kpg.compiler.sql.bind.window import bind_window
-from kpg.compiler.sql.call_syntax import in_their_places
-from kpg.compiler.sql.slots import Beyond, Marker, opened, slot_of
-from kpg.compiler.sql.syntax import Known, construct_name, only, scalar_of, span_of
-from kpg.compiler.sql.type_names import last_field
+from kpg.compiler.sql.bind.volatile_calls import bind_moment, moment_type
+from kpg.compiler.sql.bind.windows import bind_window
+from kpg.compiler.sql.parameterize.parameters import Beyond, Marker, opened, slot_of
+from kpg.compiler.sql.parse.call_syntax import in_their_places
+from kpg.compiler.sql.parse.syntax import Known, construct_name, only, scalar_of, span_of
+from kpg.compiler.sql.parse.type_names import FRACTIONAL, last_field, second_digits, user_name
 from kpg.runtime.errors import NotSupportedError
 from kpg.runtime.functions import AggregateFunction, ScalarFunction, castable, is_function, window_function
 from kpg.runtime.functions.table_functions import RowFunction
 from kpg.runtime.interrupts import checkpoint
-from kpg.runtime.scalar import If, Literal, Scalar
+from kpg.runtime.scalar import Call, If, Literal, Scalar
 from kpg.runtime.types import (
     BOOLEAN,
     DATE,
     DOUBLE,
+    INTEGER,
     INTERVAL,
     JSONB,
     NUMERIC,
@@ -65,6 +73,71 @@ from kpg.runtime.types import (
     array,
     decimal,
 )
+
+CASTING: Final = frozenset(
+    (
+        *("text", "float4", "float8", "int2", "int4", "int8", "numeric", "varchar", "name", "bpchar", "bool"),
+        *("inet", "cidr", "macaddr", "macaddr8", "jsonb", "timestamptz", "varbit"),
+    )
+)
+"""Names of types that are called as functions: ``float8(x)`` is ``x::float8``."""
+
+
+def as_cast(node: exp.Expr) -> exp.Cast | None:
+    """The cast that a call by the name of a type is; None for all else."""
+    if not isinstance(node, exp.Anonymous) or len(node.expressions) != 1:
+        return None
+    name = str(node.this).lower()
+    if name not in CASTING or is_function(name):
+        return None
+    return exp.Cast(this=node.expressions[0], to=exp.DataType.build(name, dialect="postgres", udt=True))
+
+
+def otherwise(node: exp.Expr) -> exp.Expr | None:
+    """A call that is another expression: a cast by its type's name, by the name of an operator's function, or
+    with VARIADIC; None for all else."""
+    if (cast := as_cast(node)) is not None:
+        return cast
+    if isinstance(node, exp.Anonymous) and not is_function(str(node.this).lower()):
+        from kpg.compiler.sql.bind.operator_functions import by_another_name
+
+        return by_another_name(node)
+    if node.args.get("expressions") and isinstance(node.expressions[-1], exp.Variadic):
+        from kpg.compiler.sql.bind.operator_functions import spread
+
+        return spread(node)
+    return None
+
+
+def bind_bits(binding: Binding, node: exp.BitString | exp.HexString) -> Scalar:
+    """A bit string, ``B'101'`` or ``X'1F'``."""
+    from kpg.runtime.values.byte_strings import read
+
+    sign = "b" if isinstance(node, exp.BitString) else "x"
+    try:
+        return Literal(read(sign + str(node.this)), Type(Kind.BIT))
+    except ValueError as error:
+        binding.wrong(str(error), node)
+
+
+def bounded(binding: Binding, value: Scalar, to: exp.Expr) -> Scalar:
+    """What is cast to a domain, held to its conditions; to a moment, with as many digits of a second."""
+    last = last_field(to)
+    if last and value.type.kind is Kind.INTERVAL:
+        return Call("$to_field", (value, Literal(last, TEXT)), value.type)
+    digits = second_digits(to)
+    if digits is not None and value.type.kind in FRACTIONAL:
+        return Call("$to_digits", (value, Literal(digits, INTEGER)), value.type)
+    kind = to.args.get("kind") if isinstance(to, exp.DataType) else None
+    if kind is None:
+        return value
+    domain = binding.catalog.find_type(name) if (name := user_name(kind)) else None
+    if not isinstance(domain, Domain):
+        return value
+    from kpg.compiler.sql.bind.domains import in_domain
+
+    return in_domain(binding, value, domain)
+
 
 WHOLE: Final = decimal(18, 0)
 """What a field is in SQL that is a whole number."""
@@ -172,7 +245,7 @@ def _bind(binding: Binding, scope: Scope, node: exp.Expr) -> Scalar:
         case exp.Dot(this=exp.Identifier(this="pg_catalog")):
             return binding.expression(scope, node.expression)
         case exp.Dot(this=exp.Identifier(this="information_schema"), expression=exp.Anonymous()):
-            from kpg.compiler.sql.bind.information import bind_information
+            from kpg.compiler.sql.bind.system import bind_information
 
             return bind_information(binding, scope, node)
         case _ if isinstance(node, SYSTEM) and _asks_system(node):
@@ -343,13 +416,13 @@ def _own(binding: Binding, scope: Scope, node: exp.Expr) -> Scalar:
 def _routine(binding: Binding, scope: Scope, node: exp.Expr) -> Scalar | None:
     """A call of a function that a user wrote in SQL, or of a field as of one; None for anything else."""
     if binding.catalog.routines:
-        from kpg.compiler.sql.bind.inlined import bind_routine
+        from kpg.compiler.sql.bind.routines import bind_routine
 
         found = bind_routine(binding, scope, node)
         if found is not None:
             return found
     if binding.catalog.others and binding.catalog.aggregates:
-        from kpg.compiler.sql.bind.folds import bind_fold
+        from kpg.compiler.sql.bind.user_aggregates import bind_fold
 
         found = bind_fold(binding, scope, node)
         if found is not None:
@@ -375,11 +448,11 @@ def _function(binding: Binding, scope: Scope, node: exp.Expr) -> Scalar:
         if window_function(name) is not None:
             binding.wrong(f"window function {name} needs OVER", node, f"write {name}(...) OVER (...)")
     elif type(node) is exp.Concat:
-        from kpg.compiler.sql.bind.texts import concatenated
+        from kpg.compiler.sql.bind.calls import concatenated
 
         return concatenated(binding, scope, node)
     else:
-        from kpg.compiler.sql.bind.chance import bind_varying
+        from kpg.compiler.sql.rewrite.per_row_calls import bind_varying
 
         return bind_varying(binding, scope, node) or binding.refuse(construct_name(node), node)
     if name == "coalesce":
@@ -389,7 +462,7 @@ def _function(binding: Binding, scope: Scope, node: exp.Expr) -> Scalar:
         made = joined(binding, args, node)
         if made is not None:
             return made
-        from kpg.compiler.sql.bind.texts import as_texts
+        from kpg.compiler.sql.bind.calls import as_texts
 
         args = as_texts(args)
     args = _settled(binding, scope, name, args, operands, node)

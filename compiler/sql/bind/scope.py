@@ -1,6 +1,9 @@
-"""Which names mean which columns at a place in a query, and what binding a statement keeps track of."""
+"""Which names mean which columns at a place in a query, and what binding a statement keeps track of.
 
-from collections.abc import Callable, Collection, Iterable
+Scalars as columns of a relation.
+"""
+
+from collections.abc import Callable, Collection, Iterable, Sequence
 from contextvars import ContextVar
 from dataclasses import field, replace
 from itertools import count
@@ -9,15 +12,14 @@ from typing import Final, NoReturn
 from sqlglot import exp
 
 from kpg.compiler.algebra.rel import AggregateCall, RowCall
-from kpg.compiler.catalog import Catalog, did_you_mean
-from kpg.compiler.sql.reads import Reads
-from kpg.compiler.sql.syntax import refuse, span_of, whole, wrong
-from kpg.compiler.sql.tree import Loop, Node, Query, SortKey, Subquery
+from kpg.compiler.catalog.entries import Catalog, did_you_mean
+from kpg.compiler.sql.bound_tree import Loop, Map, Node, Query, Reads, SortKey, Subquery, produced
+from kpg.compiler.sql.parse.syntax import refuse, span_of, whole, wrong
 from kpg.runtime.errors import ProgrammingError
 from kpg.runtime.plan.nodes import Frame
 from kpg.runtime.records import dataclass
 from kpg.runtime.scalar import Column, Scalar
-from kpg.runtime.types import ColumnDef, Type
+from kpg.runtime.types import UNKNOWN, ColumnDef, Type
 
 ROW: Final = "(row)"
 """The name of a column that tells rows apart, which is for no text to name."""
@@ -352,3 +354,27 @@ def _unknown(binding: Binding, scope: Scope, node: exp.Column) -> NoReturn:
     binding.wrong(
         f'column "{node.name}" does not exist', node, did_you_mean(node.name, (f.name for f in every))
     )
+
+
+def as_columns(binding: Binding, source: Node, scalars: Sequence[Scalar]) -> tuple[Node, tuple[Column, ...]]:
+    """The source with a column for each scalar: its own where it has it, else a new one.
+
+    Constants without a type have a column each: a UNION may give them different ones.
+    """
+    made = produced(source)
+    known: dict[Scalar, Column] = {}
+    fresh: list[tuple[Column, Scalar]] = []
+    columns = []
+    for scalar in scalars:
+        if isinstance(scalar, Column) and scalar.index in made:
+            columns.append(scalar)
+            continue
+        column = known.get(scalar)
+        if column is None or scalar.type == UNKNOWN:
+            column = known[scalar] = Column(binding.fresh(), scalar.type)
+            fresh.append((column, scalar))
+        columns.append(column)
+    if fresh:
+        ids, values = zip(*((column.index, scalar) for column, scalar in fresh), strict=True)
+        source = Map(source, ids, values)
+    return source, tuple(columns)

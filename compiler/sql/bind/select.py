@@ -1,6 +1,9 @@
-"""SELECT: FROM, WHERE, grouping, the select list, DISTINCT and ORDER BY of one query block."""
+"""SELECT: FROM, WHERE, grouping, the select list, DISTINCT and ORDER BY of one query block.
 
-from collections.abc import Sequence
+``*`` with columns left out, replaced or renamed: EXCLUDE, REPLACE and RENAME.
+"""
+
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import takewhile
@@ -8,23 +11,21 @@ from typing import Final
 
 from sqlglot import exp
 
+from kpg.compiler.catalog.entries import did_you_mean
+from kpg.compiler.sql.bind.aggregate import Grouping, Item, Keys, bind_keys, grouped
 from kpg.compiler.sql.bind.calls import comparable
-from kpg.compiler.sql.bind.clock import timed
-from kpg.compiler.sql.bind.columns import as_columns
+from kpg.compiler.sql.bind.composite import fields_of_row
 from kpg.compiler.sql.bind.from_clause import bind_from
 from kpg.compiler.sql.bind.functions import alias_of, default_name
-from kpg.compiler.sql.bind.group import Grouping, Item, Keys, bind_keys, grouped
-from kpg.compiler.sql.bind.input_order import numbered, order_within
 from kpg.compiler.sql.bind.literals import conjuncts
 from kpg.compiler.sql.bind.predicate import bind_condition
+from kpg.compiler.sql.bind.query_output import numbered, order_within
 from kpg.compiler.sql.bind.row_functions import expanded, taken
-from kpg.compiler.sql.bind.scope import Aggregates, Binding, Expansions, Scope, Windows
-from kpg.compiler.sql.bind.whole_rows import fields_of_row
-from kpg.compiler.sql.bind.window import define_windows
-from kpg.compiler.sql.bind.windowed import bind_qualify, over_groups, windowed
-from kpg.compiler.sql.syntax import only
-from kpg.compiler.sql.tree import Distinct, Filter, Node, Query, SortKey, TopK
-from kpg.compiler.sql.volatile import MENTIONS
+from kpg.compiler.sql.bind.scope import Aggregates, Binding, Expansions, Field, Scope, Windows, as_columns
+from kpg.compiler.sql.bind.volatile_calls import MENTIONS, timed
+from kpg.compiler.sql.bind.windows import bind_qualify, define_windows, over_groups, windowed
+from kpg.compiler.sql.bound_tree import Distinct, Filter, Node, Query, SortKey, TopK
+from kpg.compiler.sql.parse.syntax import only
 from kpg.runtime.records import dataclass
 from kpg.runtime.scalar import Column, Scalar
 
@@ -94,7 +95,7 @@ def bind_select(binding: Binding, around: Scope, node: exp.Select) -> tuple[Quer
         _order_scalars(binding, inner, items, node),
     )
     if node.args.get("locks"):
-        from kpg.compiler.sql.bind.locking import check_locks
+        from kpg.compiler.sql.rewrite.row_locks import check_locks
 
         check_locks(binding, scope, node, (collector, windows, inner.expansions or Expansions()))
     expansions, kept_order = inner.expansions or Expansions(), order_within(source, scope.orders)
@@ -137,7 +138,7 @@ def _from(binding: Binding, scope: Scope, node: exp.Select) -> Node:
     finally:
         binding.locked, binding.located = locked, located
     if not binding.kept and MENTIONS.search(binding.source):
-        from kpg.compiler.sql.bind.chance import with_numbers
+        from kpg.compiler.sql.rewrite.per_row_calls import with_numbers
 
         return with_numbers(binding, scope, source, node)
     return source
@@ -254,7 +255,6 @@ def _star(binding: Binding, scope: Scope, node: exp.Expr) -> list[Item]:
     binding.use(fields)
     if not any(star.args.get(part) for part in ("except_", "replace", "rename")):
         return [Item(known.name, known.column, node) for known in fields]
-    from kpg.compiler.sql.bind.stars import shown
 
     made = shown(binding, star, fields, lambda part: binding.expression(scope, part))
     return [Item(name, scalar, node) for name, scalar in made]
@@ -328,3 +328,36 @@ def sort_key(binding: Binding, node: exp.Expr, column: Column) -> SortKey:
     comparable(binding, column.type, "ordering", node)
     descending = bool(node.args.get("desc"))
     return SortKey(column, descending, bool(node.args.get("nulls_first")))
+
+
+def shown(
+    binding: Binding, star: exp.Expr, fields: list[Field], bind: Callable[[exp.Expr], Scalar]
+) -> list[tuple[str, Scalar]]:
+    """The columns that a star stands for, with their names."""
+    excluded = _named(binding, star.args.get("except_"), fields)
+    renamed = {one.this.name.lower(): one.alias for one in star.args.get("rename") or []}
+    replaced = {one.alias.lower(): one.this for one in star.args.get("replace") or []}
+    for name, node in (*renamed.items(), *replaced.items()):
+        _check(binding, name, fields, star if isinstance(node, str) else node)
+    found: list[tuple[str, Scalar]] = []
+    for known in fields:
+        name = known.name.lower()
+        if name in excluded:
+            continue
+        value = bind(replaced[name]) if name in replaced else known.column
+        found.append((renamed.get(name, known.name), value))
+    if not found:
+        binding.wrong("EXCLUDE leaves no columns", star)
+    return found
+
+
+def _named(binding: Binding, parts: list[exp.Expr] | None, fields: list[Field]) -> set[str]:
+    for part in parts or []:
+        _check(binding, part.name, fields, part)
+    return {part.name.lower() for part in parts or []}
+
+
+def _check(binding: Binding, name: str, fields: list[Field], node: exp.Expr) -> None:
+    if name.lower() not in (known.name.lower() for known in fields):
+        hint = did_you_mean(name, (known.name for known in fields))
+        binding.wrong(f'column "{name}" does not exist', node, hint)

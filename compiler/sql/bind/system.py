@@ -2,44 +2,166 @@
 
 Of a constant a function is a constant; of a column, such as ``pg_get_constraintdef(c.oid)``, it is a choice
 among what there is now. So a view over it would not follow, and is refused.
+
+What functions of the system answer, where that does not depend on what they are asked about.
+
+Calls of the system whose values are rows and arrays.
 """
 
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Final
 
 from sqlglot import exp
 
-from kpg.compiler.catalog import Catalog, TableEntry
-from kpg.compiler.constraints import Sequence as Numbers
-from kpg.compiler.keeping import noting, viewpoint
-from kpg.compiler.permitted import need_any
-from kpg.compiler.sql.bind.answers import (
-    ANSWERS,
-    CONSTANTS,
-    CURRENT,
-    EACH_TIME,
-    INQUIRIES,
-    NAMED,
-    SESSION,
-    TRANSACTION,
-    TRUE,
-    VISIBLE,
-)
+from kpg.compiler.catalog.access_control import need_any
+from kpg.compiler.catalog.cache import noting, viewpoint
+from kpg.compiler.catalog.constraints import Sequence as Numbers
+from kpg.compiler.catalog.entries import Catalog, TableEntry
+from kpg.compiler.catalog.qualified_names import DATABASE
 from kpg.compiler.sql.bind.calls import call, coerce, settled
-from kpg.compiler.sql.bind.choices import choice, chosen, kept_choice, kept_texts
-from kpg.compiler.sql.bind.information import schemas_of
+from kpg.compiler.sql.bind.catalog_functions import (
+    choice,
+    chosen,
+    formatted,
+    kept_choice,
+    kept_texts,
+    reg_type,
+    type_names,
+    type_number,
+)
+from kpg.compiler.sql.bind.composite import made_row
 from kpg.compiler.sql.bind.scope import Binding, Scope
-from kpg.compiler.sql.bind.types_told import formatted, reg_type, type_names, type_number
-from kpg.compiler.sql.tree import Rows
-from kpg.compiler.system import comments, kinds, naming, objects
-from kpg.compiler.system.indexes import indexes
+from kpg.compiler.sql.bound_tree import Rows
+from kpg.compiler.system import oids, pg_catalog
+from kpg.compiler.system.oids import path_of, shown_name, whole
+from kpg.compiler.system.pg_index import indexes
 from kpg.compiler.system.relations import System
-from kpg.compiler.system.words import shown_name, whole
 from kpg.runtime.errors import ProgrammingError
 from kpg.runtime.scalar import Literal, Scalar
-from kpg.runtime.types import BIGINT, BOOLEAN, INTEGER, OID, TEXT, Type
+from kpg.runtime.types import BIGINT, BOOLEAN, INTEGER, OID, TEXT, Type, array
+from kpg.runtime.values import codec_of
 from kpg.runtime.values.words import BLANKS
+
+CURRENT, SESSION = "\0user", "\0login"
+"""They stand for the role that asks, and for the one whose session it is."""
+CONSTANTS: Final[dict[type[exp.Expr], str]] = {
+    exp.CurrentVersion: oids.VERSION,
+    exp.CurrentUser: CURRENT,
+    exp.SessionUser: SESSION,
+    exp.CurrentSchema: "",
+    exp.CurrentCatalog: DATABASE,
+    exp.CurrentDatabase: DATABASE,
+}
+NAMED: Final = {
+    "version": oids.VERSION,
+    "current_database": DATABASE,
+    "current_catalog": DATABASE,
+    "current_user": CURRENT,
+    "session_user": SESSION,
+    "system_user": SESSION,
+    "user": CURRENT,
+    "current_role": CURRENT,
+    "current_schema": "",
+    "pg_client_encoding": "UTF8",
+}
+TRUE: Final = frozenset(
+    {
+        "pg_collation_is_visible",
+        "pg_operator_is_visible",
+        "pg_opclass_is_visible",
+        "pg_statistics_obj_is_visible",
+        "pg_opfamily_is_visible",
+        "pg_conversion_is_visible",
+        "pg_ts_config_is_visible",
+        "pg_ts_dict_is_visible",
+        "pg_ts_parser_is_visible",
+        "pg_ts_template_is_visible",
+    }
+)
+VISIBLE: Final = {
+    "pg_table_is_visible": "relation",
+    "pg_type_is_visible": "type",
+    "pg_function_is_visible": "function",
+}
+"""Functions that tell whether a name without its schema means a thing: of what kind."""
+TRANSACTION: Final = frozenset(
+    {
+        "txid_current",
+        "txid_current_if_assigned",
+        "pg_current_xact_id",
+        "pg_current_xact_id_if_assigned",
+    }
+)
+"""The number of a transaction: when it began."""
+EACH_TIME: Final = TRANSACTION | {"pg_backend_pid"}
+"""What is another in each transaction, or each session."""
+INQUIRIES: Final = frozenset(
+    {
+        "has_table_privilege",
+        "has_schema_privilege",
+        "has_column_privilege",
+        "has_database_privilege",
+        "has_any_column_privilege",
+        "has_function_privilege",
+        "has_sequence_privilege",
+        "has_type_privilege",
+        "has_tablespace_privilege",
+        "has_language_privilege",
+        "pg_has_role",
+        "row_security_active",
+    }
+)
+ANSWERS: Final[dict[str, tuple[int | str | None, Type]]] = {
+    "inet_server_addr": (None, TEXT),
+    "inet_client_addr": (None, TEXT),
+    "pg_encoding_to_char": ("UTF8", TEXT),
+    "getdatabaseencoding": ("UTF8", TEXT),
+    "pg_char_to_encoding": (6, INTEGER),
+    "pg_describe_object": (None, TEXT),
+    "pg_database_size": (None, BIGINT),
+    "pg_get_function_sqlbody": (None, TEXT),
+    "pg_tablespace_size": (None, BIGINT),
+    "pg_get_statisticsobjdef_columns": (None, TEXT),
+    "pg_is_in_recovery": (0, BOOLEAN),
+    "pg_is_other_temp_schema": (0, BOOLEAN),
+    "pg_my_temp_schema": (0, BIGINT),
+    "pg_partition_ancestors": (None, BIGINT),
+    "pg_partition_root": (None, BIGINT),
+    "pg_relation_is_publishable": (0, BOOLEAN),
+    "pg_relation_size": (None, BIGINT),
+    "pg_stat_get_numscans": (0, BIGINT),
+    "pg_table_size": (None, BIGINT),
+    "pg_tablespace_location": ("", TEXT),
+    "pg_total_relation_size": (None, BIGINT),
+}
+"""Functions of the system that give the same whatever they are asked about."""
+
+
+def bind_information(binding: Binding, scope: Scope, node: exp.Dot) -> Scalar:
+    """``information_schema._pg_expandarray(array)``, a row (element, place) for each element."""
+    call_, name = node.expression, str(node.expression.this).lower()
+    if name != "_pg_expandarray" or len(call_.expressions) != 1:
+        binding.refuse(f"function information_schema.{name}", node)
+    array_ = call_.expressions[0]
+    places = exp.Anonymous(
+        this="generate_series",
+        expressions=[
+            exp.Literal.number(1),
+            exp.Anonymous(this="cardinality", expressions=[array_.copy()]),
+        ],
+    )
+    row = made_row(binding, scope, [exp.Anonymous(this="unnest", expressions=[array_.copy()]), places])
+    return replace(row, type=replace(row.type, labels=("x", "n")))
+
+
+def schemas_of(binding: Binding, implicit: exp.Expr) -> Scalar:
+    """``current_schemas(implicit)``: the search path."""
+    everything = isinstance(implicit, exp.Boolean) and implicit.this
+    listed = ",".join([*(["pg_catalog"] if everything else ()), *path_of(binding.catalog)])
+    codec = codec_of(array(TEXT))
+    return Literal(codec.encode(codec.parse("{" + listed + "}")), array(TEXT))
 
 
 def system_rows(binding: Binding, system: System) -> Rows:
@@ -92,21 +214,21 @@ def bind_system(binding: Binding, scope: Scope, node: exp.Expr) -> Scalar:
         return schemas_of(binding, node.this)
     if not isinstance(node, exp.Anonymous):
         is_version = isinstance(node, exp.CurrentVersion)
-        return Literal(_of_asker(binding, CONSTANTS[type(node)]), TEXT if is_version else kinds.NAME)
+        return Literal(_of_asker(binding, CONSTANTS[type(node)]), TEXT if is_version else oids.NAME)
     name = str(node.this).lower()
     if name in NAMED:
-        return Literal(_of_asker(binding, NAMED[name]), TEXT if name == "version" else kinds.NAME)
+        return Literal(_of_asker(binding, NAMED[name]), TEXT if name == "version" else oids.NAME)
     args = [settled(binding.expression(scope, part)) for part in node.expressions]
     if name == "current_schemas":
         return schemas_of(binding, *node.expressions)
     if name in TRUE:
         return Literal(1, BOOLEAN)
     if name in VISIBLE:
-        from kpg.compiler.sql.bind.described import visible
+        from kpg.compiler.sql.bind.catalog_functions import visible
 
         return visible(binding, node, VISIBLE[name], args[0])
     if name in INQUIRIES:
-        from kpg.compiler.sql.bind.inquiries import bind_inquiry
+        from kpg.compiler.sql.bind.catalog_functions import bind_inquiry
 
         return bind_inquiry(binding, node, name, args)
     if name in ANSWERS:
@@ -137,7 +259,7 @@ def _type_name(node: exp.Anonymous, type_: Type) -> str:
     literal = node.expressions[0]
     if (isinstance(literal, exp.Literal) and literal.is_string) or isinstance(literal, exp.Null):
         return "unknown"
-    return naming.type_facts(type_)[0]
+    return oids.type_facts(type_)[0]
 
 
 def _described(binding: Binding, node: exp.Anonymous, name: str, args: list[Scalar]) -> Scalar:
@@ -148,18 +270,18 @@ def _described(binding: Binding, node: exp.Anonymous, name: str, args: list[Scal
             number = None if found is None else _number(binding, str(found))
             return Literal(None if number is None else str(found), TEXT)
         case "pg_get_userbyid":
-            known_roles = ((naming.role_number(one.name), one.name) for one in catalog.rights.every())
+            known_roles = ((oids.role_number(one.name), one.name) for one in catalog.rights.every())
             return choice(binding, node, args[0], known_roles)
         case _ if name in OF_ROUTINES:
-            from kpg.compiler.sql.bind.described import of_routine
+            from kpg.compiler.sql.bind.catalog_functions import of_routine
 
             return of_routine(binding, node, name, args[0])
         case _ if name in DEFINITIONS:
-            from kpg.compiler.sql.bind.described import definition_text
+            from kpg.compiler.sql.bind.catalog_functions import definition_text
 
             return definition_text(binding, node, name, args)
         case "acldefault":
-            from kpg.compiler.sql.bind.described import given_privileges
+            from kpg.compiler.sql.bind.catalog_functions import given_privileges
 
             return given_privileges(binding, node, *args)
         case "current_setting":
@@ -172,11 +294,11 @@ def _described(binding: Binding, node: exp.Anonymous, name: str, args: list[Scal
         case "obj_description":
             if args[0].type.is_text and not isinstance(args[0], Literal):
                 return Literal(None, TEXT)
-            said = comments.whole_descriptions(catalog)
+            said = pg_catalog.whole_descriptions(catalog)
             return choice(binding, node, as_number(binding, args[0]), said)
         case "shobj_description":
             where = str(args[1].value) if len(args) == 2 and isinstance(args[1], Literal) else ""
-            return choice(binding, node, args[0], comments.shared_descriptions(catalog, where))
+            return choice(binding, node, args[0], pg_catalog.shared_descriptions(catalog, where))
         case "col_description":
             return _column_comment(binding, node, args)
         case "pg_get_serial_sequence":
@@ -212,7 +334,7 @@ def _column_comment(binding: Binding, node: exp.Anonymous, args: list[Scalar]) -
             if key[0] == "COLUMN":
                 entry = binding.catalog.get(key[1])
                 place = [name.lower() for name in entry.schema.names].index(key[2]) + 1
-                yield naming.number_of("relation", entry.name) << 12 | place, text
+                yield oids.number_of("relation", entry.name) << 12 | place, text
 
     shifted = [as_number(binding, args[0]), Literal(1 << 12, BIGINT)]
     number = call(binding, "mul", [coerce(one, BIGINT) for one in shifted], node)
@@ -261,17 +383,17 @@ def _number(binding: Binding, text: str) -> int | None:
         return int(name)
     entry = binding.catalog.find(name)
     if entry is not None:
-        return naming.number_of("relation", entry.name)
+        return oids.number_of("relation", entry.name)
     sequence = binding.catalog.find_sequence(name)
     if sequence is not None:
-        return naming.number_of("relation", sequence.name)
+        return oids.number_of("relation", sequence.name)
     plain = name.lower().removeprefix("public.")
     whole = {plain, *(f"{schema}.{plain}" for schema in binding.catalog.path)}
     index = next((one for one in indexes(binding.catalog) if one.name.lower() in whole), None)
     if index is not None:
         return index.number
     plain = name.lower().removeprefix("pg_catalog.")
-    return naming.system_number(plain) if objects.find(plain) is not None else None
+    return oids.system_number(plain) if pg_catalog.find(plain) is not None else None
 
 
 def _reg(binding: Binding, scope: Scope, node: exp.Cast) -> Scalar:
@@ -289,7 +411,7 @@ def _reg(binding: Binding, scope: Scope, node: exp.Cast) -> Scalar:
     if kind == "oid" or (operand.type.is_numeric and _of_a_kind(node)):
         return _oid(binding, operand, node)
     if kind in ("regoperator", "regprocedure"):
-        from kpg.compiler.sql.bind.described import routine_names
+        from kpg.compiler.sql.bind.catalog_functions import routine_names
 
         return routine_names(binding, operand, node, kind)
     if kind == "regclass":
@@ -308,7 +430,7 @@ def _reg(binding: Binding, scope: Scope, node: exp.Cast) -> Scalar:
     if kind == "regtype":
         return reg_type(binding, operand, node)
     if kind == "regnamespace":
-        names = ((naming.schema_number(one), one) for one in naming.schemas(binding.catalog))
+        names = ((oids.schema_number(one), one) for one in oids.schemas(binding.catalog))
         known = list(names)
         if isinstance(constant, str):
             return Literal(next((number for number, one in known if one == constant), None), BIGINT)
@@ -340,7 +462,7 @@ def _of_a_kind(node: exp.Cast) -> bool:
 
 def _role(binding: Binding, operand: Scalar, node: exp.Cast) -> Scalar:
     """Of a name the role's number, of a number its name."""
-    known = [(naming.role_number(one.name), one.name) for one in binding.catalog.rights.every()]
+    known = [(oids.role_number(one.name), one.name) for one in binding.catalog.rights.every()]
     constant = operand.value if isinstance(operand, Literal) else None
     if not isinstance(constant, str):
         return choice(binding, node, operand, known)
@@ -354,7 +476,7 @@ def _oid(binding: Binding, operand: Scalar, node: exp.Cast) -> Scalar:
     """A cast to oid, of the name of a function too."""
     inside, name = node.this, operand.value if isinstance(operand, Literal) else None
     if isinstance(name, str) and isinstance(inside, exp.Cast) and "regproc" in str(inside.to).lower():
-        from kpg.compiler.sql.bind.described import routine_number
+        from kpg.compiler.sql.bind.catalog_functions import routine_number
 
         return Literal(routine_number(binding, name, inside), OID)
     return coerce(operand, OID)
@@ -364,10 +486,10 @@ def _numbers_by_name(binding: Binding, name: Scalar, node: exp.Expr) -> Scalar:
     """The number of a relation whose name is computed."""
     catalog = binding.catalog
     known = [*(entry.name for entry in catalog), *(one.name for one in catalog.sequences.values())]
-    names = {one: one for one in known} | {".".join(naming.split(catalog, one)): one for one in known}
+    names = {one: one for one in known} | {".".join(oids.split(catalog, one)): one for one in known}
     names |= {shown_name(catalog, one, "relation"): one for one in known}
     names |= {whole(catalog, one): one for one in known}
-    numbers = {shown: str(naming.number_of("relation", one)) for shown, one in names.items()}
+    numbers = {shown: str(oids.number_of("relation", one)) for shown, one in names.items()}
     return coerce(chosen(binding, name, numbers), BIGINT)
 
 
@@ -384,10 +506,8 @@ def relation_names(binding: Binding, number: Scalar, node: exp.Expr) -> Scalar:
     def names() -> Iterator[tuple[int, str]]:
         known = [one.name for one in catalog] + [one.name for one in catalog.sequences.values()]
         known += [one.name for one in indexes(catalog)]
-        yield from (
-            (naming.number_of("relation", one), shown_name(catalog, one, "relation")) for one in known
-        )
-        yield from ((naming.system_number(one), one) for one in objects.POSTGRES)
+        yield from ((oids.number_of("relation", one), shown_name(catalog, one, "relation")) for one in known)
+        yield from ((oids.system_number(one), one) for one in pg_catalog.OBJECT_RELATIONS)
         yield 0, "-"
 
     return kept_choice(binding, number, "relations", names)

@@ -2,17 +2,21 @@
 
 Predicates without subqueries come first, then the subqueries that keep or drop rows, then those whose
 values are compared.
+
+Functions that make rows, over the rows that their arguments come from: no state, and no join back.
+
+Subqueries in scalars: as semijoins where they filter, as joined columns where their value is used.
 """
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import assert_never
 
-from kpg.compiler.sql.lower.expand import expanded, is_call
-from kpg.compiler.sql.lower.failing import Deferred, deferred
-from kpg.compiler.sql.lower.lowered import DEAD, Lowered, Lowering, distinct, join, narrowed, where
-from kpg.compiler.sql.lower.subquery import apply_filter, is_filter, with_values
-from kpg.compiler.sql.tree import (
+from kpg.compiler.algebra import rel as algebra
+from kpg.compiler.algebra import scalars as nulls
+from kpg.compiler.algebra.scalars import is_total
+from kpg.compiler.sql.bound_tree import (
     Distinct,
     Expand,
     Filter,
@@ -26,14 +30,48 @@ from kpg.compiler.sql.tree import (
     Scan,
     SetOperation,
     Shared,
+    Subquery,
     TopK,
     Window,
     free,
+    free_of,
     produced,
+    scalars,
     used,
 )
+from kpg.compiler.sql.lower.deferral import (
+    Conditions,
+    Deferred,
+    Part,
+    askers,
+    deferred,
+    late_value,
+    may_fail,
+    over,
+    refused,
+)
+from kpg.compiler.sql.lower.relation import (
+    DEAD,
+    Lowered,
+    Lowering,
+    antijoin,
+    distinct,
+    extend,
+    join,
+    keep,
+    minus,
+    narrowed,
+    one_row,
+    project,
+    row_count,
+    semijoin,
+    union,
+    where,
+)
+from kpg.runtime.functions import aggregate_named
 from kpg.runtime.records import dataclass
-from kpg.runtime.scalar import Scalar, columns
+from kpg.runtime.scalar import Call, Column, Literal, Scalar, columns
+from kpg.runtime.types import BOOLEAN
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,3 +233,319 @@ def lower_correlated(ctx: Lowering, node: Node) -> tuple[Block, tuple[Scalar, ..
     if any(has_subquery(ctx, p) for p in ties):
         return None
     return Block(block.leaves, tuple(p for p in block.predicates if p not in ties)), ties
+
+
+def is_call(node: Node) -> bool:
+    """Whether the node is a call in FROM, over no row in particular."""
+    return isinstance(node, Expand) and isinstance(node.input, Rows) and len(node.input.rows) == 1
+
+
+def lower_expand(ctx: Lowering, node: Expand, outer: Lowered | None, needed: Ids) -> Lowered:
+    """What is made of the input's rows, or of the correlation values that a call in FROM refers to."""
+    references = _references(ctx, node)
+    if outer is not None and is_call(node) and references & set(outer.ids):
+        return expanded(ctx, outer, node)
+    inner = ctx.lower(node.input, outer, (needed - set(node.ids)) | references)
+    return expanded(ctx, attach(ctx, inner, outer, references), node)
+
+
+def expanded(ctx: Lowering, inner: Lowered, node: Expand, *, outer: bool = False) -> Lowered:
+    """What the calls make of a relation that has all that their arguments refer to.
+
+    With ``outer`` a row stays, with NULLs, if they make none of it.
+    """
+    inner = with_values(ctx, inner, scalars(node), ())
+    calls = tuple(replace(call, args=tuple(map(inner.over, call.args))) for call in node.calls)
+    rel = algebra.Expand(inner.rel, calls, node.ordinality, outer)
+    return Lowered(rel, (*inner.ids, *node.ids))
+
+
+def left_joined(ctx: Lowering, left: Lowered, right: Node) -> Lowered | None:
+    """LEFT JOIN of a call over the left rows, without a condition; None if that is not what the node is."""
+    if not isinstance(right, Expand) or not is_call(right):
+        return None
+    references = free(right, ctx.resolved.subqueries)
+    return expanded(ctx, left, right, outer=True) if references <= set(left.ids) else None
+
+
+def _references(ctx: Lowering, node: Expand) -> Ids:
+    return frozenset[int]().union(*(used(scalar, ctx.resolved.subqueries) for scalar in scalars(node)))
+
+
+@dataclass(frozen=True, slots=True)
+class Tested:
+    """A subquery's rows, and the predicates under which one of them answers for a row outside."""
+
+    rows: Lowered
+    ties: tuple[Scalar, ...]
+    comparison: tuple[Scalar, ...]
+
+
+def is_filter(ctx: Lowering, predicate: Scalar) -> bool:
+    """Whether the predicate is a subquery's truth or its negation, and nothing else."""
+    return _filter_of(ctx, predicate) is not None
+
+
+def _filter_of(ctx: Lowering, predicate: Scalar) -> tuple[Subquery, bool] | None:
+    positive = True
+    if isinstance(predicate, Call) and predicate.function == "not":
+        predicate, positive = predicate.args[0], False
+    if not isinstance(predicate, Column):
+        return None
+    subquery = ctx.resolved.subqueries.get(predicate.index)
+    return None if subquery is None or subquery.kind == "scalar" else (subquery, positive)
+
+
+def apply_filter(ctx: Lowering, current: Lowered, predicate: Scalar, needed: Ids) -> Lowered:
+    """The rows that pass an EXISTS, IN or ANY, or the negation of one."""
+    found = _filter_of(ctx, predicate)
+    assert found is not None
+    subquery, positive = found
+    current = with_values(ctx, current, subquery.comparison, ())
+    current, tested = _tested(ctx, current, subquery)
+    if positive:
+        return semijoin(ctx, current, tested.rows, (*tested.ties, *tested.comparison), needed)
+    for condition in _not_false(ctx, current, tested):
+        rest = needed | _has_references(ctx, subquery)
+        current = antijoin(ctx, current, tested.rows, (*tested.ties, *condition), rest)
+    return current
+
+
+def _has_references(ctx: Lowering, subquery: Subquery) -> Ids:
+    """The columns around the subquery that it or its comparison needs."""
+    own = frozenset(column.index for column in subquery.query.columns)
+    compared = frozenset[int]().union(*(columns(part) for part in subquery.comparison))
+    return free_of(subquery, ctx.resolved.subqueries) | (compared - own)
+
+
+def _not_false(ctx: Lowering, current: Lowered, tested: Tested) -> list[tuple[Scalar, ...]]:
+    """Conditions on a pair of rows, under one of which a comparison is true (the first) or NULL."""
+    comparison = tested.comparison
+    result = [comparison]
+    if len(comparison) == 1 and isinstance(comparison[0], Call):
+        for side in comparison[0].args:
+            whole = [rows for rows in (current, tested.rows) if rows.has(columns(side))]
+            if not whole or ctx.can_be_null(whole[0], side):
+                result.append((Call("is_null", (side,), BOOLEAN),))
+    elif comparison:
+        result.append((Call("is_null", (Call("and", comparison, BOOLEAN),), BOOLEAN),))
+    return result
+
+
+def _tested(ctx: Lowering, current: Lowered, subquery: Subquery) -> tuple[Lowered, Tested]:
+    """The subquery ready to be matched with the current relation, which is shared if need be."""
+    node, comparison = subquery.query.node, subquery.comparison
+    references = free(node, ctx.resolved.subqueries)
+    if not references:
+        rows = ctx.lower(node, None, _columns(comparison))
+        return current, _reusable(ctx, current, Tested(rows, (), comparison))
+    peeled, compared = _peeled(node, comparison, subquery.kind == "exists")
+    found = None
+    if not any(has_subquery(ctx, part) for part in compared):
+        found = lower_correlated(ctx, peeled)
+    if found is not None:
+        block, ties = found
+        rows = lower_block(ctx, block, None, _columns((*ties, *compared)))
+        return current, _reusable(ctx, current, Tested(rows, ties, compared))
+    current = ctx.share(current)
+    values = ctx.share(distinct(ctx, current, sorted(references)))
+    rows = ctx.lower(node, values, _columns(comparison))
+    return current, _reusable(ctx, current, Tested(rows, (), comparison))
+
+
+def _reusable(ctx: Lowering, current: Lowered, tested: Tested) -> Tested:
+    if len(_not_false(ctx, current, tested)) == 1:
+        return tested
+    return Tested(ctx.share(tested.rows), tested.ties, tested.comparison)
+
+
+def _columns(scalars: Sequence[Scalar]) -> Ids:
+    return frozenset[int]().union(*(columns(scalar) for scalar in scalars))
+
+
+def _peeled(node: Node, comparison: tuple[Scalar, ...], exists: bool) -> tuple[Node, tuple[Scalar, ...]]:
+    """The node without what does not matter to whether a row with certain values exists."""
+    while True:
+        match node:
+            case Map(input=source, ids=ids, scalars=scalars) if all(map(is_total, scalars)):
+                comparison = tuple(over(part, dict(zip(ids, scalars, strict=True))) for part in comparison)
+                node = source
+            case Distinct(input=source):
+                node = source
+            case TopK(input=source, group=(), limit=limit, offset=0) if exists and limit != 0:
+                node = source
+            case Window(input=source) if exists:
+                node = source
+            case Map() | TopK() | Window() | Scan() | Shared() | Rows() | Filter() | Join():
+                return node, comparison
+            case Group() | GroupingSets() | SetOperation() | Expand():
+                return node, comparison
+            case _:
+                assert_never(node)
+
+
+def with_values(
+    ctx: Lowering,
+    current: Lowered,
+    scalars: Sequence[Scalar],
+    providers: Sequence[Lowered],
+    *,
+    filtering: bool = False,
+) -> Lowered:
+    """The relation with a column for each subquery in the scalars.
+
+    ``filtering``: the scalars are predicates about to be applied, so that rows they reject may be missing.
+    """
+    values: dict[int, Scalar] = {}
+    for scalar in scalars:
+        rejected = nulls.rejected_nulls(scalar) if filtering else frozenset()
+        asked = askers(ctx, scalar)
+        for id_ in sorted(asked):
+            if id_ in current.ids or id_ in values:
+                continue
+            subquery, conditions = ctx.resolved.subqueries[id_], asked[id_]
+            late = late_value(ctx, subquery) if conditions else None
+            if late is None:
+                current = with_values(ctx, current, subquery.comparison, ())
+                current = _with_value(ctx, current, subquery, conditions, providers, id_ in rejected)
+                continue
+            values[id_] = late.value
+            if late.part is not None:
+                current = _with_part(ctx, current, late.part, conditions, providers, False)
+    missing = [id_ for id_ in values if id_ not in current.ids]
+    return extend(current, missing, [values[id_] for id_ in missing])
+
+
+def _with_value(
+    ctx: Lowering,
+    current: Lowered,
+    subquery: Subquery,
+    conditions: Conditions,
+    providers: Sequence[Lowered],
+    rejecting: bool,
+) -> Lowered:
+    """The relation with the subquery's value; where the conditions do not hold, NULL may stand for it."""
+    if subquery.kind == "scalar":
+        value = subquery.query.columns[0].index
+        part = Part(subquery.query.node, {value: subquery.id}, subquery.place)
+        return _with_part(ctx, current, part, conditions, providers, rejecting)
+    if conditions and may_fail(ctx, (subquery.query.node,), subquery.comparison):
+        return _where_asked(ctx, current, conditions, lambda asking: _with_truth(ctx, asking, subquery))
+    return _with_truth(ctx, current, subquery)
+
+
+def _where_asked(
+    ctx: Lowering, current: Lowered, conditions: Conditions, attached: Callable[[Lowered], Lowered]
+) -> Lowered:
+    """The rows that ask, by the conditions, with more columns, and the others with NULL in these."""
+    current = ctx.share(with_values(ctx, current, conditions, ()))
+    found = attached(where(current, conditions))
+    rest = where(current, [refused(conditions)])
+    names = [id_ for id_ in found.ids if id_ not in rest.ids]
+    rest = extend(rest, names, [Literal(None, found.type_of(id_)) for id_ in names])
+    both = frozenset(rest.ids)
+    return replace(union([keep(found, both), rest]), keys=tuple(ctx.keys(current)))
+
+
+def _with_part(
+    ctx: Lowering,
+    current: Lowered,
+    part: Part,
+    conditions: Conditions,
+    providers: Sequence[Lowered],
+    rejecting: bool,
+) -> Lowered:
+    """The relation with columns of the one row that a subquery has, NULL where it has none."""
+
+    def asking(rows: Lowered) -> Lowered:
+        return _with_part(ctx, rows, part, (), (), False)
+
+    node = part.node
+    if conditions and may_fail(ctx, (node,), ()):
+        return _where_asked(ctx, current, conditions, asking)
+    references = free(node, ctx.resolved.subqueries)
+    # More correlation values than there are rows outside could only do harm by an error: a second row.
+    certain = _always_one_row(node)
+    values = None
+    if references:
+        near = [one for one in providers if certain and not references.isdisjoint(one.ids)]
+        source = near[0] if len(near) == 1 and len(providers) > 1 and near[0].has(references) else None
+        if source is None:
+            source = current = ctx.share(current)
+        values = ctx.share(distinct(ctx, source, sorted(references)))
+    if rejecting and certain and _null_without_rows(node, next(iter(part.names))):
+        ctx.unfilled.add(id(_innermost(node)))
+    rows = ctx.lower(node, values, frozenset(part.names))
+    group = values.ids if values is not None else ()
+    rows = project(rows, (*group, *part.names))
+    rows = Lowered(rows.rel, tuple(part.names.get(id_, id_) for id_ in rows.ids), rows.keys)
+    if not ctx.is_unique(rows, group):
+        if conditions:
+            return _where_asked(ctx, current, conditions, asking)
+        rows = Lowered(algebra.Single(rows.rel, tuple(range(len(group))), part.place()), rows.ids)
+    if not certain and not rejecting:
+        rows = _padded(ctx, rows, values)
+    result = join(ctx, [current, rows])
+    return Lowered(result.rel, result.ids, tuple(ctx.keys(current)))
+
+
+def _padded(ctx: Lowering, rows: Lowered, values: Lowered | None) -> Lowered:
+    """The rows, and one with NULLs for each combination of correlation values that has none."""
+    rows = ctx.share(rows)
+    if values is None:
+        missing = row_count(ctx, rows, positive=False)
+        names = list(rows.ids)
+    else:
+        missing = minus(values, project(rows, values.ids))
+        names = [id_ for id_ in rows.ids if id_ not in values.ids]
+    padding = extend(missing, names, [Literal(None, rows.type_of(id_)) for id_ in names])
+    return union([rows, padding])
+
+
+def _always_one_row(node: Node) -> bool:
+    return isinstance(_innermost(node), Group) and not _group_keys(node)
+
+
+def _innermost(node: Node) -> Node:
+    while isinstance(node, Map):
+        node = node.input
+    return node
+
+
+def _group_keys(node: Node) -> tuple[int, ...]:
+    innermost = _innermost(node)
+    return innermost.key_ids if isinstance(innermost, Group) else ()
+
+
+def _null_without_rows(node: Node, value: int) -> bool:
+    """Whether the value computed over an aggregation is NULL where there was no row to aggregate."""
+    scalar: Scalar = Column(value, BOOLEAN)
+    while isinstance(node, Map):
+        scalar = over(scalar, dict(zip(node.ids, node.scalars, strict=True)))
+        node = node.input
+    assert isinstance(node, Group)
+    calls = zip(node.ids, node.aggregates, strict=True)
+    null = {id_ for id_, call in calls if aggregate_named(call.function).empty is None}
+    return not null.isdisjoint(nulls.strict_columns(scalar))
+
+
+def _with_truth(ctx: Lowering, current: Lowered, subquery: Subquery) -> Lowered:
+    """The relation with the truth value of EXISTS, IN or ANY."""
+    references = _has_references(ctx, subquery)
+    if references:
+        current = ctx.share(current)
+        values = ctx.share(distinct(ctx, current, sorted(references)))
+    else:
+        values = one_row(ctx)
+    values, tested = _tested(ctx, values, subquery)
+    ids = frozenset(values.ids)
+    answers: list[Lowered] = []
+    rest = values
+    for index, condition in enumerate(_not_false(ctx, values, tested)):
+        rest = ctx.share(rest)
+        found = ctx.share(semijoin(ctx, rest, tested.rows, (*tested.ties, *condition), ids))
+        answers.append(extend(found, [subquery.id], [Literal(None if index else 1, BOOLEAN)]))
+        rest = minus(rest, found)
+    answers.append(extend(rest, [subquery.id], [Literal(0, BOOLEAN)]))
+    result = join(ctx, [current, union(answers)])
+    return Lowered(result.rel, result.ids, tuple(ctx.keys(current)))

@@ -6,8 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kpg.compiler.rules import core
-from kpg.compiler.rules.aggregates import is_total
-from kpg.compiler.rules.primitives import WRAPS
+from kpg.compiler.rules.core import WRAPS, is_total
 from kpg.datalog.proof.bindings import Bindings, Evaluator
 from kpg.runtime.functions import aggregated, resolve_aggregate
 from kpg.runtime.scalar import Call, Column

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kpg.compiler.rules import core
-from kpg.compiler.rules.aggregates import counts_repeats
+from kpg.compiler.rules.core import counts_repeats
 from kpg.compiler.rules.strata import Stratum
 from kpg.datalog.proof.bindings import Bindings
 from kpg.datalog.proof.search import FREE, Limit, Search, counted

@@ -3,7 +3,7 @@
 from functools import partial
 from typing import Any, Final
 
-from kpg.compiler.catalog import did_you_mean
+from kpg.compiler.catalog.entries import did_you_mean
 from kpg.compiler.rules import core
 from kpg.datalog.installing import GOAL, Relations
 from kpg.datalog.planning import table_schema

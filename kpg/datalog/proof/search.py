@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kpg.compiler.rules import core
-from kpg.compiler.rules.lowering.atom import any_value, is_any
+from kpg.compiler.rules.lower.body import any_value, is_any
 from kpg.datalog.proof.aggregates import Aggregates
 from kpg.datalog.proof.bindings import Bindings, Evaluator
 from kpg.datalog.proof.rows import Places

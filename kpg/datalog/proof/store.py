@@ -6,7 +6,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from kpg.compiler.catalog import TableEntry
+from kpg.compiler.catalog.entries import TableEntry
 from kpg.compiler.rules import core
 from kpg.datalog.facts import distinct
 from kpg.datalog.installing import Relations

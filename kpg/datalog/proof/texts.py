@@ -6,11 +6,10 @@ from dataclasses import replace
 from typing import Any, Final, assert_never
 
 from kpg.compiler.datalog.syntax.flatten import written
-from kpg.compiler.datalog.syntax.source import blank_comments
-from kpg.compiler.datalog.typing.functors import CONSTRAINTS
+from kpg.compiler.datalog.syntax.preprocessor import blank_comments
+from kpg.compiler.datalog.types.functors import CONSTRAINTS
 from kpg.compiler.rules import core
-from kpg.compiler.rules.substitute import replacing
-from kpg.compiler.rules.text import OPERATORS, expression_text, literal_text, rule_text
+from kpg.compiler.rules.core import OPERATORS, expression_text, literal_text, replacing, rule_text
 from kpg.display import cell
 from kpg.proof.tree import RuleText
 from kpg.runtime.convert.python_values import to_python

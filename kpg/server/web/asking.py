@@ -5,7 +5,7 @@ import json
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from kpg.compiler.sql import statements as ast
+from kpg.compiler.sql.parse import statements as ast
 from kpg.engine.transaction import State
 from kpg.result import Result
 from kpg.runtime.errors import Error, InterfaceError, NotSupportedError

@@ -6,8 +6,8 @@ import time
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from kpg.compiler.catalog import TableEntry, ViewEntry
-from kpg.compiler.sql.parse import parse
+from kpg.compiler.catalog.entries import TableEntry, ViewEntry
+from kpg.compiler.sql.parse.parser import parse
 from kpg.engine.memory import PAGE, STATUS
 from kpg.queries.planning import explain_export
 from kpg.runtime.errors import Error

@@ -4,7 +4,7 @@ import os
 import time
 from typing import TYPE_CHECKING, Any, Final
 
-from kpg.compiler.catalog import TableEntry
+from kpg.compiler.catalog.entries import TableEntry
 from kpg.engine.memory import PAGE, STATUS
 from kpg.server.web.connection import Connection, Request
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from kpg.compiler.sql.query import check_relation
+from kpg.compiler.sql.frontend import check_relation
 from kpg.listeners.feed import Change
 from kpg.runtime.errors import Error, InterfaceError, ProgrammingError
 from kpg.runtime.records import dataclass

@@ -3,8 +3,8 @@
 import pytest
 
 from kpg.compiler.algebra.rel import Distinct, Get, Project
-from kpg.compiler.catalog import Catalog, TableEntry, ViewEntry, did_you_mean, get_of
-from kpg.compiler.statistics import NoStatistics
+from kpg.compiler.catalog.entries import Catalog, TableEntry, ViewEntry, did_you_mean, get_of
+from kpg.compiler.physical.cardinality import NoStatistics
 from kpg.runtime.errors import ProgrammingError
 from kpg.runtime.types import INTEGER, ROWID, TEXT, ColumnDef, Schema
 

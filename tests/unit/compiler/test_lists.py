@@ -4,10 +4,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import kpg
-from kpg.compiler.sql.bulk import LONG, long_lists
-from kpg.compiler.sql.lists import parsed
-from kpg.compiler.sql.parse import parse
-from kpg.compiler.sql.statements import Select
+from kpg.compiler.sql.parameterize.value_lists import LONG, long_lists, parsed
+from kpg.compiler.sql.parse.parser import parse
+from kpg.compiler.sql.parse.statements import Select
 from kpg.database import Database
 from kpg.runtime.errors import Error
 

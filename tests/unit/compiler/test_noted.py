@@ -4,9 +4,9 @@ from collections.abc import Callable
 
 import pytest
 
-from kpg.compiler.catalog import Catalog
-from kpg.compiler.noted import CHANGING, Noted
-from kpg.compiler.rights import Rights
+from kpg.compiler.catalog.cache import CHANGING, Noted
+from kpg.compiler.catalog.entries import Catalog
+from kpg.compiler.catalog.privileges import Rights
 
 CHANGES: dict[str, Callable[[Noted[str, int]], object]] = {
     "__setitem__": lambda one: one.__setitem__("a", 2),

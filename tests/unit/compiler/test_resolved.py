@@ -1,8 +1,8 @@
 """Names of the catalog are told from names that somebody has written."""
 
-from kpg.compiler.catalog import Catalog, TableEntry, ViewEntry
-from kpg.compiler.constraints import ForeignKey
-from kpg.compiler.resolved import Resolved, beside, resolve, untaken, written
+from kpg.compiler.catalog.constraints import ForeignKey
+from kpg.compiler.catalog.entries import Catalog, TableEntry, ViewEntry
+from kpg.compiler.catalog.qualified_names import Resolved, beside, resolve, untaken, written
 from kpg.runtime.types import INTEGER, ColumnDef, Schema
 
 SCHEMA = Schema((ColumnDef("a", INTEGER),))

@@ -5,7 +5,7 @@ import random
 import pytest
 
 import kpg
-from kpg.compiler.catalog import Catalog
+from kpg.compiler.catalog.entries import Catalog
 from kpg.compiler.datalog.check import check
 from kpg.runtime.errors import DatalogError
 

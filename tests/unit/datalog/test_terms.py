@@ -7,7 +7,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import kpg
-from kpg.compiler.catalog import Catalog
+from kpg.compiler.catalog.entries import Catalog
 from kpg.compiler.datalog.check import check
 from kpg.datalog.terms import NoTerm, canonical
 from kpg.runtime.errors import DataError, DatalogError

@@ -14,8 +14,8 @@ from typing import cast
 import pytest
 
 import kpg
-from kpg.compiler.routines import Aggregate, Parameter, Routine
-from kpg.compiler.triggers import Bound, Heir
+from kpg.compiler.catalog.constraints import Bound, Heir
+from kpg.compiler.catalog.routines import Aggregate, Parameter, Routine
 from kpg.durable import known
 from kpg.durable.checking import check
 from kpg.durable.restoring import Restoring

@@ -8,7 +8,7 @@ import numpy as np
 import sqlglot
 from sqlglot import exp
 
-from kpg.compiler.sql.dialect import Dialect
+from kpg.compiler.sql.parse.dialect import Dialect
 from kpg.runtime.convert.python_values import to_python
 from kpg.runtime.dictionary import Dictionary
 from kpg.runtime.functions import common_type, resolve

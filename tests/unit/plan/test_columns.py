@@ -9,10 +9,10 @@ from numpy.typing import NDArray
 
 import kpg
 from kpg.compiler.algebra.rel import types as rel_types
-from kpg.compiler.catalog import Catalog
+from kpg.compiler.catalog.entries import Catalog
 from kpg.compiler.pipeline import compile_bound
-from kpg.compiler.sql.parse import parse_query
-from kpg.compiler.sql.query import lower_query
+from kpg.compiler.sql.frontend import lower_query
+from kpg.compiler.sql.parse.parser import parse_query
 from kpg.database import Database
 from kpg.runtime import plan
 from kpg.runtime.errors import InternalError

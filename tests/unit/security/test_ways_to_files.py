@@ -15,9 +15,9 @@ from typing import Any, Final
 import pytest
 
 import kpg
-from kpg.compiler.datalog.checks.transfers import KINDS
+from kpg.compiler.datalog.types.declarations import KINDS
 from kpg.compiler.rules.core import Direction
-from kpg.compiler.sql.outside import READERS
+from kpg.compiler.sql.rewrite.external_tables import READERS
 from kpg.database import Database
 from kpg.runtime.errors import DatalogError, PrivilegeError
 from kpg.runtime.functions import functions
@@ -134,9 +134,7 @@ REACHED: Final = (
 OPENERS: Final = {
     "compiler/datalog/check.py": "include, behind `reader`",
     "compiler/datalog/syntax/parse.py": "the grammar",
-    "compiler/rules/magic/closure.py": "no file: a rule",
-    "compiler/rules/magic/counting.py": "no file: a rule",
-    "compiler/rules/magic/linear.py": "no file: a rule",
+    "compiler/rules/magic/linear_recursion.py": "no file: a rule",
     "kpg/datalog/json_rows.py": ".input, behind `check_program`",
     "kpg/datalog/lines.py": ".input, behind `check_program`",
     "kpg/datalog/sqlite_tables.py": ".input, behind `check_program`; .output, which the command line writes",

@@ -11,7 +11,7 @@ import psycopg
 import pytest
 
 import kpg
-from kpg.compiler.rights import Rights, Role
+from kpg.compiler.catalog.privileges import Rights, Role
 from kpg.security.passwords import NOBODY, verifier_of
 from kpg.security.roles import kept
 from kpg.server.people import People, is_past, verifier_in

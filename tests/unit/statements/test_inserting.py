@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import kpg
-from kpg.compiler.sql.bulk import read
+from kpg.compiler.sql.parameterize.value_lists import read
 from tests.unit.kpg.twins import Twins
 
 COLUMNS = [

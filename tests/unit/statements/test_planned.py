@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import kpg
-from kpg.compiler.sql.normal import normal
+from kpg.compiler.sql.parameterize.normalization import normal
 from kpg.database import Database
 from tests.unit.kpg.twins import Twins
 

@@ -3,7 +3,7 @@
 import pytest
 
 import kpg
-from kpg.compiler.sql.bulk import among_others
+from kpg.compiler.sql.parameterize.value_lists import among_others
 from kpg.runtime.errors import CanceledError, Error
 from tests.unit.kpg.twins import Twins
 

@@ -7,8 +7,6 @@ from kpg.compiler.algebra.facts import (
     nullable,
     unique_keys,
 )
-from kpg.compiler.algebra.lets import recursions
-from kpg.compiler.algebra.nulls import rejected_nulls
 from kpg.compiler.algebra.rel import (
     AggregateCall,
     Constant,
@@ -28,6 +26,8 @@ from kpg.compiler.algebra.rel import (
     TopK,
     Union,
 )
+from kpg.compiler.algebra.scalars import rejected_nulls
+from kpg.compiler.algebra.traverse import recursions
 from kpg.runtime.scalar import Call, Column, If, Literal, Scalar
 from kpg.runtime.types import BIGINT, BOOLEAN, INTEGER, ROWID
 

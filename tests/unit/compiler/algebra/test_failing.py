@@ -2,7 +2,7 @@
 
 import pytest
 
-from kpg.compiler.algebra.failing import after, is_total, never_fails
+from kpg.compiler.algebra.scalars import after, is_total, never_fails
 from kpg.runtime.scalar import Call, Column, If, Literal, Scalar, columns
 from kpg.runtime.types import BIGINT, BOOLEAN, DOUBLE, INTEGER, TEXT, decimal
 

@@ -1,7 +1,7 @@
 """Names of lets: unique afterwards, and each use still means what it meant."""
 
-from kpg.compiler.algebra.lets import let_values, renamed, with_unique_ids
 from kpg.compiler.algebra.rel import Constant, Let, LetRec, LocalGet, Rel, Union
+from kpg.compiler.algebra.traverse import let_values, renamed, with_unique_ids
 from kpg.runtime.types import BIGINT
 
 TYPES = (BIGINT,)

@@ -1,6 +1,6 @@
 """Functions that give NULL of values, or values of NULL."""
 
-from kpg.compiler.algebra.nulls import can_be_null, rejected_nulls, strict_columns
+from kpg.compiler.algebra.scalars import can_be_null, rejected_nulls, strict_columns
 from kpg.runtime.scalar import Call, Column, Literal, Scalar
 from kpg.runtime.types import BOOLEAN, INTEGER, TEXT, Type, array
 

@@ -5,7 +5,7 @@ import pickle
 import pytest
 
 from kpg.compiler.algebra.scalars import conjuncts, substitute, written_size
-from kpg.compiler.physical.mfp import over, parts_over
+from kpg.compiler.physical.context import over, parts_over
 from kpg.runtime.errors import InternalError
 from kpg.runtime.scalar import Call, Column, Literal, Scalar
 from kpg.runtime.types import BIGINT, BOOLEAN

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from kpg.compiler.catalog import Catalog, ViewEntry
+from kpg.compiler.catalog.entries import Catalog, ViewEntry
 from kpg.compiler.datalog.check import check
 from kpg.compiler.datalog.diagnostics import to_json
 from kpg.compiler.rules import core

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 import kpg
-from kpg.compiler.catalog import Catalog
+from kpg.compiler.catalog.entries import Catalog
 from kpg.compiler.datalog.check import check
 from kpg.runtime.types import float_to_word
 from tests.datadriven import check_file

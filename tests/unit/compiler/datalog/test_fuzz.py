@@ -7,12 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from kpg.compiler.catalog import Catalog, TableEntry, ViewEntry
+from kpg.compiler.catalog.entries import Catalog, TableEntry, ViewEntry
 from kpg.compiler.datalog.check import check
 from kpg.compiler.datalog.diagnostics import to_json
-from kpg.compiler.rules.core import Program
+from kpg.compiler.rules.core import Program, program_text
 from kpg.compiler.rules.strata import strata
-from kpg.compiler.rules.text import program_text
 from kpg.runtime.errors import DatalogError
 from kpg.runtime.types import DATE, INTEGER, TEXT, ColumnDef, Schema, decimal
 from tests.model.datalog import Diverges, run

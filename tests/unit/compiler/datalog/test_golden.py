@@ -5,11 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from kpg.compiler.catalog import Catalog, TableEntry, ViewEntry
+from kpg.compiler.catalog.entries import Catalog, TableEntry, ViewEntry
 from kpg.compiler.datalog.check import check
 from kpg.compiler.datalog.diagnostics import to_json
-from kpg.compiler.rules.core import Goal, Program
-from kpg.compiler.rules.text import expression_text, program_text
+from kpg.compiler.rules.core import Goal, Program, expression_text, program_text
 from kpg.runtime.errors import DatalogError
 from kpg.runtime.types import DATE, INTEGER, TEXT, ColumnDef, Schema, decimal
 from tests.datadriven import check_file

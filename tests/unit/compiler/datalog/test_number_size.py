@@ -3,7 +3,7 @@
 import pytest
 
 import kpg
-from kpg.compiler.catalog import Catalog
+from kpg.compiler.catalog.entries import Catalog
 from kpg.compiler.datalog.check import check
 from kpg.runtime.errors import DataError, DatalogError
 from tests.model.datalog import run

@@ -4,12 +4,10 @@ from typing import Any
 
 import pytest
 
-from kpg.compiler.algebra.failing import is_total
 from kpg.compiler.algebra.rel import Constant, Filter, Get, Join, Let, LetRec, LocalGet, Map, Project
-from kpg.compiler.demand.failing import may_fail
-from kpg.compiler.demand.hoist import counts_rounds, hoisted
-from kpg.compiler.demand.joins import Link, links
-from kpg.compiler.demand.seeds import constants
+from kpg.compiler.algebra.scalars import is_total
+from kpg.compiler.rules.demand.restriction import Link, constants, links
+from kpg.compiler.rules.demand.rule_program import counts_rounds, hoisted, may_fail
 from kpg.runtime.scalar import Call, Column, If, Literal, Scalar
 from kpg.runtime.types import BIGINT, BOOLEAN, INTEGER, Kind, Type
 

@@ -8,10 +8,10 @@ import pytest
 from kpg.compiler import passes
 from kpg.compiler.algebra.rel import Rel
 from kpg.compiler.algebra.text import parse, rel_text
-from kpg.compiler.catalog import get_of
+from kpg.compiler.catalog.entries import get_of
 from kpg.compiler.passes import PIPELINE, Pass, run
-from kpg.compiler.sql.parse import parse_query
-from kpg.compiler.sql.query import lower_query
+from kpg.compiler.sql.frontend import lower_query
+from kpg.compiler.sql.parse.parser import parse_query
 from tests.datadriven import check_file
 from tests.model.relation import Rows, rows_of
 from tests.model.scalar import ScalarError

@@ -2,7 +2,7 @@
 
 import pytest
 
-from kpg.compiler.physical.access import Need, best, choose
+from kpg.compiler.physical.access_paths import Need, best, choose
 
 
 def need(*columns: int, **fan_outs: float) -> Need:

@@ -2,8 +2,7 @@
 
 import pytest
 
-from kpg.compiler.physical.early import check_early
-from kpg.compiler.physical.placement import HELD, Placement
+from kpg.compiler.physical.placement import HELD, Placement, check_early
 from kpg.runtime import plan
 from kpg.runtime.errors import InternalError
 from kpg.runtime.plan import AnyNode, Mfp

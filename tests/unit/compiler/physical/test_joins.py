@@ -8,13 +8,12 @@ import pytest
 
 from kpg.compiler.algebra.facts import Facts
 from kpg.compiler.passes import PIPELINE
-from kpg.compiler.physical import join, lower, plan_query
-from kpg.compiler.physical.estimate import Sizes
-from kpg.compiler.physical.late import Storage
+from kpg.compiler.physical import join, plan_query, planner
+from kpg.compiler.physical.access_paths import Storage
+from kpg.compiler.physical.cardinality import NoStatistics, Sizes
 from kpg.compiler.pipeline import compile_bound
-from kpg.compiler.sql.parse import parse_query
-from kpg.compiler.sql.query import lower_query
-from kpg.compiler.statistics import NoStatistics
+from kpg.compiler.sql.frontend import lower_query
+from kpg.compiler.sql.parse.parser import parse_query
 from tests.model.plan import rows_of_plan
 from tests.unit.compiler.sql.oracle import Data, assert_same, catalog_of, database_of
 
@@ -107,7 +106,7 @@ def test_planning_is_linear_in_the_depth_of_nesting(kind: str, monkeypatch: pyte
         monkeypatch.setattr(owner, name, counted)
 
     for owner, name in (
-        (lower, "_lowered"),
+        (planner, "_lowered"),
         (join, "plan_join"),
         (Facts, "_keys_of"),
         (Facts, "_nullable_of"),

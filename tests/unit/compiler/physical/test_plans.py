@@ -7,11 +7,11 @@ import duckdb
 import pytest
 
 from kpg.compiler.passes import PIPELINE
+from kpg.compiler.physical.cardinality import NoStatistics
 from kpg.compiler.pipeline import compile_bound, explain
-from kpg.compiler.sql.parse import parse, parse_query
-from kpg.compiler.sql.query import lower_query
-from kpg.compiler.sql.statements import Select
-from kpg.compiler.statistics import NoStatistics
+from kpg.compiler.sql.frontend import lower_query
+from kpg.compiler.sql.parse.parser import parse, parse_query
+from kpg.compiler.sql.parse.statements import Select
 from kpg.runtime import plan
 from kpg.runtime.errors import InterfaceError
 from kpg.runtime.plan import Plan

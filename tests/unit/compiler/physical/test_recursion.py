@@ -17,7 +17,7 @@ from kpg.compiler.algebra.rel import (
     Union,
 )
 from kpg.compiler.physical import plan_query
-from kpg.compiler.statistics import NoStatistics
+from kpg.compiler.physical.cardinality import NoStatistics
 from kpg.runtime import plan
 from kpg.runtime.errors import NotSupportedError
 from kpg.runtime.scalar import Call, Column

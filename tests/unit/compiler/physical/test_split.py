@@ -6,8 +6,8 @@ import pytest
 
 import kpg
 from kpg.compiler.pipeline import compile_bound
-from kpg.compiler.sql.parse import parse_query
-from kpg.compiler.sql.query import lower_query
+from kpg.compiler.sql.frontend import lower_query
+from kpg.compiler.sql.parse.parser import parse_query
 from kpg.database import Database
 from kpg.result import Rows
 from kpg.runtime.plan import HalfJoin

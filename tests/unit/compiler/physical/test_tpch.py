@@ -9,8 +9,8 @@ import pytest
 from kpg.compiler.explain import table_key
 from kpg.compiler.passes import PIPELINE
 from kpg.compiler.pipeline import compile_bound
-from kpg.compiler.sql.parse import parse_query
-from kpg.compiler.sql.query import Bound, lower_query
+from kpg.compiler.sql.frontend import Bound, lower_query
+from kpg.compiler.sql.parse.parser import parse_query
 from kpg.runtime import plan
 from kpg.runtime.plan import Plan
 from kpg.tpch.data import QUERIES, create_statements, query_text

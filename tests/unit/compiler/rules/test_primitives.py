@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from kpg.compiler.rules.primitives import PRIMITIVES
+from kpg.compiler.rules.core import PRIMITIVES
 from kpg.runtime.convert.python_values import to_python
 from kpg.runtime.errors import DataError
 from kpg.runtime.functions import implementation

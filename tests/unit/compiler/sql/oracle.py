@@ -7,10 +7,10 @@ from typing import Any
 
 import duckdb
 
-from kpg.compiler.catalog import Catalog, TableEntry
-from kpg.compiler.sql.parse import parse, parse_query
-from kpg.compiler.sql.query import Bound, lower_query
-from kpg.compiler.sql.statements import CreateTable
+from kpg.compiler.catalog.entries import Catalog, TableEntry
+from kpg.compiler.sql.frontend import Bound, lower_query
+from kpg.compiler.sql.parse.parser import parse, parse_query
+from kpg.compiler.sql.parse.statements import CreateTable
 from tests.model.relation import Row, rows_of, sort_rows
 
 Data = Mapping[str, Sequence[Row]]

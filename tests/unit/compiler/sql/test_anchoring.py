@@ -3,8 +3,8 @@
 import pytest
 
 import kpg
-from kpg.compiler.sql.anchoring import asks_sequence, sequence_call, whole_names
-from kpg.compiler.sql.ddl.reader import parsed_expression
+from kpg.compiler.sql.parse.reader import parsed_expression
+from kpg.compiler.sql.rewrite.name_qualification import asks_sequence, sequence_call, whole_names
 from kpg.database import Database
 
 

@@ -2,11 +2,11 @@
 
 import pytest
 
-from kpg.compiler.catalog import ViewEntry
-from kpg.compiler.sql.change import lower_delete, lower_insert, lower_update
-from kpg.compiler.sql.parse import parse
-from kpg.compiler.sql.query import lower_relation, lower_view
-from kpg.compiler.sql.statements import CreateView, Delete, Insert, Update
+from kpg.compiler.catalog.entries import ViewEntry
+from kpg.compiler.sql.frontend import lower_relation, lower_view
+from kpg.compiler.sql.parse.parser import parse
+from kpg.compiler.sql.parse.statements import CreateView, Delete, Insert, Update
+from kpg.compiler.sql.rewrite.changes import lower_delete, lower_insert, lower_update
 from kpg.runtime.types import ColumnDef, Schema
 from tests.unit.compiler.sql.oracle import Data, assert_same, catalog_of, check, database_of, model_rows
 

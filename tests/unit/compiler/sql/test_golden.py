@@ -6,11 +6,11 @@ import pytest
 
 from kpg.compiler.algebra.text import parse as parse_plan
 from kpg.compiler.algebra.text import rel_text, relations
-from kpg.compiler.sql.change import lower_delete, lower_insert, lower_update
-from kpg.compiler.sql.conflict import lower_conflict
-from kpg.compiler.sql.parse import parse
-from kpg.compiler.sql.query import Bound, lower_query, lower_view
-from kpg.compiler.sql.statements import CreateView, Delete, Insert, Select, Update
+from kpg.compiler.sql.frontend import Bound, lower_query, lower_view
+from kpg.compiler.sql.parse.parser import parse
+from kpg.compiler.sql.parse.statements import CreateView, Delete, Insert, Select, Update
+from kpg.compiler.sql.rewrite.changes import lower_delete, lower_insert, lower_update
+from kpg.compiler.sql.rewrite.upsert import lower_conflict
 from kpg.runtime.errors import Error
 from kpg.tpch.data import create_statements, query_text
 from tests.datadriven import check_file

@@ -8,8 +8,14 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from kpg.compiler.sql.parameters import Binder, Parameters, numbered, to_literal, without_arguments
-from kpg.compiler.sql.parse import parse
+from kpg.compiler.sql.parameterize.parameters import (
+    Binder,
+    Parameters,
+    numbered,
+    to_literal,
+    without_arguments,
+)
+from kpg.compiler.sql.parse.parser import parse
 from kpg.runtime.errors import InterfaceError
 
 

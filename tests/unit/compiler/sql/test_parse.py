@@ -3,8 +3,8 @@
 import pytest
 
 from kpg.compiler import explain
-from kpg.compiler.sql import statements as ast
-from kpg.compiler.sql.parse import STAGES, parse, parse_query
+from kpg.compiler.sql.parse import statements as ast
+from kpg.compiler.sql.parse.parser import STAGES, parse, parse_query
 from kpg.runtime.errors import NotSupportedError, ProgrammingError
 from kpg.runtime.types import DATE, INTEGER, REAL, TEXT, ColumnDef, Kind, Schema, Type, decimal
 

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 import duckdb
 import pytest
 
-from kpg.compiler.catalog import Catalog
-from kpg.compiler.sql.parse import parse_query
-from kpg.compiler.sql.query import lower_query
+from kpg.compiler.catalog.entries import Catalog
+from kpg.compiler.sql.frontend import lower_query
+from kpg.compiler.sql.parse.parser import parse_query
 from tests.unit.compiler.sql.oracle import Data, assert_same, catalog_of, check, database_of, model_rows
 
 TABLES = """

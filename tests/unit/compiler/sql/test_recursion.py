@@ -7,9 +7,9 @@ import pytest
 
 from kpg.compiler.algebra.text import parse as parse_plan
 from kpg.compiler.algebra.text import rel_text, relations
-from kpg.compiler.catalog import Catalog, ViewEntry
-from kpg.compiler.sql.parse import parse_query
-from kpg.compiler.sql.query import lower_query
+from kpg.compiler.catalog.entries import Catalog, ViewEntry
+from kpg.compiler.sql.frontend import lower_query
+from kpg.compiler.sql.parse.parser import parse_query
 from kpg.runtime.types import ColumnDef, Schema
 from tests.model.relation import RecursionLimitError, Row
 from tests.unit.compiler.sql.oracle import Data, catalog_of, check, database_of, model_rows

@@ -2,7 +2,7 @@
 
 import pytest
 
-from kpg.compiler.sql.renaming import FUNCTION, RELATION, SEQUENCE, TYPE, with_names
+from kpg.compiler.sql.rewrite.deparse import FUNCTION, RELATION, SEQUENCE, TYPE, with_names
 
 NAMES = {
     (RELATION, "u"): "far.w",

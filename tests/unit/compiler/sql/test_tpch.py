@@ -7,8 +7,8 @@ import duckdb
 import pyarrow.parquet as pq
 import pytest
 
-from kpg.compiler.sql.parse import parse_query
-from kpg.compiler.sql.query import lower_query
+from kpg.compiler.sql.frontend import lower_query
+from kpg.compiler.sql.parse.parser import parse_query
 from kpg.tpch.data import QUERIES, TABLES, create_statements, generate, query_text, table_path
 from tests.unit.compiler.sql.oracle import Data, assert_same, catalog_of, model_rows
 

@@ -6,10 +6,10 @@ import pytest
 
 import kpg
 from kpg.compiler.algebra.text import parse, rel_text, relations
-from kpg.compiler.catalog import Catalog
+from kpg.compiler.catalog.entries import Catalog
 from kpg.compiler.datalog.check import check
 from kpg.compiler.rules.core import Atom
-from kpg.compiler.rules.lowering.ordered import lookup_orders
+from kpg.compiler.rules.lower.body import lookup_orders
 from kpg.datalog.planning import definition
 
 TABLES = """

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 import kpg
-from kpg.compiler.catalog import Catalog
+from kpg.compiler.catalog.entries import Catalog
 from kpg.compiler.datalog.check import check
 from kpg.datalog.writing import write
 from kpg.runtime.errors import DatalogError

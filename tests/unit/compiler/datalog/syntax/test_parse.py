@@ -8,7 +8,7 @@ from kpg.compiler.datalog.diagnostics import Diagnostics
 from kpg.compiler.datalog.syntax import ast
 from kpg.compiler.datalog.syntax.ast import Attribute, Branch, ComponentRef, TypeRef
 from kpg.compiler.datalog.syntax.parse import parse
-from kpg.compiler.datalog.syntax.source import File, Piece, Source
+from kpg.compiler.datalog.syntax.preprocessor import File, Piece, Source
 from kpg.runtime.errors import Span
 
 NOWHERE = Span("", 0, 0)

@@ -5,8 +5,7 @@ import os.path
 import pytest
 
 from kpg.compiler.datalog.diagnostics import Diagnostics
-from kpg.compiler.datalog.syntax.preprocess import Setting, preprocess
-from kpg.compiler.datalog.syntax.source import File, Source
+from kpg.compiler.datalog.syntax.preprocessor import File, Setting, Source, preprocess
 
 FILES = {
     "lib/a.dl": '#include "b.dl"\na(1).\n',

@@ -1,6 +1,6 @@
 """Texts through the checker, the lowering and the engine; goals through the rewrites too."""
 
-from kpg.compiler.catalog import Catalog
+from kpg.compiler.catalog.entries import Catalog
 from kpg.compiler.datalog.check import check
 from kpg.compiler.rules import core
 from kpg.compiler.rules.magic import prepare

@@ -5,9 +5,9 @@ from dataclasses import replace
 import pytest
 
 from kpg.compiler.algebra.text import rel_text
-from kpg.compiler.catalog import ViewEntry
+from kpg.compiler.catalog.entries import ViewEntry
 from kpg.compiler.rules import core
-from kpg.compiler.rules.lowering import Sources, lower_relation
+from kpg.compiler.rules.lower.program import Sources, lower_relation
 from kpg.runtime.errors import ProgrammingError
 from kpg.runtime.plan import Import, Loop
 from kpg.runtime.types import BIGINT, INTEGER, TEXT, ColumnDef, Schema

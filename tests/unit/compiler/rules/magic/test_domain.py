@@ -2,7 +2,7 @@
 
 import pytest
 
-from kpg.compiler.catalog import Catalog
+from kpg.compiler.catalog.entries import Catalog
 from kpg.compiler.datalog.check import check
 from kpg.compiler.rules import core
 from kpg.compiler.rules.magic import Policy, Strategy, is_finite, origins, prepare

@@ -7,9 +7,9 @@ from dataclasses import replace
 import pytest
 
 from kpg.compiler.rules import core
-from kpg.compiler.rules.magic.outputs import restricted
+from kpg.compiler.rules.core import rule_text
+from kpg.compiler.rules.magic.rewrite import restricted
 from kpg.compiler.rules.strata import strata
-from kpg.compiler.rules.text import rule_text
 from tests.model import graphs
 from tests.model.datalog import run
 from tests.model.rules import program

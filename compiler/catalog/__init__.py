@@ -1,0 +1,1 @@
+"""The catalog that queries are compiled against: entries, names, privileges, constraints, routines."""

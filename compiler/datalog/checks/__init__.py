@@ -1,1 +1,0 @@
-"""What is checked of a whole program: stratification, monotone recursion, depth."""

@@ -1,0 +1,1 @@
+"""FlowLog's dialect: its programs translated to rules of the core."""

@@ -1,0 +1,364 @@
+"""Whether min and max in recursion only ever get better by what is derived from them, as far as can be told.
+
+The values of a ``min`` column get smaller while a recursion is computed, those of ``max`` larger. Each
+variable that takes part has a *trend*: down, up, or not known. Rules must pass the trend on: a value with
+the opposite one must not reach an aggregate, nor may a test, a negation or another aggregate take back what
+followed from a worse value (the lattice condition of Ross and Sagiv, PODS 1992).
+
+What is checked of a whole program: stratification, monotone recursion, depth.
+
+Whether negation and aggregation are stratified.
+
+A relation may not depend on itself through a negation or an aggregate, head aggregates min and max excepted;
+in FlowLog's loops, whose rounds are what they mean, it may.
+"""
+
+import enum
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import field, replace
+from typing import assert_never
+
+from kpg.compiler.datalog.diagnostics import Diagnostics
+from kpg.compiler.rules.core import (
+    Assignment,
+    Atom,
+    BodyAggregate,
+    Call,
+    Comparison,
+    Constant,
+    Expression,
+    Limit,
+    Literal,
+    Negation,
+    Parameter,
+    Relation,
+    Rule,
+    Variable,
+    in_recursion,
+    literal_variables,
+)
+from kpg.compiler.rules.strata import Dependency, dependencies, strata, strongly_connected, successors
+from kpg.runtime import functions
+from kpg.runtime.errors import Span
+from kpg.runtime.records import dataclass
+from kpg.runtime.types import word_to_float
+
+USES = {"negation": "negates", "aggregation": "aggregates over"}
+
+
+def check_stratified(
+    relations: Mapping[str, Relation], rules: Sequence[Rule], diagnostics: Diagnostics
+) -> None:
+    """Notes each way in which a relation depends on its own negation or aggregation."""
+    edges = dependencies(rules)
+    component_of = {
+        name: position
+        for position, component in enumerate(strongly_connected(successors(relations, edges)))
+        for name in component
+    }
+    by_rounds = {
+        component_of[name]
+        for name, relation in relations.items()
+        if isinstance(relation.selection, Limit) and relation.selection.together
+    }
+    inner = [
+        edge
+        for edge in edges
+        if component_of.get(edge.head) == component_of.get(edge.body)
+        and component_of.get(edge.head) not in by_rounds
+    ]
+    reported: set[int] = set()
+    for edge in inner:
+        component = component_of[edge.head]
+        if edge.use and component not in reported:
+            reported.add(component)
+            members = sorted(name for name, at in component_of.items() if at == component)
+            _report(edge, members, inner, diagnostics)
+    for name in dict.fromkeys(edge.head for edge in inner if edge.head in relations):
+        for function in relations[name].aggregates:
+            if function is not None and not in_recursion(function):
+                _refuse(name, function, relations[name], inner, diagnostics)
+
+
+def _report(edge: Dependency, members: list[str], inner: list[Dependency], diagnostics: Diagnostics) -> None:
+    path = _path(edge.body, edge.head, inner)
+    shown = ", ".join(members)
+    what = "negation" if edge.use == "negation" else "aggregation"
+    message = f"unable to stratify relations {{{shown}}}: {edge.head} {USES[edge.use]} {edge.body}"
+    if edge.head != edge.body:
+        message += f", which depends on {edge.head}"
+    notes = tuple((f"{step.head} needs {step.body} here:", step.span) for step in path)
+    hint = "recursion may use min and max as head aggregates" if what == "aggregation" else None
+    diagnostics.error("stratification", f"{message} (cyclic {what})", edge.span, hint=hint, notes=notes)
+
+
+def _path(start: str, end: str, edges: list[Dependency]) -> list[Dependency]:
+    """The shortest way from ``start`` to what it depends on, ``end``; none if they are the same."""
+    came: dict[str, Dependency] = {}
+    todo = [start]
+    for name in todo:
+        if name == end:
+            break
+        for edge in edges:
+            if edge.head == name and edge.body not in came and edge.body != start:
+                came[edge.body] = edge
+                todo.append(edge.body)
+    path: list[Dependency] = []
+    while end in came and end != start:
+        path.append(came[end])
+        end = came[end].head
+    return path[::-1]
+
+
+def _refuse(
+    name: str, function: str, relation: Relation, inner: list[Dependency], diagnostics: Diagnostics
+) -> None:
+    edge = next(edge for edge in inner if edge.head == name)
+    path = _path(edge.body, name, inner)
+    message = f"{function} in recursion: {name} depends on itself"
+    hint = "only min and max can be used in recursion"
+    notes = tuple((f"{step.head} needs {step.body} here:", step.span) for step in (edge, *path))
+    diagnostics.error("aggregation", message, relation.span, hint=hint, notes=notes)
+
+
+class Movement(enum.Enum):
+    """How a value changes as the aggregates that it comes from get better."""
+
+    DOWN = "gets smaller"
+    UP = "gets larger"
+    UNKNOWN = "changes"
+
+
+OPPOSITE = {Movement.DOWN: Movement.UP, Movement.UP: Movement.DOWN, Movement.UNKNOWN: Movement.UNKNOWN}
+WANTED = {functions.Trend.DOWN: Movement.DOWN, functions.Trend.UP: Movement.UP}
+BETTER = {Movement.DOWN: "smaller", Movement.UP: "larger"}
+RISING = frozenset(
+    {"add", "least", "greatest", "cast", "trunc", "floor", "ceil", "round", "$unsigned", "$single"}
+    | {
+        "$wrap_number",
+        "$wrap_unsigned",
+        *(f"$wrap_{sign}int{bits}" for sign in ("", "u") for bits in (8, 16)),
+    }
+)
+"""Functions that are not decreasing in any of their arguments."""
+ORDERED = {"lt": False, "le": False, "gt": True, "ge": True}
+"""Comparisons by order; whether more of them hold as the left side gets larger."""
+
+Column = tuple[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class _Flow:
+    """What is known of a variable: its trend, and the aggregate that it comes from."""
+
+    trend: Movement
+    source: str
+    better: Movement
+    """Where the aggregate's value goes."""
+
+
+Flows = Mapping[str, _Flow]
+
+
+def check_monotone(
+    relations: Mapping[str, Relation], rules: Sequence[Rule], diagnostics: Diagnostics
+) -> None:
+    """Notes uses of min and max in recursion by which a better value makes something else worse.
+
+    A use of which that cannot be told is a warning.
+    """
+    for stratum in strata(relations, rules):
+        members = [relations[name] for name in stratum.relations if name in relations]
+        if stratum.is_recursive and any(_wanted(f) for one in members for f in one.aggregates):
+            _Stratum(members, stratum.rules, diagnostics).check()
+
+
+@dataclass(slots=True)
+class _Stratum:
+    members: list[Relation]
+    rules: Sequence[Rule]
+    diagnostics: Diagnostics
+    columns: dict[Column, _Flow] = field(default_factory=dict)
+    aggregates: dict[Column, str] = field(default_factory=dict)
+
+    def check(self) -> None:
+        """Finds the trends of all columns, then looks at every rule."""
+        for one in self.members:
+            for place, function in enumerate(one.aggregates):
+                wanted = _wanted(function)
+                if function is not None and wanted is not None:
+                    self.columns[one.name, place] = _Flow(wanted, f"the {function} of {one.name}", wanted)
+                    self.aggregates[one.name, place] = function
+        while any(tuple(self._spread(rule) for rule in self.rules)):
+            pass
+        for rule in self.rules:
+            self._rule(rule, self._flows(rule))
+
+    def _spread(self, rule: Rule) -> bool:
+        """Gives columns without an aggregate the trend of what reaches them; whether that was new."""
+        flows, changed = self._flows(rule), False
+        for place, term in enumerate(rule.head.terms):
+            key = (rule.head.relation, place)
+            flow = flows.get(term.name) if isinstance(term, Variable) else None
+            if flow is None or key in self.aggregates:
+                continue
+            old = self.columns.get(key)
+            if old is None or old.trend not in (flow.trend, Movement.UNKNOWN):
+                self.columns[key] = flow if old is None else replace(old, trend=Movement.UNKNOWN)
+                changed = True
+        return changed
+
+    def _flows(self, rule: Rule) -> dict[str, _Flow]:
+        """The variables of a rule that come from aggregates of the stratum."""
+        flows: dict[str, _Flow] = {}
+        for atom in rule.body:
+            if isinstance(atom, Atom):
+                for place, term in enumerate(atom.terms):
+                    flow = self.columns.get((atom.relation, place))
+                    if flow is not None and isinstance(term, Variable):
+                        flows.setdefault(term.name, flow)
+        size = -1
+        while size < len(flows):
+            size = len(flows)
+            for one in rule.body:
+                if isinstance(one, Assignment) and one.variable.name not in flows:
+                    flow = _flow(one.expression, flows)
+                    if flow is not None:
+                        flows[one.variable.name] = flow
+        return flows
+
+    # What a rule does with them
+
+    def _rule(self, rule: Rule, flows: Flows) -> None:
+        for one in rule.body:
+            self._literal(one, flows)
+        for name, source in self._joined(rule, flows):
+            message = f"{name} is {source} and joined here: what followed from a worse value is taken back"
+            self._warn(message, rule.head.span)
+        key = any((rule.head.relation, place) in self.aggregates for place in range(len(rule.head.terms)))
+        for place, term in enumerate(rule.head.terms):
+            flow = flows.get(term.name) if isinstance(term, Variable) else None
+            if flow is not None:
+                self._head(rule, (rule.head.relation, place), flow, grouped=key)
+
+    def _head(self, rule: Rule, column: Column, flow: _Flow, *, grouped: bool) -> None:
+        function = self.aggregates.get(column)
+        span = rule.head.span
+        if function is None and grouped:
+            self._error(f"{flow.source} is a group of another aggregate here", span)
+        elif function is not None and _turns(flow.trend, function):
+            message = (
+                f"as {flow.source} gets {BETTER[flow.better]}, what {function} is taken of {flow.trend.value}"
+            )
+            self._error(message, span)
+        elif function is not None and flow.trend is Movement.UNKNOWN:
+            self._warn(f"as {flow.source} changes, what {function} is taken of may get worse", span)
+
+    def _literal(self, one: Literal, flows: Flows) -> None:
+        match one:
+            case Comparison():
+                self._comparison(one, flows)
+            case Negation(atom=atom):
+                for flow in _of(one, flows):
+                    self._error(f"{flow.source} is used in a negation here", atom.span)
+            case BodyAggregate(span=span):
+                for flow in _of(one, flows):
+                    self._error(f"{flow.source} is used in another aggregate here", span)
+            case Atom(terms=terms, relation=relation, span=span):
+                for place, term in enumerate(terms):
+                    known = self.columns.get((relation, place))
+                    if known is not None and isinstance(term, Constant | Parameter):
+                        self._warn(f"{known.source} is compared with a constant here", span)
+            case Assignment():
+                pass
+            case _:
+                assert_never(one)
+
+    def _comparison(self, one: Comparison, flows: Flows) -> None:
+        """More must hold as values get better."""
+        for expression, is_left in ((one.left, True), (one.right, False)):
+            flow = _flow(expression, flows)
+            if flow is None:
+                continue
+            rising = ORDERED.get(one.function)
+            if rising is None or flow.trend is Movement.UNKNOWN:
+                self._warn(f"{flow.source} is tested here: it may pass and then no more", one.span)
+            elif (flow.trend is Movement.UP) is not (rising is is_left) or one.negated:
+                self._error(f"{flow.source} is tested here, and fails as it {flow.trend.value}", one.span)
+
+    def _joined(self, rule: Rule, flows: Flows) -> Iterator[tuple[str, str]]:
+        """Variables with a trend that more than one atom has."""
+        atoms = [one for one in rule.body if isinstance(one, Atom)]
+        for name, flow in flows.items():
+            if sum(name in {v.name for v in literal_variables(one)} for one in atoms) > 1:
+                yield name, flow.source
+
+    def _error(self, message: str, span: Span) -> None:
+        hint = "compute the recursion first, and use its result in a relation that is not part of it"
+        self.diagnostics.error("aggregation", f"not monotone in recursion: {message}", span, hint=hint)
+
+    def _warn(self, message: str, span: Span) -> None:
+        hint = "the recursion may not come to an end, or its result depend on the order of its rounds"
+        self.diagnostics.warning("aggregation", f"perhaps not monotone: {message}", span, hint=hint)
+
+
+def _wanted(function: str | None) -> Movement | None:
+    """Where the values of an aggregate go that may stand in a recursion."""
+    trend = functions.aggregate_named(function).trend if function and in_recursion(function) else None
+    return None if trend is None else WANTED[trend]
+
+
+def _turns(trend: Movement, function: str) -> bool:
+    """Whether values with the trend make an aggregate's worse."""
+    wanted = _wanted(function)
+    return wanted is not None and trend is OPPOSITE[wanted]
+
+
+def _of(one: Literal, flows: Flows) -> list[_Flow]:
+    """The flows that reach a literal, the aggregate's result aside; one at most."""
+    names = [v.name for v in literal_variables(one)]
+    return [flows[name] for name in names if name in flows][:1]
+
+
+def _flow(expression: Expression, flows: Flows) -> _Flow | None:
+    """What an expression comes from, None if from no aggregate."""
+    match expression:
+        case Variable(name=name):
+            return flows.get(name)
+        case Call(function=function, args=args):
+            found = [_flow(arg, flows) for arg in args]
+            trends = [None if flow is None else flow.trend for flow in found]
+            first = next((flow for flow in found if flow is not None), None)
+            return first and replace(first, trend=_trend(function, args, trends))
+        case Constant() | Parameter():
+            return None
+        case _:
+            assert_never(expression)
+
+
+def _trend(function: str, args: Sequence[Expression], trends: Sequence[Movement | None]) -> Movement:
+    """The trend of a call; of a product with what may be negative, that of a positive factor."""
+    if function == "sub":
+        trends = [trends[0], None if trends[1] is None else OPPOSITE[trends[1]]]
+    elif function == "neg":
+        trends = [trend and OPPOSITE[trend] for trend in trends]
+    elif (function in ("mul", "div") and trends[-1] is None) or (function == "mul" and trends[0] is None):
+        factor = args[1] if trends[1] is None else args[0]
+        if _is_negative(factor):
+            trends = [trend and OPPOSITE[trend] for trend in trends]
+    elif function not in RISING:
+        return Movement.UNKNOWN
+    different = {trend for trend in trends if trend is not None}
+    return different.pop() if len(different) == 1 else Movement.UNKNOWN
+
+
+def _is_negative(expression: Expression) -> bool:
+    match expression:
+        case Constant(value=int() as word, type=type_):
+            return (word_to_float(word) if type_.is_float else word) < 0
+        case Call(function="neg", args=(Constant() as inner,)):
+            return not _is_negative(inner)
+        case Constant() | Variable() | Parameter() | Call():
+            return False
+        case _:
+            assert_never(expression)

@@ -1,0 +1,140 @@
+"""Rough sizes: how many rows a relation has and what share of them a predicate keeps.
+
+Used only to choose between plans that are all right, so the figures are coarse and fixed.
+
+What a planner may know about the data that a plan is for.
+"""
+
+from collections.abc import Iterable
+from dataclasses import field
+from typing import Final, Protocol, assert_never
+
+from kpg.compiler.algebra import rel as algebra
+from kpg.compiler.algebra.facts import Facts
+from kpg.compiler.algebra.rel import Rel
+from kpg.runtime.records import dataclass
+from kpg.runtime.scalar import Call, Column, Fetch, If, Literal, Scalar
+
+
+class Statistics(Protocol):
+    """What the planner may know about the data."""
+
+    def rows(self, table: str) -> int:
+        """About how many rows the table has."""
+
+    def arrangements(self, table: str) -> tuple[tuple[int, ...], ...]:
+        """The key columns, in order, of the arrangements of the table that exist."""
+
+    @property
+    def early(self) -> bool:
+        """Whether a row's columns are read before the row goes anywhere: nobody but its owner has it."""
+
+
+@dataclass(frozen=True, slots=True)
+class NoStatistics:
+    """Nothing is known: every table is taken to have a thousand rows and no arrangement."""
+
+    def rows(self, table: str) -> int:
+        return 1000
+
+    def arrangements(self, table: str) -> tuple[tuple[int, ...], ...]:
+        return ()
+
+    @property
+    def early(self) -> bool:
+        return False
+
+
+DEFAULT_ROWS: Final = 1000.0
+"""Rows of a relation of which nothing is known, and of an empty table, which will not stay so."""
+EXPANDED: Final = 10.0
+"""Rows that a call makes of one."""
+SELECTIVITY: Final = {"eq": 0.1, "is_null": 0.1, "in": 0.2, "like": 0.3, "is_not_null": 1.0, "ne": 0.9}
+COMPARISONS: Final = frozenset({"lt", "le", "gt", "ge"})
+
+
+def selectivity(predicates: Iterable[Scalar]) -> float:
+    """The share of rows that satisfy all the predicates, none of which compares relations."""
+    result = 1.0
+    for predicate in predicates:
+        result *= _selectivity(predicate)
+    return result
+
+
+def _selectivity(predicate: Scalar) -> float:
+    match predicate:
+        case Call(function="and", args=args):
+            return selectivity(args)
+        case Call(function="or", args=args):
+            return min(1.0, sum(_selectivity(arg) for arg in args))
+        case Call(function="not", args=(arg,)):
+            return 1.0 - min(0.9, _selectivity(arg))
+        case Call(function=function, args=args) if function in COMPARISONS:
+            return 0.4 if any(isinstance(arg, Literal) for arg in args) else 0.6
+        case Call(function="eq", args=args) if not any(isinstance(arg, Literal) for arg in args):
+            return 0.3
+        case Call(function=function):
+            return SELECTIVITY.get(function, 0.5)
+        case Column() | Fetch() | Literal() | If():
+            return 0.5
+        case _:
+            assert_never(predicate)
+
+
+def filtered(rel: Rel) -> float:
+    """The share of rows that the filters at the top of a relation keep."""
+    result = 1.0
+    while isinstance(rel, algebra.Filter | algebra.Map | algebra.Project):
+        if isinstance(rel, algebra.Filter):
+            result *= selectivity(rel.predicates)
+        rel = rel.input
+    return result
+
+
+@dataclass(slots=True, eq=False)
+class Sizes:
+    """About how many rows relations have, each looked at once; ids of lets are unique."""
+
+    statistics: Statistics
+    facts: Facts
+    _known: dict[Rel, float] = field(default_factory=dict)
+
+    def rows(self, rel: Rel) -> float:
+        """At least one."""
+        known = self._known.get(rel)
+        if known is None:
+            single = self.facts.at_most_one_row(rel)
+            known = self._known[rel] = 1.0 if single else max(1.0, self._rows_of(rel))
+        return known
+
+    def _rows_of(self, rel: Rel) -> float:
+        match rel:
+            case algebra.Get(name=name, is_table=is_table):
+                return float(self.statistics.rows(name) if is_table else 0) or DEFAULT_ROWS
+            case algebra.Constant(rows=values):
+                return float(len(values))
+            case algebra.LocalGet(id=id_):
+                return self.rows(self.facts.bound[id_]) if id_ in self.facts.bound else DEFAULT_ROWS
+            case algebra.Filter(input=source, predicates=predicates):
+                return self.rows(source) * selectivity(predicates)
+            case algebra.Reduce(input=source) | algebra.Distinct(input=source):
+                return self.rows(source) * 0.5
+            case algebra.Expand(input=source):
+                return self.rows(source) * EXPANDED
+            case algebra.TopK(input=source, limit=limit, group=group):
+                most = self.rows(source)
+                return most if limit is None or group else min(most, float(limit))
+            case algebra.Map(input=source) | algebra.Project(input=source) | algebra.Negate(input=source):
+                return self.rows(source)
+            case algebra.Threshold() | algebra.Single() | algebra.Window():
+                return self.rows(rel.input)
+            case algebra.Join(inputs=inputs):
+                return max(self.rows(source) * filtered(source) for source in inputs)
+            case algebra.Union(inputs=inputs):
+                return sum(self.rows(source) for source in inputs if not isinstance(source, algebra.Negate))
+            case algebra.Let(body=body):
+                return self.rows(body)
+            case algebra.LetRec():
+                return DEFAULT_ROWS
+            case _:
+                assert_never(rel)

@@ -1,0 +1,309 @@
+"""The orders in which the paths of a delta join look the other relations up, chosen greedily.
+
+Equivalence classes of a join: scalars of several relations that the predicates equate.
+
+Joins of many relations as joins of joins.
+
+A delta join has a path for each of its n relations, each of n - 1 lookups. Past some size the first few
+relations of one good order are joined on their own, what comes of them with the next few, and so on: that
+is in proportion to n, and keeps what comes of each.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import field
+from typing import Final
+
+from kpg.compiler.algebra import rel as algebra
+from kpg.compiler.algebra.facts import equalities
+from kpg.compiler.algebra.rel import Rel
+from kpg.compiler.algebra.scalars import all_columns, conjuncts
+from kpg.compiler.algebra.traverse import width
+from kpg.compiler.physical.cardinality import selectivity
+from kpg.compiler.physical.context import Planning
+from kpg.compiler.physical.join_problem import Problem, Slots, problem_of
+from kpg.runtime.plan import Mfp
+from kpg.runtime.records import dataclass
+from kpg.runtime.scalar import Call, Column, Scalar, columns, remap
+from kpg.runtime.types import BOOLEAN, same_words
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Class:
+    """Scalars whose words are equal in every result row, with the relations that each reads.
+
+    ``strict``: an SQL equality is among the reasons, so that NULL is no match.
+    """
+
+    members: tuple[Scalar, ...]
+    slots: tuple[Slots, ...]
+    strict: bool
+    alone: Mapping[int, Scalar]
+    """For each relation that has members of its own, the first of them."""
+    reads: Slots
+    """All relations that members read."""
+
+    def is_available(self, bound: Slots) -> bool:
+        """Whether a member can be computed from the bound relations."""
+        return any(slots <= bound for slots in self.slots)
+
+    def fresh(self, before: Slots, bound: Slots) -> list[Scalar]:
+        """The members that can be computed from the bound relations, but not from those bound before."""
+        both = zip(self.members, self.slots, strict=True)
+        return [member for member, slots in both if slots <= bound and not slots <= before]
+
+    def late(self, bound: Slots) -> list[Scalar]:
+        """The members that cannot be computed yet."""
+        return [member for member, slots in zip(self.members, self.slots, strict=True) if not slots <= bound]
+
+    def test(self, left: Scalar, right: Scalar) -> Call:
+        """The predicate that two members are equal."""
+        return Call("eq" if self.strict else "is_not_distinct", (left, right), BOOLEAN)
+
+
+@dataclass(frozen=True, slots=True)
+class Classes:
+    """The classes of a problem, and the predicates that they do not express."""
+
+    classes: tuple[Class, ...]
+    rest: tuple[Scalar, ...]
+    by_member: dict[Scalar, Class] = field(default_factory=dict, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        self.by_member.update((member, one) for one in self.classes for member in one.members)
+
+    def reading(self, slots: Slots) -> list[Class]:
+        """The classes with members over one of the relations."""
+        return [one for one in self.classes if not one.reads.isdisjoint(slots)]
+
+    def of(self, scalar: Scalar) -> Class | None:
+        """The class that a scalar is a member of."""
+        return self.by_member.get(scalar)
+
+
+def classify(problem: Problem) -> Classes:
+    """Sorts the predicates into equalities between relations and others."""
+    groups: list[tuple[dict[Scalar, None], bool]] = []
+    rest: list[Scalar] = []
+    for predicate in problem.predicates:
+        if not _links(problem, predicate):
+            rest.append(predicate)
+            continue
+        assert isinstance(predicate, Call)
+        members: dict[Scalar, None] = dict.fromkeys(predicate.args)
+        strict = predicate.function == "eq"
+        for group in [group for group in groups if not members.keys().isdisjoint(group[0])]:
+            groups.remove(group)
+            members = group[0] | members
+            strict = strict or group[1]
+        groups.append((members, strict))
+    return Classes(tuple(_class(problem, members, strict) for members, strict in groups), tuple(rest))
+
+
+def _class(problem: Problem, members: Iterable[Scalar], strict: bool) -> Class:
+    ordered = tuple(sorted(members, key=lambda member: not isinstance(member, Column)))
+    slots = tuple(map(problem.slots, ordered))
+    alone: dict[int, Scalar] = {}
+    for member, read in zip(ordered, slots, strict=True):
+        if len(read) == 1:
+            alone.setdefault(min(read), member)
+    return Class(ordered, slots, strict, alone, frozenset[int]().union(*slots))
+
+
+def _links(problem: Problem, predicate: Scalar) -> bool:
+    if not isinstance(predicate, Call) or predicate.function not in ("eq", "is_not_distinct"):
+        return False
+    left, right = predicate.args
+    one, other = problem.slots(left), problem.slots(right)
+    return bool(one and other and one.isdisjoint(other)) and same_words(left.type, right.type)
+
+
+UNKNOWN_FAN_OUT: Final = 10.0
+"""What a lookup finds if nothing is known of the values there: more than by a key, less than all."""
+LEAST_FAN_OUT: Final = 2.0
+"""What a lookup by less than a unique key finds at least, as far as planning is concerned."""
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """Relation ``slot`` is looked up by ``key``: for each class, its member there."""
+
+    slot: int
+    key: tuple[tuple[Class, Scalar], ...]
+
+
+def fan_out(problem: Problem, slot: int, key: Iterable[tuple[Class, Scalar]]) -> float:
+    """About how many rows of a relation agree on the key."""
+    relation = problem.relations[slot]
+    pairs = tuple(key)
+    if any(one <= {member for _, member in pairs} for one in relation.keys):
+        return 1.0
+    if not pairs:
+        return relation.rows
+    domains = [_domain(problem, one) for one, _ in pairs]
+    known = [domain for domain in domains if domain is not None]
+    if not known:
+        return max(LEAST_FAN_OUT, min(UNKNOWN_FAN_OUT, relation.rows))
+    product = 1.0
+    for domain in known:
+        product *= domain
+    return max(LEAST_FAN_OUT, relation.rows / product)
+
+
+def _domain(problem: Problem, one: Class) -> float | None:
+    """How many values the class takes: the size of a relation that it is a unique key of."""
+    if one not in problem.domains:
+        keys = {frozenset((member,)) for member in one.members}
+        sizes = (relation.rows for relation in problem.relations if not keys.isdisjoint(relation.keys))
+        problem.domains[one] = min(sizes, default=None)
+    return problem.domains[one]
+
+
+def lookup_orders(problem: Problem, classes: Classes) -> tuple[tuple[Step, ...], ...]:
+    """For each relation, the order in which the path of its changes looks the others up."""
+    ordering = _Ordering.of(problem, classes)
+    return tuple(ordering.order(start) for start in range(len(problem.relations)))
+
+
+def lookup_order(problem: Problem, classes: Classes, start: int) -> tuple[Step, ...]:
+    """The order of one of the paths: that of the changes of relation ``start``."""
+    return _Ordering.of(problem, classes).order(start)
+
+
+@dataclass(frozen=True, slots=True)
+class _Candidate:
+    """The lookup of a relation, and what it is judged by: the least is taken."""
+
+    rank: tuple[bool, float, float, int]
+    step: Step
+
+
+@dataclass(frozen=True, slots=True)
+class _Ordering:
+    """What the paths of a join have in common, by relation."""
+
+    problem: Problem
+    members: tuple[tuple[tuple[Class, Scalar], ...], ...]
+    """The classes that the relation has a member of, with that member."""
+    kept: tuple[float, ...]
+    """The share of the relation's rows that its own predicates keep."""
+    joint: tuple[tuple[Scalar, ...], ...]
+    """The other predicates that read the relation, and more."""
+    near: tuple[Slots, ...]
+    """The relations whose lookups can change when the relation is bound."""
+
+    @staticmethod
+    def of(problem: Problem, classes: Classes) -> "_Ordering":
+        slots = range(len(problem.relations))
+        tests = [(predicate, problem.slots(predicate)) for predicate in classes.rest]
+        joint = tuple(tuple(p for p, read in tests if slot in read and len(read) > 1) for slot in slots)
+        shares = tuple(
+            selectivity(p for p, read in tests if read == {slot}) * problem.relations[slot].passing
+            for slot in slots
+        )
+        groups = [*(one.reads for one in classes.classes), *(read for _, read in tests)]
+        near = tuple(frozenset[int]().union(*(group for group in groups if slot in group)) for slot in slots)
+        members = tuple(
+            tuple((one, one.alone[slot]) for one in classes.classes if slot in one.alone) for slot in slots
+        )
+        return _Ordering(problem, members, shares, joint, near)
+
+    def order(self, start: int) -> tuple[Step, ...]:
+        """All relations but ``start``, each time the one after which the fewest rows are expected.
+
+        Relations without an equality to the bound ones come last, but for those of one row. An order that
+        is given is followed.
+        """
+        bound: Slots = frozenset((start,))
+        given = self.problem.orders[start] if self.problem.orders else ()
+        if given:
+            return tuple(self._step(bound.union(given[:place]), slot) for place, slot in enumerate(given))
+        left = {slot: self._candidate(bound, slot) for slot in range(len(self.near)) if slot != start}
+        steps: list[Step] = []
+        while left:
+            best = min(left.values(), key=lambda candidate: candidate.rank).step
+            steps.append(best)
+            bound |= {best.slot}
+            del left[best.slot]
+            left.update((slot, self._candidate(bound, slot)) for slot in self.near[best.slot] if slot in left)
+        return tuple(steps)
+
+    def _candidate(self, bound: Slots, slot: int) -> _Candidate:
+        step = self._step(bound, slot)
+        matches = fan_out(self.problem, slot, step.key)
+        after = bound | {slot}
+        joint = selectivity(p for p in self.joint[slot] if self.problem.slots(p) <= after)
+        loose = not step.key and not self.problem.relations[slot].is_single
+        return _Candidate((loose, round(matches * self.kept[slot] * joint, 6), round(matches, 6), slot), step)
+
+    def _step(self, bound: Slots, slot: int) -> Step:
+        """The lookup of a relation by all that equates it with the bound ones.
+
+        A base table's rowid is key enough.
+        """
+        key = tuple(pair for pair in self.members[slot] if pair[0].is_available(bound))
+        relation = self.problem.relations[slot]
+        by_rowid = tuple(pair for pair in key if relation.table is not None and pair[1] == relation.rowid)
+        return Step(slot, by_rowid or key)
+
+
+MOST: Final = 12
+"""A join of more relations is split."""
+PART: Final = 8
+"""How many relations are joined at once then."""
+
+
+def split(planning: Planning, join: algebra.Join) -> Rel:
+    """The join's rows by joins of a few relations each."""
+    problem = problem_of(planning, join, Mfp((), all_columns(join)))
+    sizes = [relation.rows * relation.passing for relation in problem.relations]
+    first = sizes.index(min(sizes))
+    order = [first, *(step.slot for step in lookup_order(problem, classify(problem), first))]
+    starts = _starts(join)
+    classes = _classes(join.on)
+    result, places = join.inputs[first], {starts[first] + i: i for i in range(width(join.inputs[first]))}
+    done: set[Scalar] = set()
+    for begin in range(1, len(order), PART - 1):
+        sources: list[Rel] = [result]
+        for slot in order[begin : begin + PART - 1]:
+            at = sum(map(width, sources))
+            places.update((starts[slot] + i, at + i) for i in range(width(join.inputs[slot])))
+            sources.append(join.inputs[slot])
+        on = [test for test in (*_equal(classes, places), *join.on) if columns(test) <= places.keys()]
+        fresh = [test for test in dict.fromkeys(on) if test not in done]
+        done.update(fresh)
+        tests = conjuncts(remap(test, places.__getitem__) for test in fresh)
+        result = algebra.Join(tuple(sources), tests)
+    return algebra.Project(result, tuple(places[column] for column in range(width(join))))
+
+
+def _starts(join: algebra.Join) -> list[int]:
+    """The number of each input's first column."""
+    starts = [0]
+    for source in join.inputs:
+        starts.append(starts[-1] + width(source))
+    return starts
+
+
+def _classes(predicates: Iterable[Scalar]) -> list[tuple[list[Scalar], bool]]:
+    """Scalars that are equal to each other, and whether NULL is no match for NULL."""
+    classes: list[tuple[list[Scalar], bool]] = []
+    for predicate in predicates:
+        for left, right in equalities([predicate]):
+            if not same_words(left.type, right.type) or not columns(left) or not columns(right):
+                continue
+            touched = [one for one in classes if left in one[0] or right in one[0]]
+            classes = [one for one in classes if not any(one is other for other in touched)]
+            members = dict.fromkeys((*(member for one in touched for member in one[0]), left, right))
+            strict = any(one[1] for one in touched) or (
+                isinstance(predicate, Call) and predicate.function == "eq"
+            )
+            classes.append((list(members), strict))
+    return classes
+
+
+def _equal(classes: Sequence[tuple[list[Scalar], bool]], places: Mapping[int, int]) -> Iterator[Scalar]:
+    """That the members of each class are equal, as far as they are there."""
+    for members, strict in classes:
+        here = [member for member in members if columns(member) <= places.keys()]
+        for member in here[1:]:
+            yield Call("eq" if strict else "is_not_distinct", (here[0], member), BOOLEAN)

@@ -1,0 +1,168 @@
+"""A join as the planner sees it: relations side by side, and predicates over all their columns.
+
+Every relation's columns get global numbers. A base table is present with its rowid alone; its columns
+are ``Fetch`` scalars over it. A derived relation is present with its columns (or rowids among them).
+"""
+
+from collections.abc import Sequence
+from dataclasses import field
+from typing import assert_never
+
+from kpg.compiler.algebra import rel as algebra
+from kpg.compiler.algebra.rel import Rel
+from kpg.compiler.algebra.scalars import LAX, NEVER_NULL, all_columns, conjuncts, makes_null, substitute
+from kpg.compiler.physical.cardinality import filtered
+from kpg.compiler.physical.context import Planning
+from kpg.runtime.errors import InternalError
+from kpg.runtime.plan import Mfp, Ref
+from kpg.runtime.records import dataclass
+from kpg.runtime.scalar import Call, Column, Fetch, If, Literal, Scalar, columns, remap
+from kpg.runtime.types import ROWID, Type
+
+Slots = frozenset[int]
+
+
+@dataclass(frozen=True, slots=True)
+class Relation:
+    """One input of a join, with its columns in ``start .. stop`` of the global numbering."""
+
+    start: int
+    stop: int
+    source: Rel | Ref
+    """A base table's Get, a derived relation, or a stream that is planned already."""
+    keys: tuple[frozenset[Scalar], ...]
+    rows: float
+    passing: float
+    """The share of rows that the filters inside a derived relation keep."""
+    never_null: frozenset[Scalar]
+    types: tuple[Type, ...]
+    early: bool = False
+    """Whether a base table is present with its columns, as a derived relation is."""
+
+    @property
+    def table(self) -> str | None:
+        """The name of the base table, if it is one."""
+        source = self.source
+        if self.early or not isinstance(source, algebra.Get):
+            return None
+        return source.name if source.is_table else None
+
+    @property
+    def rowid(self) -> Column:
+        """The one column that a base table is present with."""
+        return Column(self.stop - 1, ROWID)
+
+    @property
+    def is_single(self) -> bool:
+        """Whether there is at most one row."""
+        return frozenset() in self.keys
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """Rows of the product of the relations that satisfy the predicates, mapped to the outputs."""
+
+    relations: tuple[Relation, ...]
+    predicates: tuple[Scalar, ...]
+    outputs: tuple[Scalar, ...]
+    orders: tuple[tuple[int, ...], ...] = ()
+    """As a join's."""
+    known: dict[Scalar, Slots] = field(default_factory=dict, compare=False, repr=False)
+    """What :meth:`slots` has found."""
+    domains: dict[object, float | None] = field(default_factory=dict, compare=False, repr=False)
+    """About how many values the classes of its scalars take, as far as that was asked for."""
+
+    def slots(self, scalar: Scalar) -> Slots:
+        """The relations that a scalar reads, by their place in the problem."""
+        result = self.known.get(scalar)
+        if result is None:
+            result = self.known[scalar] = frozenset(map(self._owner, columns(scalar)))
+        return result
+
+    def _owner(self, column: int) -> int:
+        for index, relation in enumerate(self.relations):
+            if relation.start <= column < relation.stop:
+                return index
+        raise InternalError(f"no relation of the join has column {column}")
+
+    def can_be_null(self, scalar: Scalar) -> bool:
+        """Whether a scalar can be NULL, judged by the columns it reads."""
+        if any(scalar in relation.never_null for relation in self.relations):
+            return False
+        match scalar:
+            case Call(function=function, args=args):
+                if function in NEVER_NULL:
+                    return False
+                if function in LAX or any(self.can_be_null(arg) for arg in args):
+                    return True
+                return makes_null(scalar)
+            case Literal(value=value):
+                return value is None
+            case Column() | If() | Fetch():
+                return True
+            case _:
+                assert_never(scalar)
+
+
+def problem_of(planning: Planning, join: algebra.Join, mfp: Mfp) -> Problem:
+    """The mfp over the join's rows as one problem."""
+    relations: list[Relation] = []
+    values: list[Scalar] = []
+    predicates: list[Scalar] = []
+    start = 0
+    for source in join.inputs:
+        core, over_core = _peeled(source, early=planning.storage.early)
+        base = _global_columns(planning, core, start)
+        relation = _relation(planning, core, base, start)
+        predicates += [substitute(predicate, base) for predicate in over_core.predicates]
+        values += [substitute(output, base) for output in over_core.outputs]
+        relations.append(relation)
+        start = relation.stop
+    predicates += [substitute(test, values) for test in (*join.on, *mfp.predicates)]
+    outputs = tuple(substitute(output, values) for output in mfp.outputs)
+    return Problem(tuple(relations), conjuncts(predicates), outputs, join.orders)
+
+
+def _peeled(rel: Rel, *, early: bool) -> tuple[Rel, Mfp]:
+    """A base table below maps, filters and projections, and these as an mfp; another relation as it is.
+
+    So is a base table whose columns are read early.
+    """
+    layers: list[algebra.Map | algebra.Filter | algebra.Project] = []
+    core = rel
+    while isinstance(core, algebra.Map | algebra.Filter | algebra.Project):
+        layers.append(core)
+        core = core.input
+    if early or not (isinstance(core, algebra.Get) and core.is_table):
+        core, layers = rel, []
+    values: list[Scalar] = [*all_columns(core)]
+    predicates: list[Scalar] = []
+    for layer in reversed(layers):
+        match layer:
+            case algebra.Map(scalars=scalars):
+                values += [substitute(scalar, values) for scalar in scalars]
+            case algebra.Filter(predicates=tests):
+                predicates += [substitute(test, values) for test in tests]
+            case algebra.Project(columns=chosen):
+                values = [values[column] for column in chosen]
+            case _:
+                assert_never(layer)
+    return core, Mfp(tuple(predicates), tuple(values))
+
+
+def _relation(planning: Planning, core: Rel, base: Sequence[Scalar], start: int) -> Relation:
+    """The relation with columns ``base``, those that it is present with numbered from ``start``."""
+    types = algebra.types(core)
+    flags = planning.facts.nullable(core)
+    keys = tuple(frozenset(base[column] for column in key) for key in planning.facts.unique_keys(core))
+    size = planning.sizes.rows(core)
+    if isinstance(core, algebra.Get) and core.is_table and len(core.keys) > 1:
+        planning.access.primary.setdefault(core.name, core.keys[0])
+    present = frozenset(column for column, flag in zip(base, flags, strict=True) if not flag)
+    early = planning.storage.early
+    return Relation(start, start + len(types), core, keys, size, filtered(core), present, types, early)
+
+
+def _global_columns(planning: Planning, core: Rel, start: int) -> Sequence[Scalar]:
+    """The relation's columns as scalars over those that it is present with."""
+    return [remap(scalar, lambda column: column + start) for scalar in planning.storage.late_columns(core)]

@@ -1,0 +1,408 @@
+"""The output columns of bound queries: types settled, brought to what a context asks for.
+
+The order in which the rows of a FROM come, for aggregates that mind the order and are told no other.
+
+LIMIT, OFFSET and FETCH: the first rows of a query; WITH TIES, also those that equal the last of them.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from itertools import repeat
+from typing import assert_never
+
+from sqlglot import exp
+
+from kpg.compiler.algebra.rel import Get
+from kpg.compiler.sql.bind.calls import brought, call, coerce, settled, stored, unlimited
+from kpg.compiler.sql.bind.literals import convert
+from kpg.compiler.sql.bind.scope import Binding, Scope
+from kpg.compiler.sql.bound_tree import (
+    Distinct,
+    Expand,
+    Filter,
+    Group,
+    GroupingSets,
+    Join,
+    Map,
+    Node,
+    Query,
+    Rows,
+    Scan,
+    SetOperation,
+    Shared,
+    SortKey,
+    TopK,
+    Window,
+    produced,
+)
+from kpg.compiler.sql.parse.syntax import only
+from kpg.runtime.plan.nodes import WindowCall
+from kpg.runtime.scalar import Call, Column, Literal, Scalar
+from kpg.runtime.types import BIGINT, BOOLEAN, INTEGER, ROWID, TEXT, UNKNOWN, ColumnDef, Kind, Type
+
+
+def combined(binding: Binding, kind: str, every: bool, left: Query, right: Query) -> Query:
+    """A set operation of two queries with columns of the same types, under the names of the first."""
+    columns = tuple(Column(binding.fresh(), column.type) for column in left.columns)
+    ids = tuple(column.index for column in columns)
+    return Query(SetOperation(kind, every, left, right, ids), columns, left.names)
+
+
+def united(binding: Binding, queries: Sequence[Query], distinct: bool = False) -> Query:
+    """The union of queries with columns of the same types, which nests as deep as their number has digits."""
+    if len(queries) == 1:
+        return queries[0]
+    middle = len(queries) // 2
+    left, right = united(binding, queries[:middle]), united(binding, queries[middle:])
+    return combined(binding, "union", not distinct, left, right)
+
+
+def settled_query(query: Query) -> Query:
+    """The query with columns of strings and NULLs that no context gave a type typed as text."""
+    for column in query.columns:
+        if column.type == UNKNOWN:
+            query = _retyped(query, column.index, TEXT, None, None)
+    return query
+
+
+def stored_query(binding: Binding, query: Query, columns: Sequence[ColumnDef], node: exp.Expr) -> Query:
+    """The query with its columns of the types of a table's columns, which errors of casting name."""
+    query = brought_query(binding, query, tuple(unlimited(column.type) for column in columns), node)
+    source = query.node
+    if not isinstance(source, Map):
+        return query
+    targets = {column.index: target for column, target in zip(query.columns, columns, strict=True)}
+    named = tuple(
+        stored(scalar, targets[id_]) if id_ in targets else scalar
+        for id_, scalar in zip(source.ids, source.scalars, strict=True)
+    )
+    return replace(query, node=replace(source, scalars=named))
+
+
+def brought_query(binding: Binding, query: Query, types: tuple[Type, ...], node: exp.Expr) -> Query:
+    """The query with its columns of the given types, by retyping constants and casting the rest."""
+    for column, type_ in zip(query.columns, types, strict=True):
+        if column.type == type_:
+            continue
+        constants = _converted(query, column.index, type_) if isinstance(query.node, Rows) else None
+        if constants is not None:
+            query = constants
+        elif column.type == UNKNOWN:
+            query = _retyped(query, column.index, type_, binding, node)
+    needed = [
+        (index, brought(binding, column, type_, node))
+        for index, (column, type_) in enumerate(zip(query.columns, types, strict=True))
+        if column.type != type_
+    ]
+    if not needed:
+        return query
+    ids = tuple(binding.fresh() for _ in needed)
+    columns = list(query.columns)
+    for id_, (index, scalar) in zip(ids, needed, strict=True):
+        columns[index] = Column(id_, scalar.type)
+    mapped = Map(query.node, ids, tuple(scalar for _, scalar in needed))
+    return replace(query, node=mapped, columns=tuple(columns))
+
+
+def _converted(query: Query, id_: int, type_: Type) -> Query | None:
+    """Literal rows with a column's constants in another type, if each has an exact value of that."""
+    rows = query.node
+    assert isinstance(rows, Rows)
+    place = rows.ids.index(id_)
+    if any(convert(row[place], type_) is None for row in rows.rows):
+        return None
+    changed = _retype_rows(rows, place, lambda literal: coerce(literal, type_))
+    columns = tuple(Column(id_, type_) if column.index == id_ else column for column in query.columns)
+    return replace(query, node=changed, columns=columns)
+
+
+def _retyped(query: Query, id_: int, type_: Type, binding: Binding | None, node: exp.Expr | None) -> Query:
+    def constant(scalar: Scalar) -> Scalar:
+        if binding is None or node is None:
+            return settled(scalar)
+        return brought(binding, scalar, type_, node)
+
+    def visit(here: Node, target: int) -> Node:
+        match here:
+            case Map(input=source, ids=ids, scalars=scalars) if target in ids:
+                changed = tuple(constant(s) if i == target else s for i, s in zip(ids, scalars, strict=True))
+                return Map(source, ids, changed)
+            case Rows(ids=ids):
+                return _retype_rows(here, ids.index(target), constant)
+            case SetOperation(left=left, right=right, ids=ids):
+                place = ids.index(target)
+                return replace(
+                    here,
+                    left=_retyped(left, left.columns[place].index, type_, binding, node),
+                    right=_retyped(right, right.columns[place].index, type_, binding, node),
+                )
+            case Filter() | Map() | Window():
+                return replace(here, input=visit(here.input, target))
+            case Distinct(input=source, columns=columns):
+                return Distinct(visit(source, target), tuple(fixed(column, target) for column in columns))
+            case TopK(input=source, group=group, order=order):
+                keys = tuple(replace(key, column=fixed(key.column, target)) for key in order)
+                columns = tuple(fixed(column, target) for column in group)
+                return replace(here, input=visit(source, target), group=columns, order=keys)
+            case Scan() | Shared() | Join() | Group() | GroupingSets() | Expand():
+                raise AssertionError("only constants have no type")
+            case _:
+                assert_never(here)
+
+    def fixed(column: Column, target: int) -> Column:
+        return Column(target, type_) if column.index == target else column
+
+    columns = tuple(fixed(column, id_) for column in query.columns)
+    order = tuple(SortKey(fixed(key.column, id_), key.descending, key.nulls_first) for key in query.order)
+    return replace(query, node=visit(query.node, id_), columns=columns, order=order)
+
+
+def _retype_rows(rows: Rows, place: int, constant: Callable[[Scalar], Scalar]) -> Rows:
+    changed = []
+    known: dict[Literal, Scalar] = {}
+    for row in rows.rows:
+        value = known.get(row[place])
+        if value is None:
+            value = known[row[place]] = constant(row[place])
+        assert isinstance(value, Literal)
+        changed.append((*row[:place], value, *row[place + 1 :]))
+    types = (*rows.types[:place], changed[0][place].type, *rows.types[place + 1 :])
+    return Rows(tuple(changed), rows.ids, types)
+
+
+Orders = Mapping[int, tuple[SortKey, ...]]
+"""The ORDER BY of subqueries in FROM by the identity of their nodes."""
+
+
+def order_within(node: Node, orders: Mapping[int, tuple[SortKey, ...]]) -> tuple[SortKey, ...]:
+    """The ORDER BY of the one subquery that a FROM is, for a query around it that has none."""
+    own = orders.get(id(node), ())
+    if own:
+        return own
+    match node:
+        case Filter(input=source) | Map(input=source):
+            return order_within(source, orders)
+        case TopK(group=(), order=order):
+            return order
+        case Scan() | Shared() | Rows() | Join() | Group() | GroupingSets() | Distinct() | SetOperation():
+            return ()
+        case TopK() | Expand() | Window():
+            return ()
+        case _:
+            assert_never(node)
+
+
+def numbered(binding: Binding, source: Node, orders: Orders) -> tuple[Node, tuple[SortKey, ...]]:
+    """The source, and the order in which its rows came, as far as columns of it tell.
+
+    Subqueries tell by their ORDER BY, tables by rowids; literal rows, and those that functions make, get a
+    number. A join comes in the order of its left side.
+    """
+    made = produced(source)
+    own = tuple(key for key in orders.get(id(source), ()) if key.column.index in made)
+    source, keys = _numbered(binding, source, orders)
+    return source, own + tuple(key for key in keys if key not in own)
+
+
+def _numbered(binding: Binding, source: Node, orders: Orders) -> tuple[Node, tuple[SortKey, ...]]:
+    match source:
+        case Scan(rel=Get(is_table=True), ids=ids):
+            return source, (ascending(Column(ids[-1], ROWID)),)
+        case Rows(rows=()) | Rows(rows=(_,)):
+            return source, ()
+        case Rows(rows=rows, ids=ids, types=types):
+            number = Column(binding.fresh(), INTEGER)
+            counted = tuple((*row, Literal(place, INTEGER)) for place, row in enumerate(rows))
+            return Rows(counted, (*ids, number.index), (*types, INTEGER)), (ascending(number),)
+        case Expand(input=below, ids=ids, ordinality=True):
+            inner, keys = numbered(binding, below, orders)
+            return replace(source, input=inner), (*keys, ascending(Column(ids[-1], BIGINT)))
+        case Expand(input=below, ids=ids):
+            inner, keys = numbered(binding, below, orders)
+            number = Column(binding.fresh(), BIGINT)
+            counting = replace(source, input=inner, ids=(*ids, number.index), ordinality=True)
+            return counting, (*keys, ascending(number))
+        case Filter() | Map():
+            inner, keys = numbered(binding, source.input, orders)
+            return replace(source, input=inner), keys
+        case Window(partition=partition, order=order):
+            inner, keys = numbered(binding, source.input, orders)
+            return replace(source, input=inner), (*map(ascending, partition), *order, *keys)
+        case TopK(input=below, group=group, order=order):
+            inner, keys = numbered(binding, below, orders)
+            return replace(source, input=inner), (*map(ascending, group), *order, *keys)
+        case Join(left=left, right=right):
+            left, first = numbered(binding, left, orders)
+            right, second = numbered(binding, right, orders)
+            return replace(source, left=left, right=right), (*first, *second)
+        case SetOperation(kind="union", all=True):
+            return _numbered_union(binding, source, orders)
+        case Group() | GroupingSets() | Distinct() | SetOperation() | Shared() | Scan():
+            return source, ()
+        case _:
+            assert_never(source)
+
+
+def _numbered_union(
+    binding: Binding, union: SetOperation, orders: Orders
+) -> tuple[Node, tuple[SortKey, ...]]:
+    """The rows of the first query in their order, then those of the second."""
+    sides = union.left, union.right
+    found = [numbered(binding, side.node, {**orders, id(side.node): side.order}) for side in sides]
+    first, second = (order for _, order in found)
+    alike = [
+        # Rowids are numbers of their own table.
+        one.column.type.kind is not ROWID.kind and _sort(one) == _sort(other)
+        for one, other in zip(first, second, strict=False)
+    ]
+    shared = (*alike, False).index(False)
+    keys = (*first, *second[shared:])
+    nothing = repeat(None, len(first) - shared), repeat(None, len(second) - shared)
+    own = (*first, *nothing[1]), (*second[:shared], *nothing[0], *second[shared:])
+    added: list[Query] = []
+    for which, (side, (node, _)) in enumerate(zip(sides, found, strict=True)):
+        values = [
+            Literal(None, key.column.type) if one is None else one.column
+            for one, key in zip(own[which], keys, strict=True)
+        ]
+        scalars = (Literal(which, INTEGER), *values)
+        made = tuple(Column(binding.fresh(), scalar.type) for scalar in scalars)
+        mapped = Map(node, tuple(column.index for column in made), scalars)
+        added.append(replace(side, node=mapped, columns=(*side.columns, *made)))
+    columns = (Column(binding.fresh(), INTEGER), *(Column(binding.fresh(), k.column.type) for k in keys))
+    ids = (*union.ids, *(column.index for column in columns))
+    number, *rest = columns
+    order = (ascending(number), *(replace(key, column=c) for key, c in zip(keys, rest, strict=True)))
+    return replace(union, left=added[0], right=added[1], ids=ids), order
+
+
+def _sort(key: SortKey) -> tuple[Type, bool, bool]:
+    """What two keys have in common that can be one column."""
+    return key.column.type, key.descending, key.nulls_first
+
+
+def ascending(column: Column) -> SortKey:
+    """A column as a key, the smallest values first."""
+    return SortKey(column, False, False)
+
+
+def limited(binding: Binding, query: Query, order: tuple[SortKey, ...], node: exp.Expr) -> Query:
+    """The query in its order, and only the rows that its LIMIT and OFFSET leave."""
+    clause = node.args.get("limit")
+    if binding.kept and any(_asks(node.args.get(name)) for name in ("limit", "offset")):
+        return replace(query, node=_by_number(binding, query, order, node), order=order)
+    limit = _row_count(binding, clause, "LIMIT")
+    offset = _row_count(binding, node.args.get("offset"), "OFFSET") or 0
+    if clause is not None and _has_ties(binding, clause):
+        if not order:
+            binding.wrong("WITH TIES needs an ORDER BY", clause)
+        if limit is not None:
+            return replace(query, node=_with_ties(binding, query, order, limit, offset), order=order)
+    if limit is None and not offset:
+        return replace(query, order=order)
+    return replace(query, node=TopK(query.node, (), order, limit, offset), order=order)
+
+
+def _asks(clause: exp.Expr | None) -> bool:
+    """Whether a clause takes its number from a query."""
+    return clause is not None and clause.find(exp.Query) is not None
+
+
+def _by_number(binding: Binding, query: Query, order: tuple[SortKey, ...], node: exp.Expr) -> Filter:
+    """The rows whose numbers are between those that queries say: a view follows these, too."""
+    limit, offset = (_asked(binding, node.args.get(name), name.upper()) for name in ("limit", "offset"))
+    if node.args.get("limit") is not None and _has_ties(binding, node.args["limit"]):
+        binding.refuse("WITH TIES of a number that a query says, in a view", node.args["limit"])
+    number = Column(binding.fresh(), BIGINT)
+    window = Window(query.node, (), order, (), (number.index,), (WindowCall("row_number", (), BIGINT),))
+    skipped = call(binding, "coalesce", [offset, Literal(0, BIGINT)], node)
+    last = call(binding, "add", [skipped, limit], node)
+    within = call(binding, "coalesce", [call(binding, "le", [number, last], node), Literal(1, BOOLEAN)], node)
+    return Filter(window, (call(binding, "gt", [number, skipped], node), within))
+
+
+def _asked(binding: Binding, clause: exp.Expr | None, name: str) -> Scalar:
+    if clause is None:
+        return Literal(None, BIGINT)
+    value: exp.Expr = clause.args["count"] if isinstance(clause, exp.Fetch) else clause.expression
+    count = settled(binding.expression(Scope(clause=name), value))
+    if not count.type.is_numeric:
+        shown = "text" if count.type.is_text else str(count.type).lower()
+        binding.wrong(f"argument of {name} must be type bigint, not type {shown}", clause)
+    return coerce(count, BIGINT)
+
+
+def _has_ties(binding: Binding, clause: exp.Expr) -> bool:
+    options = clause.args.get("limit_options")
+    if options is not None and options.args.get("percent"):
+        binding.refuse("FETCH with PERCENT", clause)
+    return options is not None and bool(options.args.get("with_ties"))
+
+
+def _with_ties(binding: Binding, query: Query, order: tuple[SortKey, ...], limit: int, offset: int) -> Filter:
+    """The rows of rank ``offset + limit`` at most that are not among the first ``offset``."""
+    rank, number = Column(binding.fresh(), BIGINT), Column(binding.fresh(), BIGINT)
+    calls = (WindowCall("rank", (), BIGINT), WindowCall("row_number", (), BIGINT))
+    window = Window(query.node, (), order, (), (rank.index, number.index), calls)
+    within = Call("le", (rank, Literal(offset + limit, BIGINT)), BOOLEAN)
+    beyond = Call("gt", (number, Literal(offset, BIGINT)), BOOLEAN)
+    return Filter(window, (within, beyond) if limit else (Literal(0, BOOLEAN),))
+
+
+def _row_count(binding: Binding, clause: exp.Expr | None, name: str) -> int | None:
+    """The number that a clause says, a constant; None for all rows."""
+    if clause is None:
+        return None
+    if isinstance(clause, exp.Fetch):
+        only(clause, binding.source, "direction", "count", "limit_options")
+        value = clause.args.get("count") or exp.Literal.number(1)
+    else:
+        only(clause, binding.source, "expression")
+        value = clause.expression
+    if isinstance(value, exp.Var | exp.Column) and value.name.upper() == "ALL":
+        return None
+    constant = _constant(binding.expression(Scope(clause=name), value))
+    if not isinstance(constant, Literal):
+        binding.refuse(f"{name} with anything but a constant", clause)
+    if constant.value is None:
+        return None
+    count = _whole(constant)
+    if count is None:
+        given = f"'{constant.value}'" if isinstance(constant.value, str) else constant.type
+        binding.wrong(f"{name} needs a whole number, not {given}", clause)
+    if count < 0:
+        binding.wrong(f"{name} must not be negative", clause)
+    return count
+
+
+def _whole(constant: Literal) -> int | None:
+    """The number that a constant of any exact type is, rounded."""
+    if isinstance(constant.value, str):
+        return int(constant.value) if constant.value.strip().lstrip("+-").isdecimal() else None
+    if constant.type.is_exact and constant.value is not None:
+        unit: int = 10**constant.type.scale if constant.type.kind is Kind.DECIMAL else 1
+        return (constant.value + unit // 2) // unit
+    return None
+
+
+def _constant(scalar: Scalar) -> Scalar:
+    """Sums, differences and products of constants, as users of LIMIT write them, as one."""
+    if not isinstance(scalar, Call) or scalar.function not in ("add", "sub", "mul", "cast", "neg"):
+        return scalar
+    parts = [_constant(arg) for arg in scalar.args]
+    if any(isinstance(part, Literal) and part.value is None for part in parts):
+        return Literal(None, scalar.type)
+    values = [part.value for part in parts if isinstance(part, Literal) and isinstance(part.value, int)]
+    if len(values) < len(parts) or not all(part.type.is_integer for part in (*parts, scalar)):
+        return scalar
+    first, *rest = values
+    match scalar.function:
+        case "add":
+            first += rest[0]
+        case "sub":
+            first -= rest[0]
+        case "mul":
+            first *= rest[0]
+        case "neg":
+            first = -first
+    return Literal(first, scalar.type)

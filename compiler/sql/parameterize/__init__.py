@@ -1,0 +1,1 @@
+"""Normalized statements, parameters and generic plans: the keys of the plan cache."""

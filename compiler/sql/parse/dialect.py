@@ -1,0 +1,377 @@
+"""The dialect that scripts are parsed in: sqlglot's Postgres, with what kpg needs besides.
+
+``WITH MUTUALLY RECURSIVE [([RETURN AT | ERROR AT] RECURSION LIMIT n)] name (column type, ...) AS (query)``
+becomes a recursive ``With`` whose ``mutual`` is a :class:`Mutual`; its queries' columns are definitions.
+
+A call by the name of a registered function is ``exp.Anonymous``, with the name and the arguments as written,
+whatever sqlglot knows of that name: so an entry in ``runtime/functions`` is all that a function needs.
+"""
+
+from collections.abc import Callable, Collection
+from typing import Any, ClassVar, Final
+
+from sqlglot import exp
+from sqlglot.dialects.postgres import Postgres
+from sqlglot.tokenizer_core import TokenType
+
+from kpg.compiler.sql.parse.call_syntax import (
+    FOREIGN_CALLS,
+    OPERATOR,
+    SIGNS,
+    WHOLE_QUOTIENT,
+    JsonCalls,
+    plain,
+)
+from kpg.compiler.sql.parse.syntax import without_database
+from kpg.runtime.errors import Span
+from kpg.runtime.functions import aggregate_names, function_names, window_functions
+from kpg.runtime.functions.table_functions import row_function_names
+from kpg.runtime.interrupts import checkpoint
+
+FIELDS: Final = ("YEAR", "MONTH", "DAY", "HOUR", "MINUTE", "SECOND")
+"""What an INTERVAL's text may be said to be."""
+CONSTANTS: Final = frozenset((TokenType.NUMBER, TokenType.STRING))
+ENDING: Final = frozenset((TokenType.COMMA, TokenType.R_PAREN))
+JOIN_PARTS: Final = ("method", "side", "kind")
+
+
+SYNTAX: Final = (
+    "and",
+    "cast",
+    "concat",
+    "div",
+    "in",
+    "like",
+    "or",
+    "position",
+)
+"""Names of functions whose calls in SQL have words between the arguments, or mean something else by them."""
+
+
+def _plain(name: str) -> Callable[[list[exp.Expr]], exp.Anonymous]:
+    return lambda args: exp.Anonymous(this=name, expressions=args)
+
+
+def _is_of_one(kind: type[exp.Expr]) -> bool:
+    return kind.arg_types.keys() <= {"this", "expressions", "big_int"}
+
+
+def _plain_calls() -> dict[str, Callable[[list[exp.Expr]], exp.Anonymous]]:
+    """What makes the node of a call, by the name in capitals.
+
+    Of aggregates, those for which sqlglot has a parser, or a class that tells their name, keep it, unless it
+    has a place for another argument: that may mean anything, and DISTINCT takes all for one.
+    """
+    classes = exp.FUNCTION_BY_NAME.items()
+    named = {name: kind for name, kind in classes if issubclass(kind, exp.AggFunc)}
+    own = {name for name, kind in named.items() if _is_of_one(kind) and name in kind.sql_names()}
+    own |= JsonCalls.FUNCTION_PARSERS.keys() - {"JSON_AGG"}
+    names = set(function_names().difference(SYNTAX))
+    names |= {name for name in aggregate_names() if name.upper() not in own}
+    names |= row_function_names()
+    names |= {one.name for one in window_functions()}
+    return {name.upper(): _plain(name) for name in names}
+
+
+PLAIN: Final = _plain_calls()
+READ: Final = ("JSON_OBJECT", "NORMALIZE", "OVERLAY", "SUBSTRING", "TRIM")
+"""The calls that have parsers of their own."""
+
+
+QUOTED: Final = (TokenType.HEREDOC_STRING, TokenType.NATIONAL_STRING, TokenType.RAW_STRING)
+"""Other ways to write a text: ``$$it's$$``, ``N'text'``."""
+
+
+class Mutual(exp.Expression):
+    """MUTUALLY RECURSIVE: the number of rounds as ``limit``, and whether the loop ``returns`` there."""
+
+    arg_types: ClassVar[dict[str, bool]] = {"limit": False, "returns": False}
+
+
+class Traversal(exp.Expression):
+    """SEARCH or CYCLE: the columns as ``expressions``, and the names of those that are added."""
+
+    arg_types: ClassVar[dict[str, bool]] = {
+        "expressions": True,
+        "into": True,
+        "depth": False,
+        "to": False,
+        "default": False,
+        "using": False,
+    }
+
+
+class Dialect(Postgres):
+    """Postgres, in which no statement is swallowed whole as an opaque command."""
+
+    INDEX_OFFSET = 0  # subscripts as they are written
+
+    class Tokenizer(Postgres.Tokenizer):
+        COMMANDS: ClassVar[set[TokenType]] = set()
+        KEYWORDS: ClassVar[dict[str, TokenType]] = {
+            # LANGUAGE sql SECURITY DEFINER are four words here.
+            **{word: kind for word, kind in Postgres.Tokenizer.KEYWORDS.items() if word != "SQL SECURITY"},
+            **dict.fromkeys(SIGNS, OPERATOR),
+        }
+
+    class Parser(JsonCalls):
+        FUNCTIONS: ClassVar[dict[str, Callable[..., exp.Expr]]] = {
+            **JsonCalls.FUNCTIONS,
+            **PLAIN,
+            "DIV": lambda args: plain(WHOLE_QUOTIENT, *args),
+            **FOREIGN_CALLS,
+        }
+        FUNCTION_PARSERS: ClassVar[dict[str, Callable[..., exp.Expr | None]]] = {
+            name: parser
+            for name, parser in JsonCalls.FUNCTION_PARSERS.items()
+            if name not in PLAIN or name in READ
+        }
+
+        # An arrow in an argument is JSON's, and not that of a function without a name.
+        LAMBDAS: ClassVar[dict[TokenType, Callable[..., exp.Expr]]] = {
+            TokenType.FARROW: JsonCalls.LAMBDAS[TokenType.FARROW]
+        }
+        PRIMARY_PARSERS: ClassVar[dict[TokenType, Callable[..., exp.Expr | None]]] = {
+            **JsonCalls.PRIMARY_PARSERS,
+            **dict.fromkeys(QUOTED, JsonCalls.PRIMARY_PARSERS[TokenType.STRING]),
+        }
+        STRING_PARSERS: ClassVar[dict[TokenType, Callable[..., exp.Expr | None]]] = {
+            **JsonCalls.STRING_PARSERS,
+            **dict.fromkeys(QUOTED, JsonCalls.STRING_PARSERS[TokenType.STRING]),
+        }
+
+        def _parse_id_var(
+            self, any_token: bool = True, tokens: Collection[TokenType] | None = None
+        ) -> exp.Expr | None:
+            """Of a window, GROUPS before a bound is the unit of its frame and not another window's name."""
+            if tokens is self.WINDOW_ALIAS_TOKENS and self._curr and self._curr.text.upper() == "GROUPS":
+                following = self._next.token_type if self._next else None
+                if following not in (TokenType.R_PAREN, TokenType.PARTITION_BY, TokenType.ORDER_BY):
+                    return None
+            return super()._parse_id_var(any_token, tokens)
+
+        JSON_OPERATORS: ClassVar[dict[TokenType, Callable[..., exp.Expr]]] = {
+            **JsonCalls.JSON_OPERATORS,
+            TokenType.ARROW: lambda self, this, key: exp.JSONExtract(this=this, expression=key),
+            TokenType.DARROW: lambda self, this, key: exp.JSONExtractScalar(this=this, expression=key),
+        }
+
+        def _parse_type(
+            self, parse_interval: bool = True, fallback_to_identifier: bool = False
+        ) -> exp.Expr | None:
+            """``type 'text'`` first, then what follows: sqlglot casts what ``'text'::other`` makes."""
+            start = self._index
+            token = self._curr.token_type if self._curr is not None else None
+            if token in self.TYPE_TOKENS and token is not TokenType.INTERVAL:
+                type_ = self._parse_types(check_func=True, allow_identifiers=False)
+                if isinstance(type_, exp.DataType) and self._match(TokenType.STRING, advance=False):
+                    text = self._parse_primary()
+                    if type_.this is exp.DType.BIT and not type_.expressions and text is not None:
+                        return exp.BitString(this=text.name)
+                    return self._parse_column_ops(exp.Cast(this=text, to=type_))
+                self._retreat(start)
+            elif token is TokenType.VAR and self._next and self._next.token_type is TokenType.STRING:
+                name = self._parse_id_var()
+                type_ = exp.DataType(this=exp.DType.USERDEFINED, kind=name)
+                return self._parse_column_ops(exp.Cast(this=self._parse_primary(), to=type_))
+            return super()._parse_type(parse_interval, fallback_to_identifier)
+
+        def _parse_types(self, *given: Any, **named: Any) -> exp.Expr | None:
+            """``oid[]``: after ``oid`` sqlglot expects no brackets; BIT VARYING, which it does not know."""
+            found = self._varying() or self._spans() or super()._parse_types(*given, **named)
+            bits = isinstance(found, exp.DataType) and found.args.get("varying")
+            while (bits or isinstance(found, exp.ObjectIdentifier)) and self._match_pair(
+                TokenType.L_BRACKET, TokenType.R_BRACKET
+            ):
+                found = exp.DataType(this=exp.DType.ARRAY, expressions=[found], nested=True)
+            return found
+
+        def _spans(self) -> exp.Expr | None:
+            """``INTERVAL DAY TO SECOND (3)`` as the type that it is, but for what is below its last field."""
+            named = self._curr is not None and self._curr.token_type is TokenType.INTERVAL
+            if not named or self._next is None or self._next.text.upper() not in FIELDS:
+                return None
+            self._advance()
+            unit = self._fields()
+            digits = self._digits()
+            parts = [] if digits is None else [exp.DataTypeParam(this=digits)]
+            return exp.DataType(this=exp.DType.INTERVAL, expressions=parts, kind=unit)
+
+        def _parse_type_size(self) -> exp.DataTypeParam | None:
+            """A negative scale, too: ``NUMERIC(5, -2)``."""
+            if self._match(TokenType.DASH):
+                number = self._parse_number()
+                if number is not None:
+                    return exp.DataTypeParam(this=exp.Literal(this=f"-{number.name}", is_string=False))
+            return super()._parse_type_size()
+
+        def _varying(self) -> exp.Expr | None:
+            """``BIT VARYING``, or with a length."""
+            bit = self._curr is not None and self._curr.token_type is TokenType.BIT
+            if not bit or self._next is None or self._next.text.upper() != "VARYING":
+                return None
+            self._advance(2)
+            sized = self._match(TokenType.L_PAREN, advance=False)
+            sizes = self._parse_wrapped_csv(self._parse_type_size) if sized else []
+            name = exp.to_identifier("varbit")
+            return exp.DataType(this=exp.DType.USERDEFINED, kind=name, expressions=sizes, varying=True)
+
+        def _parse_interval(
+            self, require_interval: bool = True, parse_function_unit: bool = True
+        ) -> exp.Add | exp.Interval | None:
+            """Leaves the text of an INTERVAL as it is written, of which sqlglot keeps the first number."""
+            start = self._index
+            if self._match(TokenType.INTERVAL):
+                digits = self._digits()
+                if self._match(TokenType.STRING, advance=False):
+                    text, unit = self._parse_primary(), self._fields()
+                    made = self.expression(exp.Interval(this=text, unit=unit))
+                    digits = digits or self._digits()
+                    if digits is None:
+                        return made
+                    to = exp.DataType(this=exp.DType.INTERVAL, expressions=[exp.DataTypeParam(this=digits)])
+                    return exp.Cast(this=made, to=to)  # type: ignore[return-value]
+            self._retreat(start)
+            return super()._parse_interval(require_interval, parse_function_unit)
+
+        def _fields(self) -> exp.Expr | None:
+            """``DAY``, or ``DAY TO SECOND``, after an INTERVAL's text."""
+            if self._curr is None or self._curr.text.upper() not in FIELDS:
+                return None
+            first = self._parse_var(any_token=True, upper=True)
+            if not self._match_text_seq("TO"):
+                return first
+            return exp.IntervalSpan(this=first, expression=self._parse_var(any_token=True, upper=True))
+
+        def _digits(self) -> exp.Expr | None:
+            """``(2)``, the digits of a second."""
+            if not self._match(TokenType.L_PAREN):
+                return None
+            number = self._parse_number()
+            self._match_r_paren()
+            return number
+
+        def _warn_unsupported(self) -> None:
+            """Commands that sqlglot does not parse are refused, so there is nothing to warn of."""
+
+        def _parse_unary(self) -> exp.Expr | None:
+            """Every operand comes by here."""
+            checkpoint()
+            return super()._parse_unary()
+
+        def _parse_select_query(self, *how: Any, **named: Any) -> exp.Expr | None:
+            """Every query comes by here."""
+            checkpoint()
+            return super()._parse_select_query(*how, **named)
+
+        def _parse_expression(self) -> exp.Expr | None:
+            """A constant on its own, as in long lists of VALUES, is read at once."""
+            token, following = self._curr, self._next
+            known = token is not None and token.token_type in CONSTANTS
+            if known and following is not None and following.token_type in ENDING:
+                self._advance()
+                constant: exp.Expr | None = self.PRIMARY_PARSERS[token.token_type](self, token)
+                return constant
+            return super()._parse_expression()
+
+        def _parse_join(
+            self,
+            skip_join_token: bool = False,
+            parse_bracket: bool = False,
+            alias_tokens: Collection[TokenType] | None = None,
+        ) -> exp.Join | None:
+            """Marks ``JOIN`` without more, which the syntax tree does not tell from a comma."""
+            comma = self._curr is not None and self._curr.token_type is TokenType.COMMA
+            join = super()._parse_join(skip_join_token, parse_bracket, alias_tokens)
+            if join is not None and not comma and not any(join.args.get(part) for part in JOIN_PARTS):
+                join.set("kind", "INNER")
+            if join is not None and join.args.get("using") and self._match(TokenType.ALIAS):
+                join.set("using_alias", self._parse_id_var(any_token=False))
+            return join
+
+        def _parse_table_parts(self, *given: Any, **named: Any) -> exp.Table | exp.Dot | None:
+            """Takes the name of the present database away."""
+            table = super()._parse_table_parts(*given, **named)
+            database = table.args.get("catalog") if isinstance(table, exp.Table) else None
+            if isinstance(table, exp.Table) and database is not None:
+                place = Span(self.sql, database.meta.get("start", 0), self._prev.end + 1)
+                without_database((database.name, table.db, table.name), place)
+                table.set("catalog", None)
+            return table
+
+        def _parse_ordered(
+            self, parse_method: Callable[[], exp.Expr | None] | None = None
+        ) -> exp.Ordered | None:
+            """``ORDER BY a USING >`` is DESC, ``USING <`` ASC."""
+            signs: list[TokenType] = []
+
+            def key() -> exp.Expr | None:
+                if self._match_text_seq("ALL"):
+                    return exp.var("ALL")
+                found: exp.Expr | None = parse_method() if parse_method else self._parse_disjunction()
+                if found is not None and self._match(TokenType.USING):
+                    if not self._match_set((TokenType.LT, TokenType.GT)):
+                        self.raise_error("Required < or >")
+                    signs.append(self._prev.token_type)
+                return found
+
+            ordered = super()._parse_ordered(key)
+            if ordered is not None and signs == [TokenType.GT]:
+                placed = self._prev.text.upper() in ("FIRST", "LAST")
+                ordered.set("desc", True)
+                ordered.set("nulls_first", ordered.args.get("nulls_first") if placed else True)
+            return ordered
+
+        def _parse_with(self, skip_with_token: bool = False) -> exp.With | None:
+            """Reads MUTUALLY RECURSIVE, which sqlglot does not know, and leaves the rest to it."""
+            start = self._index
+            opened = skip_with_token or self._match(TokenType.WITH)
+            if not opened or not self._match_text_seq("MUTUALLY", "RECURSIVE"):
+                self._retreat(start)
+                return super()._parse_with(skip_with_token)
+            mutual = self._parse_recursion_limit()
+            clause = super()._parse_with(skip_with_token=True)
+            if clause is not None:
+                clause.set("recursive", True)
+                clause.set("mutual", mutual)
+            return clause
+
+        def _parse_cte(self) -> exp.CTE | exp.FunctionSpecification | None:
+            """Reads SEARCH and CYCLE, which sqlglot has behind the last query only, and of one column."""
+            common = super()._parse_cte()
+            if isinstance(common, exp.CTE):
+                if self._match_text_seq("SEARCH"):
+                    depth = bool(self._match_text_seq("DEPTH"))
+                    if not depth and not self._match_text_seq("BREADTH"):
+                        self.raise_error("Required DEPTH or BREADTH")
+                    self._match_text_seq("FIRST", "BY")
+                    common.set("search", self._traversal(depth=depth))
+                if self._match_text_seq("CYCLE"):
+                    cycle = self._traversal()
+                    if self._match_text_seq("TO"):
+                        cycle.set("to", self._parse_primary())
+                        self._match_text_seq("DEFAULT")
+                        cycle.set("default", self._parse_primary())
+                    if not self._match(TokenType.USING):
+                        self.raise_error("Required USING")
+                    cycle.set("using", self._parse_id_var())
+                    common.set("cycle", cycle)
+            return common
+
+        def _traversal(self, *, depth: bool = False) -> Traversal:
+            by = self._parse_csv(self._parse_id_var)
+            if not self._match(TokenType.SET):
+                self.raise_error("Required SET")
+            return Traversal(expressions=by, into=self._parse_id_var(), depth=depth)
+
+        def _parse_recursion_limit(self) -> Mutual:
+            if not self._match(TokenType.L_PAREN):
+                return Mutual()
+            returns = bool(self._match_text_seq("RETURN", "AT"))
+            if not returns:
+                self._match_text_seq("ERROR", "AT")
+            limit = self._parse_number() if self._match_text_seq("RECURSION", "LIMIT") else None
+            if limit is None:
+                self.raise_error("Required RECURSION LIMIT and a number")
+            self._match_r_paren()
+            return Mutual(limit=limit, returns=returns)

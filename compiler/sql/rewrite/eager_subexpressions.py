@@ -1,0 +1,132 @@
+"""Statements that read rows which were made while they ran, under the names of WITH queries.
+
+Parts of a query that are computed before it: LIMITs that ask queries, and calls about settings.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import assert_never
+
+from sqlglot import exp
+
+from kpg.compiler.sql.parse import statements as ast
+
+SETTINGS = frozenset(("current_setting", "set_config"))
+
+
+def _asking(tree: exp.Expr) -> list[exp.Expr]:
+    """The LIMIT, OFFSET and FETCH clauses whose numbers are queries."""
+    clauses = tree.find_all(exp.Limit, exp.Offset, exp.Fetch)
+    return [clause for clause in clauses if (part := _number(clause)) is not None and part.find(exp.Subquery)]
+
+
+def _number(clause: exp.Expr) -> exp.Expr | None:
+    return clause.args.get("count" if isinstance(clause, exp.Fetch) else "expression")
+
+
+def limits(tree: exp.Expr) -> list[exp.Expr]:
+    """A query for each number that is to be computed."""
+    found: list[exp.Expr] = []
+    for clause in _asking(tree):
+        number = _number(clause)
+        assert number is not None
+        query = exp.Select(expressions=[number.copy()])
+        if tree.args.get("with_") is not None:
+            query.set("with_", tree.args["with_"].copy())
+        found.append(query)
+    return found
+
+
+def with_limits(tree: exp.Expr, numbers: Sequence[int | None]) -> exp.Expr:
+    """The tree with these in their places."""
+    tree = tree.copy()
+    for clause, number in zip(_asking(tree), numbers, strict=True):
+        value: exp.Expr = exp.Null() if number is None else exp.Literal.number(abs(number))
+        if number is not None and number < 0:
+            value = exp.Neg(this=value)
+        clause.set("count" if isinstance(clause, exp.Fetch) else "expression", value)
+    return tree
+
+
+def settings(tree: exp.Expr) -> bool:
+    """Whether a query asks for settings, or sets some."""
+    return any(str(node.this).lower() in SETTINGS for node in tree.find_all(exp.Anonymous))
+
+
+def with_settings(tree: exp.Expr, value: Callable[[str, list[str]], str | None]) -> exp.Expr:
+    """The tree with what the calls give in their places."""
+
+    def constant(node: exp.Expr) -> exp.Expr:
+        if not isinstance(node, exp.Anonymous) or str(node.this).lower() not in SETTINGS:
+            return node
+        if isinstance(node.expressions[0] if node.expressions else None, exp.Column):
+            return node  # of each row: see bind/system.py
+        args = [str(part.this) if isinstance(part, exp.Boolean) else part.name for part in node.expressions]
+        name = str(node.this).lower()
+        found = value(name, args)
+        made = exp.Cast(
+            this=exp.Null() if found is None else exp.Literal.string(found), to=exp.DataType.build("text")
+        )
+        listed = isinstance(node.parent, exp.Select) and node in node.parent.expressions
+        return exp.alias_(made, name) if listed else made
+
+    return tree.transform(constant)
+
+
+def named_rows(name: str) -> str:
+    """What the table of the rows of a WITH query is called."""
+    return f"rows of {name}"
+
+
+def with_rows(statement: ast.Change | ast.Select, tables: Mapping[str, str]) -> ast.Change | ast.Select:
+    """A statement that finds tables under the names of WITH queries."""
+    if not tables:
+        return statement
+    match statement:
+        case ast.Select():
+            return replace(statement, query=_with(statement.query, tables))
+        case ast.Insert():
+            query = replace(statement.query, query=_with(statement.query.query, tables))
+            return replace(statement, query=query, common=_clause(statement.common, tables))
+        case ast.Delete() | ast.Update() | ast.Merge():
+            return replace(statement, common=_clause(statement.common, tables))
+        case _:
+            assert_never(statement)
+
+
+def _with(query: exp.Expr, tables: Mapping[str, str]) -> exp.Expr:
+    query = query.copy()
+    query.set("with_", _clause(query.args.get("with_"), tables))
+    return query
+
+
+def _clause(clause: exp.Expr | None, tables: Mapping[str, str]) -> exp.Expr:
+    found = exp.With(expressions=[]) if clause is None else clause.copy()
+    made = []
+    for name, table in tables.items():
+        source = exp.Table(this=exp.to_identifier(table, quoted=True))
+        select = exp.Select(expressions=[exp.Star()], from_=exp.From(this=source))
+        made.append(exp.CTE(this=select, alias=exp.TableAlias(this=exp.to_identifier(name, quoted=True))))
+    found.set("expressions", [*made, *found.expressions])
+    return found
+
+
+def returning_query(statement: ast.Insert, table: str) -> ast.Select:
+    """RETURNING as a query over a table of the rows that were inserted."""
+    alias = exp.TableAlias(this=exp.to_identifier(statement.alias, quoted=True))
+    source = exp.Table(this=exp.to_identifier(table, quoted=True), alias=alias)
+    query = exp.Select(expressions=[part.copy() for part in statement.returning], from_=exp.From(this=source))
+    if statement.common is not None:
+        query.set("with_", statement.common.copy())
+    return ast.Select(query, statement.span)
+
+
+def listed(statement: ast.Insert, names: Sequence[str]) -> tuple[exp.Expr, ...]:
+    """RETURNING with names of columns in the place of a star: partitions may have another order of them."""
+    found: list[exp.Expr] = []
+    for one in statement.returning:
+        if isinstance(one, exp.Star) or (isinstance(one, exp.Column) and isinstance(one.this, exp.Star)):
+            found += [exp.column(exp.to_identifier(name, quoted=True)) for name in names]
+        else:
+            found.append(one)
+    return tuple(found)
