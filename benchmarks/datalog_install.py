@@ -23,7 +23,7 @@ from _common import Measurement, arguments, elapsed, keep_memory, report
 
 import kpg
 from kpg.compiler import pipeline
-from kpg.datalog import dispatch, installing, strata
+from kpg.datalog import dispatch, installation, program_plans
 from kpg.runtime.worker.worker import Worker
 
 AIM = 1.0
@@ -94,8 +94,8 @@ def watched() -> Iterator[dict[str, float]]:
 
     places = (
         ("check", dispatch, "check"),
-        ("lower", strata, "definition"),
-        ("lower", installing, "definition"),
+        ("lower", program_plans, "definition"),
+        ("lower", installation, "definition"),
         ("plan", pipeline, "compile_bound"),
         ("render", Worker, "install"),
     )

@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 
 import kpg
 from kpg import graph
-from kpg.collections.arranging import Index
+from kpg.collections.operators import Index
 
 Words = NDArray[np.int64]
 CLASSES = ("look-up", "one hop", "two hops", "four-hop path")

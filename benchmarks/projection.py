@@ -25,8 +25,8 @@ from _plot import svg_plots
 from _tpch import Encoded, add_arguments, folder
 
 import kpg
-from kpg.database import Database
-from kpg.engine.working import Workers
+from kpg.api.database import Database
+from kpg.session.distribution import Workers
 from kpg.tpch.data import TABLES
 
 NETWORKS = {

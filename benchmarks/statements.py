@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from _common import Measurement, arguments, report, timed
 
 import kpg
-from kpg.database import Database
+from kpg.api.database import Database
 
 STATEMENTS = 300
 CONSTANTS = 6_000

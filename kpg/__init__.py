@@ -13,7 +13,7 @@ _root = _Path(__file__).resolve().parents[1]
 if (_root / "pyproject.toml").is_file() and not (_root / "kpg" / "compiler").is_dir():
     __path__.append(str(_root))  # a checkout made without symlinks
 
-from kpg.importing import import_at_rest  # noqa: E402
+from kpg.gc_pause import import_at_rest  # noqa: E402
 from kpg.runtime import errors, types  # noqa: E402
 from kpg.runtime.errors import (  # noqa: E402
     DatabaseError,
@@ -35,7 +35,12 @@ if TYPE_CHECKING:
     from typing import Any as _Any
 
     from kpg import graph
-    from kpg.branching import Branch
+    from kpg.api.branch import Branch
+    from kpg.api.database import Database
+    from kpg.api.diagram import Drawing
+    from kpg.api.progress import show_progress
+    from kpg.api.result import Result
+    from kpg.api.view import View
     from kpg.collections import (
         Arranged,
         Batch,
@@ -55,13 +60,8 @@ if TYPE_CHECKING:
         literal,
         recursive,
     )
-    from kpg.database import Database
     from kpg.datalog import Absence, Answers, Goal, Program, Proof
-    from kpg.drawing.drawing import Drawing
-    from kpg.listeners.feed import Subscription
-    from kpg.progress import show_progress
-    from kpg.result import Result
-    from kpg.view import View
+    from kpg.session.subscriptions import Subscription
 
 __all__ = [
     "Absence",
@@ -185,8 +185,8 @@ def connect(
         raise InterfaceError("functions are not a mapping of functions by name", hint="give a dict")
     if workers != 1 or spark is not None:
         options = {"folder": folder, "memory_limit": memory_limit, "history": history}
-        return import_at_rest("kpg.connecting").connected(workers, spark, merge_effort, options, wanted)
-    make = import_at_rest("kpg.database").Database
+        return import_at_rest("kpg.api.connect").connected(workers, spark, merge_effort, options, wanted)
+    make = import_at_rest("kpg.api.database").Database
     if folder is None:
         if read_only:
             errors = import_at_rest("kpg.runtime.errors")

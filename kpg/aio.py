@@ -19,20 +19,20 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import kpg
+from kpg.api.result import Result
 from kpg.compiler.sql.parameterize.parameters import Parameters
-from kpg.listeners.feed import Change
-from kpg.result import Result
+from kpg.execute.scripts import word_of
 from kpg.runtime.errors import InterfaceError, OperationalError
-from kpg.sessions.session import Session as Inner
-from kpg.sessions.session import how
-from kpg.sessions.texts import word_of
-from kpg.sessions.turns import Ending, Turns
+from kpg.session.engine_thread import Ending, Turns
+from kpg.session.session import Session as Inner
+from kpg.session.session import how
+from kpg.session.subscriptions import Change
 
 if TYPE_CHECKING:
     from pathlib import Path
     from types import TracebackType
 
-    from kpg.engine.engine import Engine
+    from kpg.session.engine import Engine
 
 Given = TypeVar("Given")
 MOST_WAITING: Final = 100_000

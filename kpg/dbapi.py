@@ -16,10 +16,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 import kpg
+from kpg.api.result import Affected, Result, Row
 from kpg.compiler.sql.parameterize.parameters import Parameters
 from kpg.compiler.sql.parse.statements import Rollback
-from kpg.engine.transaction import State
-from kpg.result import Affected, Result, Row
 from kpg.runtime.errors import (
     DatabaseError,
     DataError,
@@ -33,13 +32,14 @@ from kpg.runtime.errors import (
     Span,
 )
 from kpg.runtime.types import Kind
+from kpg.session.transaction import State
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from kpg.database import Database
-    from kpg.result import Description
-    from kpg.sessions.session import Session
+    from kpg.api.database import Database
+    from kpg.api.result import Description
+    from kpg.session.session import Session
 
 __all__ = [
     "BINARY",

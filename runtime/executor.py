@@ -100,7 +100,7 @@ class Lasting(Protocol):
         """
 
     def capture(self) -> object:
-        """All that tables and installations keep, as data (``runtime/saved``); not with pending changes."""
+        """All that tables and installations keep, as data; not with pending changes."""
 
     def restore(
         self, state: object, read: Callable[[Any], Any], reread: Callable[[], Callable[[Any], Any]]

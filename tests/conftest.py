@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, settings
 
-from kpg.engine.memory import used_bytes
 from kpg.runtime.chain import chain_selection
 from kpg.runtime.kernels import Kernel
+from kpg.session.memory_limit import used_bytes
 from tests import installed
 
 NOT_RUN = pytest.StashKey[Counter[tuple[str, str]]]()

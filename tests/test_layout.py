@@ -25,19 +25,16 @@ DOORS = {
 """The only places that may import a package."""
 VOCABULARY = {
     "values": "what values of the types are, in words and in Python",
-    "callbacks": "what users' operators are called with",
-    "checkpoints": "whoever runs a statement says what is asked while it is planned",
     "convert": "values, Arrow and files to words and back",
     "dictionary": "the strings of words",
     "errors": "what everybody raises",
     "executor": "the protocol",
     "functions": "names and types of SQL's functions",
     "handles": "what an executor is asked by",
-    "interrupts": "Ctrl-C comes where the face is",
-    "underway": "how far work is is drawn by the face, and told by it too",
-    "lasting": "a part of the protocol",
+    "interrupts": "Ctrl-C and cancellation points",
+    "progress_report": "how far work is is drawn by the face, and told by it too",
     "monitor": "mutual exclusion around whatever of the face is called",
-    "local": "makes an executor",
+    "executor_factory": "makes an executor",
     "records": "dataclasses, in all layers",
     "plan": "what is asked of an executor, users' functions in it",
     "scalar": "expressions of plans",
@@ -45,22 +42,9 @@ VOCABULARY = {
     "storage": "files, and what is in them",
     "spark": "loads from outside, to Arrow",
     "types": "types of columns, and their words",
-    "unsupported": "what is refused by name",
+    "unsupported_features": "what is refused by name",
 }
 """What the face may know of the runtime, and why."""
-FOLDERS = (
-    "statements",
-    "inheritance",
-    "ddl",
-    "dml",
-    "security",
-    "constraints",
-    "settings",
-    "engine",
-    "listeners",
-    "queries",
-)
-"""Folders of the face, each above the next; pyproject's contracts have the others."""
 NOT_FACE = {"__init__", "__main__", "compiler", "grammars", "runtime", "tpch"}
 SLOW_IMPORTS = ("numba", "pyspark", "pandas", "polars", "duckdb")
 
@@ -147,27 +131,6 @@ def test_every_folder_has_a_row_in_the_architecture() -> None:
         if not path.parent.is_symlink()
     ]
     assert sorted(listed) == sorted(packages)
-
-
-def imported_first(path: Path) -> set[str]:
-    """The folders of the face that a module imports when it is imported, not later or for types only."""
-    found = set()
-    for node in ast.parse(path.read_text(encoding="utf-8")).body:
-        if isinstance(node, ast.ImportFrom) and node.module:
-            names = [f"{node.module}.{alias.name}" for alias in node.names]
-        elif isinstance(node, ast.Import):
-            names = [alias.name for alias in node.names]
-        else:
-            continue
-        found |= {name.split(".")[1] for name in names if name.startswith("kpg.")} & set(FOLDERS)
-    return found
-
-
-@pytest.mark.parametrize("folder", FOLDERS)
-def test_a_folder_of_the_face_imports_those_below_it(folder: str) -> None:
-    below = set(FOLDERS[FOLDERS.index(folder) :])
-    imports = {path.name: imported_first(path) - below for path in (ROOT / "kpg" / folder).glob("*.py")}
-    assert {name: above for name, above in imports.items() if above} == {}
 
 
 def test_every_package_has_an_init() -> None:

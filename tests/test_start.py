@@ -33,9 +33,9 @@ NOT_NEEDED = {
     "kpg.compiler.physical.join": "there is no join",
     "kpg.compiler.rules": "there is no recursion",
     "kpg.datalog": "",
-    "kpg.display": "nothing is shown as a box",
-    "kpg.dml.loading": "",
-    "kpg.statements.planned": "no statement comes twice",
+    "kpg.api.display": "nothing is shown as a box",
+    "kpg.execute.changes.bulk_load": "",
+    "kpg.execute.queries.plan_cache": "no statement comes twice",
     "kpg.runtime.native.interpret": "",
     "kpg.runtime.native.jit": "",
     "kpg.runtime.operators.join": "there is no join",
@@ -81,7 +81,7 @@ try:
 finally:
     print(json.dumps(sorted(sys.modules)), file=sys.stderr)
 """
-COMMAND_NEEDS = {"html", "kpg.cli", "kpg.display", "typer"}
+COMMAND_NEEDS = {"html", "kpg.cli", "kpg.api.display", "typer"}
 
 
 def run(program: str) -> str:

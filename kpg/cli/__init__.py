@@ -8,7 +8,7 @@ import gc
 import os
 import sys
 
-from kpg.importing import collector_at_rest
+from kpg.gc_pause import collector_at_rest
 
 
 def main() -> None:

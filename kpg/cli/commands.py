@@ -1,5 +1,12 @@
-"""The commands with their options and their help; what they do is in the modules beside this one."""
+"""The commands with their options and their help; what they do is in the modules beside this one.
 
+Optional packages: a missing one is an error that says what to install.
+
+Lists of query numbers as the command line takes them.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
@@ -8,7 +15,8 @@ import typer
 from kpg import __version__
 from kpg.cli.datalog import datalog
 from kpg.cli.output import Format
-from kpg.importing import collector_at_rest
+from kpg.gc_pause import collector_at_rest
+from kpg.runtime.errors import OperationalError
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -185,7 +193,7 @@ def explain(
     ] = None,
 ) -> None:
     with collector_at_rest():
-        from kpg.cli.explain import run_explain
+        from kpg.cli.script import run_explain
 
     run_explain(query, stage, schema, folder)
 
@@ -216,9 +224,6 @@ def tpch(
     seed: Annotated[int, typer.Option(help="Seed of the random refreshes.")] = 1,
 ) -> None:
     from rich.console import Console
-
-    from kpg.cli.imports import needing
-    from kpg.cli.numbers import query_numbers
 
     numbers = query_numbers(queries)
     with needing("tpch", "duckdb", "tpchgen_cli"):
@@ -297,7 +302,6 @@ def serve(
         typer.Option(metavar="FILE", help="Instead of standard error; may be rotated.", show_default=False),
     ] = None,
 ) -> None:
-    from kpg.cli.imports import needing
 
     with needing("server", "pygwire"):
         from kpg.cli.serve import run_serve
@@ -372,3 +376,32 @@ def functions(
 
 
 app.add_typer(datalog, name="datalog")
+
+
+@contextmanager
+def needing(extra: str, *packages: str) -> Iterator[None]:
+    """Imports in the block may fail for want of ``packages``, which the named extra brings."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        if error.name not in packages:
+            raise
+        raise OperationalError(
+            f"this needs the package {error.name}", hint=f'pip install "kpg[{extra}]"'
+        ) from error
+
+
+def query_numbers(text: str | None) -> list[int]:
+    """``"3,5,18"`` as numbers, ``"1-3"`` as all between; none for None. Wrong usage ends the command."""
+    numbers: list[int] = []
+    for part in (text or "").replace(" ", "").split(","):
+        first, dash, last = part.partition("-")
+        if not part:
+            continue
+        if not first.isdigit() or (dash and not last.isdigit()):
+            raise typer.BadParameter(f"{part!r} is not a query number", param_hint="--queries")
+        numbers.extend(range(int(first), int(last or first) + 1))
+    for number in numbers:
+        if not 1 <= number <= 22:
+            raise typer.BadParameter(f"TPC-H has queries 1 to 22, not {number}", param_hint="--queries")
+    return list(dict.fromkeys(numbers))

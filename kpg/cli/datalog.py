@@ -11,7 +11,7 @@ import typer
 from kpg.cli.output import Format
 
 if TYPE_CHECKING:
-    from kpg.database import Database
+    from kpg.api.database import Database
 
 datalog = typer.Typer(
     no_args_is_help=True,
@@ -106,7 +106,7 @@ def _macros(given: list[str] | None) -> dict[str, str]:
 def _opened(schema: Path | None) -> "Database":
     """A database with the tables of a script."""
     import kpg
-    from kpg.cli.explain import read_script
+    from kpg.cli.script import read_script
 
     db = kpg.connect()
     if schema is not None:
@@ -191,12 +191,12 @@ def run(
     preprocessor: Annotated[str | None, _unused("--preprocessor")] = None,
     form: Annotated[Format, typer.Option("--format", "-f", help="How to print answers.")] = Format.TABLE,
 ) -> None:
-    from kpg.cli.explain import read_script
     from kpg.cli.output import write
+    from kpg.cli.script import read_script
     from kpg.compiler.datalog.syntax.preprocessor import Setting
     from kpg.datalog.dispatch import install
+    from kpg.datalog.output_files import write as write_outputs
     from kpg.datalog.transcript import play
-    from kpg.datalog.writing import write as write_outputs
 
     with _opened(schema) as db:
         more = [f"magic-transform:{magic}"] if magic else []
@@ -235,7 +235,7 @@ def check(
     include: Include = None,
     macros: Macros = None,
 ) -> None:
-    from kpg.cli.explain import read_script
+    from kpg.cli.script import read_script
     from kpg.compiler.datalog.check import check as check_text
     from kpg.compiler.datalog.diagnostics import to_json
     from kpg.compiler.datalog.syntax.preprocessor import Setting
@@ -273,7 +273,7 @@ def repl(
     form: Annotated[Format, typer.Option("--format", "-f", help="How to print answers.")] = Format.TABLE,
 ) -> None:
     from kpg.cli.datalog_prompt import DatalogPrompt
-    from kpg.cli.explain import read_script
+    from kpg.cli.script import read_script
 
     with _opened(schema) as db:
         prompt = DatalogPrompt(db, form)

@@ -9,17 +9,16 @@ from typing import TYPE_CHECKING, Final
 from prompt_toolkit import PromptSession
 from prompt_toolkit.completion import WordCompleter
 
+from kpg.api.result import Rows
 from kpg.cli.output import Format, write
-from kpg.cli.prompt import bindings, converse, history
-from kpg.cli.script import duration
-from kpg.cli.text import WORDS
+from kpg.cli.script import WORDS, duration
+from kpg.cli.sql_prompt import bindings, converse, history
 from kpg.compiler.datalog.syntax.preprocessor import blank_comments
 from kpg.datalog.dispatch import only_adds
-from kpg.result import Rows
 from kpg.runtime.errors import Error, InterfaceError
 
 if TYPE_CHECKING:
-    from kpg.database import Database
+    from kpg.api.database import Database
 
 HELP: Final = """\
 A statement ends with a full stop and may take several lines. Try:

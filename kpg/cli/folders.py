@@ -4,8 +4,8 @@ import sys
 from pathlib import Path
 
 import kpg
-from kpg.durable.inspecting import inspected
-from kpg.durable.opening import open_folder
+from kpg.persistence.inspection import inspected
+from kpg.persistence.recovery import open_folder
 from kpg.runtime.errors import Error
 from kpg.runtime.executor import Executor
 
@@ -51,7 +51,7 @@ def run_check(folder: Path, *, imports: bool = False, repairs: bool = False) -> 
 
     With ``repairs`` a damaged log is cut off first.
     """
-    from kpg.durable.checking import check, repair
+    from kpg.persistence.inspection import check, repair
 
     if repairs:
         try:

@@ -9,8 +9,8 @@ from collections.abc import Callable
 from decimal import Decimal
 from typing import Any, TextIO
 
-from kpg.display import cell
-from kpg.result import Rows
+from kpg.api.display import cell
+from kpg.api.result import Rows
 
 
 class Format(enum.StrEnum):

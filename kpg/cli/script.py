@@ -1,19 +1,111 @@
-"""``kpg sql``: scripts, and the choice between them and the prompt."""
+"""``kpg sql``: scripts, and the choice between them and the prompt.
 
+Where a typed statement ends.
+
+``kpg explain``: the plans of queries, without data.
+"""
+
+import re
 import sys
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import kpg
-from kpg.cli.explain import read_script
+from kpg.api.result import Explanation, Result
 from kpg.cli.output import Format, write
-from kpg.result import Explanation, Result
 from kpg.runtime.errors import InterfaceError, OperationalError
 
 if TYPE_CHECKING:
-    from kpg.database import Database
-    from kpg.view import View
+    from kpg.api.database import Database
+    from kpg.api.view import View
+
+
+WORDS: Final = frozenset({"help", "exit", "quit"})
+"""Commands that need no dot."""
+OF_PSQL: Final = {
+    "\\d": ".tables",
+    "\\dt": ".tables",
+    "\\dv": ".tables",
+    "\\dm": ".tables",
+    "\\i": ".read",
+    "\\timing": ".timing",
+    "\\?": ".help",
+    "\\h": ".help",
+    "\\q": ".quit",
+}
+"""What psql's users type, and which command that is here."""
+
+_TOKEN: Final = re.compile(
+    r"""(?P<space>\s+|--[^\n]*|/\*.*?\*/)   # what does not count
+      | '(?:[^']|'')*' | "(?:[^"]|"")*"      # quoted, closed
+      | (?P<open>['"]|/\*)                   # quoted or comment, not closed
+      | (?P<end>;)
+      | .""",
+    re.VERBOSE | re.DOTALL,
+)
+
+
+def command_of(text: str) -> tuple[str, str] | None:
+    """The command that an entry is, with a dot or as psql has it, and its argument; None for SQL."""
+    stripped = text.strip().rstrip(";").rstrip()
+    if stripped.lower() in WORDS:
+        return f".{stripped.lower()}", ""
+    if not stripped.startswith((".", "\\")):
+        return None
+    name, _, argument = stripped.partition(" ")
+    return OF_PSQL.get(name, name), argument.strip()
+
+
+def is_complete(text: str) -> bool:
+    """Whether an entry can be run: nothing, a dot command, or statements that all have their semicolon."""
+    if not text.strip() or command_of(text) is not None:
+        return True
+    ended = True
+    for token in _TOKEN.finditer(text):
+        if token["open"]:
+            return False
+        if not token["space"]:
+            ended = token["end"] is not None
+    return ended
+
+
+NAME: Final = re.compile(r'\w+(\.\w+)?|"[^"]+"')
+
+
+def run_explain(query: str, stage: str, schema: str | None, folder: str | None = None) -> None:
+    """Print the plan of every query in a file or text at a stage, over the tables of a schema or of a
+    database in a folder; there ``query`` may be the name of a view.
+    """
+    with kpg.connect(folder, read_only=folder is not None) as db:
+        if schema == "tpch":
+            from kpg.tpch.data import create_statements
+
+            for statement in create_statements().values():
+                db.sql(statement)
+        elif schema is not None:
+            db.sql(read_script(schema))
+        text = read_script(query) if _is_file(query) else query
+        if NAME.fullmatch(text.strip()):
+            text = f"EXPLAIN VIEW {text}"
+        for plan in db.explanations(text, stage):
+            print(plan)
+
+
+def read_script(path: str) -> str:
+    """The text of a script; OperationalError if it cannot be read."""
+    try:
+        return Path(path).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
+        raise OperationalError(f"cannot read {path}: {reason}") from None
+
+
+def _is_file(text: str) -> bool:
+    try:
+        return Path(text).is_file() or (text.endswith(".sql") and " " not in text)
+    except (OSError, ValueError):
+        return False
 
 
 def run_command(
@@ -26,7 +118,7 @@ def run_command(
         raise InterfaceError("both a file and -c were given", hint="give one of them")
     with kpg.connect(folder, read_only=read_only) as db:
         if command is None and file is None and sys.stdin.isatty():
-            from kpg.cli.prompt import Prompt
+            from kpg.cli.sql_prompt import Prompt
 
             return Prompt(db, form).run()
         run_script(db, command if command is not None else _text_of(file), form)

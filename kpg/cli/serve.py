@@ -7,14 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import kpg
-from kpg.engine.memory import STATUS, machine_bytes, statement_limit
 from kpg.runtime.errors import InterfaceError
 from kpg.runtime.native import ahead
-from kpg.server.limits import Limits
-from kpg.server.local import path_in
-from kpg.server.logs import set_up
-from kpg.server.run import Options, address_of, serve
-from kpg.settings.limits import DURATION, seconds_of
+from kpg.server.logs import Limits, set_up
+from kpg.server.process import Options, address_of, path_in, serve
+from kpg.session.memory_limit import STATUS, machine_bytes, statement_limit
+from kpg.session.setting_values import DURATION, seconds_of
 
 
 def run_serve(

@@ -5,15 +5,14 @@ they build, ``assembly`` makes plans of it. What is installed is shared by what 
 dataflows and with SQL.
 """
 
-from kpg.collections.arranged import Arranged
-from kpg.collections.collection import Collection
+from kpg.collections.collection import Arranged, Collection, LoopScope, Variable, recursive
 from kpg.collections.dataflow import Dataflow
 from kpg.collections.expression import Expression, case, function, literal
-from kpg.collections.operator import Batch, Operator
+from kpg.collections.inputs import Input
+from kpg.collections.operators import Operator
 from kpg.collections.outputs import Captured, Inspection, Probe
 from kpg.collections.patterns import conjunction
-from kpg.collections.scope import LoopScope, Variable, recursive
-from kpg.collections.session import Input
+from kpg.runtime.convert.callbacks import Batch
 
 __all__ = [
     "Arranged",

@@ -1,15 +1,21 @@
-"""A dataflow: inputs, collections made of them, and outputs, kept up to date together."""
+"""A dataflow: inputs, collections made of them, and outputs, kept up to date together.
 
-from collections.abc import Iterable, Iterator, Sequence
+Collections by name: what SQL knows, as collections, and collections, as views that SQL can read.
+
+Replaying recorded changes into a dataflow.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import count
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from kpg.collections import exporting
-from kpg.collections.arranged import Arranged
-from kpg.collections.arranging import Index
-from kpg.collections.assembly import assemble
-from kpg.collections.collection import Collection
-from kpg.collections.columns import ColumnType, schema_of
+import numpy as np
+
+from kpg.api.view import Maintained
+from kpg.collections.collection import Arranged, Collection, LoopScope
+from kpg.collections.expression import ColumnType, schema_of
+from kpg.collections.inputs import Input
+from kpg.collections.operators import Index
 from kpg.collections.outputs import (
     Callback,
     Captured,
@@ -19,23 +25,181 @@ from kpg.collections.outputs import (
     Output,
     Probe,
 )
-from kpg.collections.replaying import Replay
-from kpg.collections.rows import Rows, plain
-from kpg.collections.scope import LoopScope
-from kpg.collections.session import Input
-from kpg.collections.term import Term, depth, leaves
-from kpg.queries.reading import Reader
+from kpg.collections.rows import Rows, fetched, plain
+from kpg.collections.term import Term, assemble, depth, leaves, planned_term
+from kpg.compiler.catalog.entries import TableEntry, ViewEntry
+from kpg.compiler.sql.parse.parser import parse
+from kpg.compiler.sql.parse.statements import Select
+from kpg.execute.queries import query_plan
+from kpg.execute.queries.result_rows import Reader
 from kpg.runtime import plan
 from kpg.runtime.convert.callbacks import from_rows
 from kpg.runtime.dictionary import Dictionary
-from kpg.runtime.errors import DataError, InterfaceError
+from kpg.runtime.errors import DataError, InterfaceError, ProgrammingError
 from kpg.runtime.handles import Installation
 from kpg.runtime.monitor import Monitor, synchronized
 from kpg.runtime.plan import Ref, user
-from kpg.runtime.types import NULL, Schema
+from kpg.runtime.records import dataclass
+from kpg.runtime.types import NULL, ROWID, Schema
+from kpg.session.subscriptions import Feed
 
 if TYPE_CHECKING:
-    from kpg.engine.engine import Engine
+    from kpg.session.engine import Engine
+
+
+@dataclass(frozen=True, slots=True)
+class Export:
+    """A collection that has a name, and the view that it is."""
+
+    arranged: Arranged
+    maintained: Maintained
+
+
+def imported(flow: "Dataflow", engine: "Engine", name: str) -> Collection:
+    """The relation of that name; one that is not kept is planned now. ProgrammingError if there is none."""
+    entry = engine.catalog.get(name)
+    if isinstance(entry, TableEntry):
+        flow.use(entry.name)
+        rows = _table(entry)
+        return Collection(flow, rows.settled() if engine.statistics.early else rows)
+    if not entry.materialized and entry.rel is not None:
+        return _expanded(flow, engine, entry)
+    maintained = engine.view(entry.name)
+    for client in engine.dataflows.values():
+        export = client.exports.get(entry.name) if isinstance(client, type(flow)) else None
+        if export is not None and export.maintained is maintained:
+            return adopted(flow, engine, export.arranged)
+    flow.use(entry.name)
+    types, view = maintained.reader.types, entry.name
+
+    def make(refs: Sequence[Ref]) -> plan.AnyNode:
+        return plan.Import(view, types)
+
+    names = [*entry.schema.names, *(f"hidden {i}" for i in range(len(types) - len(entry.schema.names)))]
+    flags = [column.nullable for column in entry.schema.columns]
+    rows = plain(
+        Term((), types, make, None, relation=view), names, flags + [True] * (len(names) - len(flags))
+    )
+    return Collection(flow, rows.chosen(range(len(flags))))
+
+
+def _expanded(flow: "Dataflow", engine: "Engine", entry: ViewEntry) -> Collection:
+    """What the query of a view gives, computed when and as long as somebody reads it."""
+    quoted = entry.name.replace('"', '""')
+    (query,) = parse(f'SELECT * FROM "{quoted}"')
+    assert isinstance(query, Select)
+    planned = query_plan.plan(query, engine.catalog, engine.statistics)
+    flow.use(entry.name)
+    hidden = len(planned.types) - len(planned.schema.columns)
+    names = (*planned.schema.names, *(f"hidden {i}" for i in range(hidden)))
+    flags = (*(column.nullable for column in planned.schema.columns), *(True for _ in range(hidden)))
+    rows = plain(planned_term(planned.plan, planned.types), names, flags)
+    return Collection(flow, rows.chosen(range(len(planned.schema.columns))))
+
+
+def _table(entry: TableEntry) -> Rows:
+    """A table's rowids, and its columns to be fetched."""
+    table, schema = entry.name, entry.schema
+
+    def make(refs: Sequence[Ref]) -> plan.AnyNode:
+        return plan.Source(table)
+
+    term = Term((), (ROWID,), make, None, relation=table)
+    flags = tuple(column.nullable for column in schema.columns)
+    return Rows(term, (), fetched(table, schema.types, 0), schema.names, flags)
+
+
+def adopted(flow: "Dataflow", engine: "Engine", collection: Collection) -> Collection:
+    """A collection of another dataflow of the same database, arrangement and all."""
+    if collection._flow._engine is not engine:
+        raise InterfaceError(
+            "the collection is of another database", hint="capture() it there, and replay() the record here"
+        )
+    if isinstance(collection, Arranged):
+        return Arranged(flow, collection._index, collection.key, collection._table)
+    return Collection(flow, collection._rows)
+
+
+def exported(flow: "Dataflow", engine: "Engine", name: str, collection: Collection) -> Export:
+    """The collection as a view of that name; its rows are kept, an arrangement as it is."""
+    key = collection.key if isinstance(collection, Arranged) else tuple(collection.columns)
+    index = collection._indexed(key, inline=True)
+    schema = index.rows.schema
+    entry = ViewEntry(name, schema, None, materialized=True)
+    if name in engine.catalog:
+        engine.catalog.add(entry)  # raises
+    installed = flow.install(index.term, name)
+    engine.catalog.add(entry)
+    reader = Reader(schema.names, schema.types, (), engine.executor.dictionary)
+    feed = Feed(engine.monitor, engine.executor, installed, reader, engine.past)
+    if engine.past is not None:
+        engine.past.remember(installed)
+    maintained = Maintained(name, "", installed, reader, feed, assemble(index.term))
+    engine.views[name] = maintained
+    return Export(Arranged(flow, index, key), maintained)
+
+
+def refuse_used(engine: "Engine", exports: Mapping[str, Export], label: str) -> None:
+    """Raise ProgrammingError if a view reads one of the exports."""
+    for name, export in exports.items():
+        users = [user for user in engine.dependents(name) if user != label]
+        if export.maintained.live and users:
+            raise ProgrammingError(
+                f'the dataflow cannot be dropped: "{users[0]}" uses "{name}"', hint=f'drop "{users[0]}" first'
+            )
+
+
+def withdraw(engine: "Engine", exports: Mapping[str, Export]) -> None:
+    """Forget exports but those that SQL has dropped."""
+    for name, export in exports.items():
+        if export.maintained.live:
+            engine.drop(name)
+
+
+Change = tuple[Any, int, int]
+
+
+class Replay:
+    """Feeds an input from a record; from one that grows, as it grows."""
+
+    def __init__(self, session: Input, changes: Captured | Iterable[Change]) -> None:
+        self._session = session
+        self._source = changes if isinstance(changes, Captured) else None
+        self._rest: list[Change] = [] if isinstance(changes, Captured) else list(changes)
+        self._position = 0
+
+    def pull(self) -> None:
+        """Take what is new, and let the input come as far as the record has."""
+        if self._session.closed:
+            return
+        if self._source is None:
+            self._feed(self._rest)
+            self._session.close()
+            return
+        found, self._position = self._source.since(self._position)
+        self._feed(found)
+        time = self._source.time
+        if time is None:
+            self._session.close()
+        elif time > self._session.time:
+            self._session.advance_to(time)
+
+    def _feed(self, changes: list[Change]) -> None:
+        if not changes:
+            return
+        times = [time for _, time, _ in changes]
+        if min(times) < self._session.time:
+            raise InterfaceError(
+                f"the record begins at time {min(times)}, "
+                f"and {self._session.name} is at {self._session.time}",
+                hint="replay it into a database of its own, or shift its times",
+            )
+        self._session.update_many(
+            [row for row, _, _ in changes],
+            np.array([diff for _, _, diff in changes], np.int64),
+            np.array(times, np.int64),
+        )
+
 
 Made = TypeVar("Made", bound=Output)
 _listeners = count()
@@ -58,7 +222,7 @@ class Dataflow:
         self._outputs: list[Output] = []
         self._inputs: list[Input] = []
         self._replays: list[Replay] = []
-        self.exports: dict[str, exporting.Export] = {}
+        self.exports: dict[str, Export] = {}
         self._scopes: list[LoopScope] = []
         self._uses: set[str] = set()
         self._made = 0
@@ -117,8 +281,8 @@ class Dataflow:
         """
         self.check()
         if isinstance(what, Collection):
-            return exporting.adopted(self, self._engine, what)
-        return exporting.imported(self, self._engine, what)
+            return adopted(self, self._engine, what)
+        return imported(self, self._engine, what)
 
     def replay(
         self, name: str, changes: Captured | Iterable[tuple[Any, int, int]], /, **types: ColumnType
@@ -201,10 +365,10 @@ class Dataflow:
             self.check()
         self._engine.admit_owner()
         self._engine.refuse_in_transaction("dropping a dataflow")
-        exporting.refuse_used(self._engine, self.exports, self.label)
+        refuse_used(self._engine, self.exports, self.label)
         for output in list(self._outputs):
             output.close()
-        exporting.withdraw(self._engine, self.exports)
+        withdraw(self._engine, self.exports)
         for installed in self._installed:
             self._engine.executor.uninstall(installed)
         for session in self._inputs:
@@ -275,7 +439,7 @@ class Dataflow:
     def export(self, name: str, collection: Collection) -> Arranged:
         """See ``Collection.export``."""
         self.check()
-        export = self.exports[name] = exporting.exported(self, self._engine, name, collection)
+        export = self.exports[name] = exported(self, self._engine, name, collection)
         return export.arranged
 
     def install(self, term: Term, name: str | None = None) -> Installation:
@@ -347,7 +511,7 @@ def schema_column(name: str, given: ColumnType, *, nullable: bool) -> Any:
     """A column as declared, or, of a record, one that may be None."""
     from dataclasses import replace
 
-    from kpg.collections.columns import column_of
+    from kpg.collections.expression import column_of
 
     column = column_of(name, given)
     return replace(column, nullable=True) if nullable else column

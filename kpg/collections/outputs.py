@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kpg.listeners.notifications import Guarded
-from kpg.queries.reading import Reader
-from kpg.result import Row
+from kpg.api.result import Row
+from kpg.execute.queries.result_rows import Reader
 from kpg.runtime.convert.callbacks import to_arrays
 from kpg.runtime.errors import InterfaceError
 from kpg.runtime.handles import Installation
 from kpg.runtime.monitor import synchronized
 from kpg.runtime.trace.updates import Updates
 from kpg.runtime.types import Schema, Type
+from kpg.session.notification_queue import Guarded
 
 if TYPE_CHECKING:
     from kpg.collections.dataflow import Dataflow

@@ -2,10 +2,9 @@
 
 from collections.abc import Iterator, Sequence
 
-from kpg.collections.arranging import Index
 from kpg.collections.collection import Collection
-from kpg.collections.columns import distinct
-from kpg.collections.joining import Lookup, Path, delta_join
+from kpg.collections.expression import distinct
+from kpg.collections.operators import Index, Lookup, Path, delta_join
 from kpg.collections.rows import plain
 from kpg.runtime.errors import ProgrammingError
 from kpg.runtime.plan import Mfp

@@ -6,8 +6,7 @@ takes them in. A table's rows are rowids until somebody needs their columns side
 
 from collections.abc import Sequence
 
-from kpg.collections.columns import place_of
-from kpg.collections.expression import SymbolicRow, coerced
+from kpg.collections.expression import SymbolicRow, coerced, place_of
 from kpg.collections.term import Term
 from kpg.compiler.algebra.scalars import can_be_null, substitute
 from kpg.runtime import plan

@@ -9,12 +9,12 @@ from numpy.typing import NDArray
 
 from kpg.compiler.rules import core
 from kpg.datalog.terms import RANGES, STRUCTURED, NoTerm, canonical
-from kpg.engine.table import Table
 from kpg.runtime.convert.callbacks import from_rows
 from kpg.runtime.convert.python_values import to_python
 from kpg.runtime.dictionary import Dictionary
 from kpg.runtime.errors import DataError, InterfaceError
 from kpg.runtime.types import Schema, Type
+from kpg.session.base_table import Table
 
 Words = NDArray[np.int64]
 

@@ -8,21 +8,21 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from kpg.api.result import Result
 from kpg.compiler.rules import core
-from kpg.datalog.answering import Seed
 from kpg.datalog.facts import check_names, distinct, python_value
-from kpg.datalog.permitted import check_read
-from kpg.datalog.query_form import QueryForm
-from kpg.listeners.feed import Callback, Change
-from kpg.listeners.notifications import Guarded, Handler, Notification
-from kpg.queries.reading import Reader
-from kpg.result import Result
+from kpg.datalog.goal_dataflow import Seed
+from kpg.datalog.goal_plan import QueryForm
+from kpg.datalog.privileges import check_read
+from kpg.execute.queries.result_rows import Reader
 from kpg.runtime.convert.callbacks import from_rows
 from kpg.runtime.dictionary import Dictionary
 from kpg.runtime.errors import InterfaceError
 from kpg.runtime.monitor import Monitor, synchronized
 from kpg.runtime.trace.updates import Updates
 from kpg.runtime.types import BOOLEAN, ColumnDef, Schema, Type
+from kpg.session.notification_queue import Guarded, Handler, Notification
+from kpg.session.subscriptions import Callback, Change
 
 if TYPE_CHECKING:
     from kpg.datalog.program import Program
@@ -135,7 +135,7 @@ class Goal:
         return self._monitor
 
     def admit_owner(self) -> None:
-        """See :class:`kpg.engine.client.Sessions`."""
+        """See :class:`kpg.session.engine.Sessions`."""
         self._program.engine.admit_owner()
 
     def forget(self, answers: "Answers") -> None:

@@ -1,23 +1,30 @@
-"""The handle of an installed program."""
+"""The handle of an installed program.
 
-from collections.abc import Callable, Iterator, Mapping
+The texts of a program, with all that they were read with: what it can be made of again.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from typing import Any, Final
 
+from kpg.api.result import Result, Rows
+from kpg.api.view import View
 from kpg.compiler.algebra.text import rel_text
 from kpg.compiler.catalog.entries import did_you_mean
 from kpg.compiler.catalog.qualified_names import written
-from kpg.compiler.datalog.check import Checked, check
+from kpg.compiler.datalog.check import Checked, check, read_file
 from kpg.compiler.datalog.core_program import BASE
+from kpg.compiler.datalog.syntax.preprocessor import Setting
 from kpg.compiler.datalog.types.declarations import kind_of
 from kpg.compiler.explain import explain_plan
 from kpg.compiler.rules import core
 from kpg.compiler.rules.core import rule_text
 from kpg.datalog import facts
-from kpg.datalog.answering import Question
 from kpg.datalog.goal import Goal
-from kpg.datalog.installing import GOAL, Relations, carried
-from kpg.datalog.permitted import (
+from kpg.datalog.goal_dataflow import Question
+from kpg.datalog.goal_plan import QueryForm
+from kpg.datalog.installation import GOAL, Relations, carried
+from kpg.datalog.privileges import (
     check_owner,
     check_program,
     check_read,
@@ -27,19 +34,46 @@ from kpg.datalog.permitted import (
     shows_text,
     without_texts,
 )
-from kpg.datalog.placing import place
-from kpg.datalog.planning import definition, plan_rows, planned
+from kpg.datalog.program_plans import definition, place, plan_rows, planned
 from kpg.datalog.proof import Absence, Explainer, Proof
-from kpg.datalog.query_form import QueryForm
-from kpg.datalog.texts import Reading, Text
-from kpg.engine.engine import Engine
-from kpg.engine.table import Table
-from kpg.listeners.notifications import Notification
-from kpg.result import Result, Rows
 from kpg.runtime.dictionary import Dictionary
 from kpg.runtime.errors import DataError, DatalogError, Diagnostic, InterfaceError, ProgrammingError
 from kpg.runtime.monitor import synchronized
-from kpg.view import View
+from kpg.session.base_table import Table
+from kpg.session.engine import Engine
+from kpg.session.notification_queue import Notification
+
+Pairs = tuple[tuple[str, str], ...]
+Text = tuple[str, str, tuple[str, ...], Pairs, Pairs, Pairs]
+"""A text, the name of its file, folders and macros, the files that it included, and where functors are."""
+
+
+class Reading:
+    """Reads files and remembers what was in them; or gives what was remembered."""
+
+    def __init__(self, known: Iterable[tuple[str, str]] | None = None) -> None:
+        self._known = None if known is None else dict(known)
+        self._read: dict[str, str] = {}
+
+    def __call__(self, path: str) -> str:
+        if self._known is None:
+            self._read[path] = read_file(path)
+            return self._read[path]
+        if path not in self._known:
+            raise FileNotFoundError(path)
+        return self._known[path]
+
+    def text(
+        self,
+        text: str,
+        filename: str | None,
+        setting: Setting | None = None,
+        functors: Mapping[str, str] | None = None,
+    ) -> Text:
+        """A text that was read with this; ``functors`` are where they can be imported from."""
+        setting, places = setting or Setting(), tuple((functors or {}).items())
+        return (text, filename or "", setting.folders, setting.macros, tuple(self._read.items()), places)
+
 
 USED: Final = (
     *("drop", "explain", "explain_absence", "explain_row", "extend", "goals", "label", "prepare", "query"),

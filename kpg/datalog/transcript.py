@@ -21,16 +21,16 @@ from typing import Final, TextIO
 
 import numpy as np
 
+from kpg.api.view import View
 from kpg.compiler.datalog.core_program import BASE
 from kpg.compiler.rules import core
 from kpg.datalog import facts
-from kpg.datalog.files import read
+from kpg.datalog.fact_files import read_facts
 from kpg.datalog.program import Program
-from kpg.datalog.spelling import shown
-from kpg.engine.table import Table
+from kpg.datalog.terms import shown
 from kpg.runtime.errors import DataError, Error, ProgrammingError, Span
 from kpg.runtime.records import dataclass
-from kpg.view import View
+from kpg.session.base_table import Table
 
 COMMANDS: Final = ("begin", "put", "file", "commit", "abort", "help", "quit")
 HELP: Final = """begin, txn               begin a transaction
@@ -206,7 +206,7 @@ class Player:
         program = self._program.checked.program
         options = next((one.options for one in program.transfers if one.relation == relation.name), {})
         path = Path(self._folder, found["path"].strip("\"'"))
-        words = read(path, relation, program, table.schema, table.dictionary, options)
+        words = read_facts(path, relation, program, table.schema, table.dictionary, options)
         if found["copies"] is not None:
             self._count(table, relation.name, words, int(found["copies"]))
             return
@@ -225,7 +225,9 @@ class Player:
             copies, row = (-copies if row.lower() == "false" else copies), ""
         try:
             source = f"{row}\n".encode()
-            words = read(Path("put"), relation, program, table.schema, table.dictionary, options, source)
+            words = read_facts(
+                Path("put"), relation, program, table.schema, table.dictionary, options, source
+            )
         except DataError as error:
             raise DataError(error.message, span=span, hint=error.hint) from error
         self._count(table, relation.name, words, copies)

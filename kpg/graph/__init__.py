@@ -8,21 +8,23 @@ it is said. Arrangements by ``src`` or ``dst`` are shared: give ``edges.arrange_
 """
 
 from kpg.collections import conjunction
-from kpg.graph.components import (
+from kpg.graph.algorithms import (
     connected_components,
-    label_propagation,
-    strongly_connected_components,
-)
-from kpg.graph.interactive import four_hop_path, look_up, one_hop, two_hops
-from kpg.graph.paths import (
     distances,
+    four_hop_path,
+    k_core,
+    label_propagation,
+    look_up,
+    one_hop,
+    pagerank,
     reachability,
     same_generation,
     shortest_paths,
+    strongly_connected_components,
     transitive_closure,
+    triangles,
+    two_hops,
 )
-from kpg.graph.ranking import pagerank
-from kpg.graph.subgraphs import k_core, triangles
 
 __all__ = [
     "conjunction",

@@ -1,43 +1,208 @@
-"""One client: how it begins, and what its messages do."""
+"""One client: how it begins, and what its messages do.
+
+The bytes of one connection: messages that come, and replies that go.
+
+Clients that do nothing for too long: ``idle_session_timeout``, ``idle_in_transaction_session_timeout``.
+"""
 
 import asyncio
 import contextlib
 import logging
 import secrets
 import time
+from collections import deque
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from pygwire import ConnectionPhase as Phase
+from pygwire import FrontendMessageDecoder, PygwireError
 from pygwire import messages as wire
+from pygwire.constants import MessageDirection
+from pygwire.messages import STANDARD_REGISTRY
 
 from kpg.compiler.sql.parse import statements as ast
 from kpg.compiler.sql.parse.copy import BINARY
 from kpg.compiler.sql.parse.parser import parse
-from kpg.engine.transaction import State
-from kpg.listeners.channels import Message
+from kpg.execute.scripts import gathers, word_of
 from kpg.runtime.errors import CanceledError, Error, NotSupportedError
 from kpg.runtime.interrupts import checked
 from kpg.runtime.values.styles import PLAIN, of_settings
-from kpg.server import logs, quick, replies, streams, subscribing
-from kpg.server.connection import Connection, Gone
-from kpg.server.extended import Extended
-from kpg.server.following import Following
-from kpg.server.lane import Lane
-from kpg.server.login import Login
-from kpg.server.pace import Pace
+from kpg.server import logs, messages, statement_cache, streams, subscribe
+from kpg.server.extended_protocol import Extended
+from kpg.server.fast_path import Lane
+from kpg.server.logs import address_of
+from kpg.server.messages import Pace, prepared_by, tag_of
 from kpg.server.portal import Portal, Prepared
-from kpg.server.requests import Request
-from kpg.server.subscribing import Subscribe
-from kpg.server.tags import prepared_by, tag_of
-from kpg.server.telling import Telling
-from kpg.sessions.cancel import deadline_of
-from kpg.sessions.session import Session, how
-from kpg.sessions.texts import gathers, word_of
+from kpg.server.startup import Login, Telling
+from kpg.server.statement_cache import Request
+from kpg.server.subscribe import Subscribe
+from kpg.server.subscription_cursors import Following
+from kpg.session.cancel import deadline_of
+from kpg.session.channels import Message
+from kpg.session.session import Session, how
+from kpg.session.setting_values import seconds_of
+from kpg.session.transaction import State
 
 if TYPE_CHECKING:
-    from kpg.engine.engine import Engine
-    from kpg.server.listen import Server
+    from kpg.server.listener import Server
+    from kpg.session.engine import Engine
+
+
+FEW_AHEAD: Final = 4
+"""So many messages are looked at before their turn."""
+CHUNK: Final = 1 << 16
+"""Bytes that are read at once."""
+MOST_BEFORE_LOGIN: Final = 10_000
+"""Bytes that a client may send before it has logged in, as in Postgres."""
+MOST_UNTAKEN: Final = 1 << 26
+"""Bytes that may wait for a client that has asked nothing."""
+BEFORE: Final = (
+    Phase.STARTUP,
+    Phase.AUTHENTICATING,
+    Phase.AUTHENTICATING_SASL_INITIAL,
+    Phase.AUTHENTICATING_SASL_CONTINUE,
+)
+
+PASSED_OVER: Final = (
+    (wire.Sync, Phase.COPY_IN),
+    (wire.Flush, Phase.COPY_IN),
+    (wire.CopyData, Phase.READY),
+    (wire.CopyDone, Phase.READY),
+    (wire.CopyFail, Phase.READY),
+)
+"""Messages that the protocol wants ignored, where pygwire does not expect them: a client may have sent Sync
+along with the Execute of a COPY, and rows of a COPY that has failed."""
+for _message, _phase in PASSED_OVER:
+    STANDARD_REGISTRY.register(_message.identifier, MessageDirection.FRONTEND, frozenset({_phase}))(_message)
+
+
+class Gone(Exception):
+    """The client has gone, or must go."""
+
+
+class Connection:
+    """Messages in, replies out."""
+
+    def __init__(self, server: "Server", reader: Lane, writer: asyncio.StreamWriter) -> None:
+        self.server = server
+        self._reader = reader
+        self._writer = writer
+        self._out: list[bytes] = []
+        self._decoder = FrontendMessageDecoder()
+        self.end_point = b""
+        """The hash of the certificate of the TLS channel; empty without TLS."""
+        self.between = False
+        """Whether the next message may be the first of any request."""
+        self._ahead: deque[Any] = deque()
+        """Messages that have been looked at before their turn, or the error in the place of one."""
+
+    def ends_here(self) -> bool:
+        """Whether nothing but the end of a request, Sync, is known to come behind its last Execute."""
+        executed = False
+        for place in range(FEW_AHEAD):
+            if len(self._ahead) <= place:
+                message = self._decoded()
+                if message is None:
+                    return False
+                self._ahead.append(message)
+            match self._ahead[place]:
+                case wire.Sync():
+                    return True
+                case wire.Execute() if not executed:
+                    executed = True
+                case wire.Describe() | wire.Close() | wire.Flush():
+                    pass
+                case _:
+                    return False
+        return False
+
+    def _decoded(self) -> Any:
+        """The next message, or the error in the place of one; None if no message is complete."""
+        try:
+            return next(self._decoder, None)
+        except PygwireError as error:
+            return error
+        except IndexError:  # pygwire looks at the first byte of what Describe and Close name
+            return PygwireError("it ends too early")
+
+    async def receive(self) -> Any:
+        """The next message; Gone if there is none."""
+        while True:
+            message = self._ahead.popleft() if self._ahead else self._decoded()
+            if isinstance(message, PygwireError):
+                self.send(messages.refusal("08P01", f"invalid message: {message}"))
+                raise Gone
+            if message is not None:
+                return message
+            if self._decoder.phase in BEFORE and self._decoder.buffered > MOST_BEFORE_LOGIN:
+                raise Gone
+            await self.flush()
+            if self.between and not self._decoder.buffered:
+                self.ready_for_requests()
+            data = await self._reader.read(CHUNK)
+            self._reader.close()
+            if not data:
+                raise Gone
+            self._decoder.feed(data)
+
+    def phase(self, phase: Phase) -> None:
+        """What messages are expected from now on."""
+        self._decoder.phase = phase
+
+    def send(self, data: bytes) -> None:
+        """Send with what follows, before the next message is waited for."""
+        self._out.append(data)
+
+    async def flush(self) -> None:
+        """Send what is to be sent, and wait until the client has taken most of it."""
+        if self._out:
+            self._writer.write(b"".join(self._out))
+            self._out.clear()
+        await self._writer.drain()
+
+    @property
+    def address(self) -> str:
+        """Whence the client comes."""
+        return address_of(self._writer.get_extra_info("peername"))
+
+    @property
+    def unsent(self) -> int:
+        """Bytes that the client has not taken."""
+        return self._writer.transport.get_write_buffer_size()
+
+    def write(self, data: bytes) -> None:
+        """Send at once."""
+        transport = self._writer.transport
+        if not transport.is_closing():
+            transport.write(data)
+
+    def push(self) -> None:
+        """Send without waiting; who does not take what is sent is cut off."""
+        self._writer.write(b"".join(self._out))
+        self._out.clear()
+        if self._writer.transport.get_write_buffer_size() > MOST_UNTAKEN:
+            self._writer.transport.abort()
+
+    def ready_for_requests(self) -> None:
+        """The next request may be taken off the socket at once."""
+
+    def check_there(self) -> None:
+        """Gone if the client has closed its end."""
+        if self._reader.at_eof() or self._writer.is_closing():
+            raise Gone
+
+    async def secure(self) -> None:
+        """Go on with TLS."""
+        tls = self.server.tls
+        assert tls is not None
+        self.end_point = getattr(tls, "end_point", b"")  # of the certificate that this client is shown
+        await self._writer.start_tls(tls)
+
+    def hang_up(self) -> None:
+        """Send what is left, and close."""
+        self._writer.write(b"".join(self._out))
+        self._writer.close()
+
 
 log = logging.getLogger("kpg.server")
 Given = TypeVar("Given")
@@ -130,7 +295,7 @@ class Client(Connection):
 
     def dismiss(self, code: str, message: str) -> None:
         """Close the connection, and say why."""
-        self.send(replies.refusal(code, message))
+        self.send(messages.refusal(code, message))
         self.push()
         self.hang_up()
 
@@ -139,7 +304,7 @@ class Client(Connection):
         self.server.call(lambda: self._notified(message))
 
     def _notified(self, message: Message) -> None:
-        self._told.append(replies.notification(message))
+        self._told.append(messages.notification(message))
         if self._idle:
             self._say()
             self.push()
@@ -160,7 +325,7 @@ class Client(Connection):
     async def end(self) -> None:
         """Tell the client that the server ends; its statement, if it has one, has been given time."""
         if not self._writer.is_closing():
-            self.send(replies.refusal("57P01", "terminating connection due to administrator command"))
+            self.send(messages.refusal("57P01", "terminating connection due to administrator command"))
             with contextlib.suppress(ConnectionError):
                 self.hang_up()
 
@@ -168,7 +333,7 @@ class Client(Connection):
         self.send(wire.AuthenticationOk().to_wire())
         self.telling.tell()
         self.send(wire.BackendKeyData(process_id=self.number, secret_key=self.secret).to_wire())
-        self.send(replies.ready("I"))
+        self.send(messages.ready("I"))
         self.phase(Phase.READY)
         self.server.wires.adopt(self._reader, self._writer.transport)
         self._idle = True
@@ -189,14 +354,14 @@ class Client(Connection):
                 await self._handle(message)
             except Error as error:
                 await self.fail()
-                await self._failed(message, replies.failure(error))
+                await self._failed(message, messages.failure(error))
             except (Gone, ConnectionError):
                 raise
             except Exception as error:
                 # A fault of ours must not take the connection, or the server, with it.
                 log.exception("client %d: %s", self.number, type(message).__name__)
                 await self.fail()
-                await self._failed(message, replies.failure(error))
+                await self._failed(message, messages.failure(error))
             finally:
                 self.busy = False
                 self.session.deadline = 0.0
@@ -241,14 +406,14 @@ class Client(Connection):
                 try:
                     await self.part()
                 except Error as error:
-                    self.send(replies.failure(error))
+                    self.send(messages.failure(error))
                 self._ready()
             case wire.FunctionCall():
                 raise NotSupportedError("a function call message is not supported", hint="use SELECT")
             case wire.CopyData() | wire.CopyDone() | wire.CopyFail():
                 pass  # what was on its way when COPY failed
             case _:
-                self.send(replies.refusal("08P01", f"unexpected message {type(message).__name__}"))
+                self.send(messages.refusal("08P01", f"unexpected message {type(message).__name__}"))
                 raise Gone
 
     def _ready(self) -> None:
@@ -263,7 +428,7 @@ class Client(Connection):
             self.following.end()
         if self._idle:
             self._say()
-        self.send(replies.ready(STATUS[state]))
+        self.send(messages.ready(STATUS[state]))
 
     # Statements
 
@@ -276,7 +441,7 @@ class Client(Connection):
         finally:
             self.busy = before
             if self.session.notices:
-                self.send(replies.said(self.session))
+                self.send(messages.said(self.session))
 
     async def apart(self, size: int, work: Callable[[], Given]) -> Given:
         """Do something without the engine, on a thread of its own if ``size`` letters or values are many."""
@@ -334,7 +499,7 @@ class Client(Connection):
         if await self.following.query(text):
             self._ready()
             return
-        subscription = subscribing.read(text)
+        subscription = subscribe.read(text)
         if subscription is not None:
             await streams.subscribe(self, subscription, 0, describe=True)
         word = word_of(text)
@@ -342,7 +507,7 @@ class Client(Connection):
         if word is None:
             statements = await self.apart(len(text), lambda: parse(text))
         if not statements:
-            self.send(replies.EMPTY)
+            self.send(messages.EMPTY)
         for statement in statements:
             portal = Portal(statement, (), None if word is None else (text, None))
             await self.perform(portal, joins=len(statements) > 1)
@@ -350,13 +515,13 @@ class Client(Connection):
                 continue
             if portal.shape is not None:
                 names, types, origins = portal.shape
-                self.send(replies.description(names, types, [0] * len(types), origins))
+                self.send(messages.description(names, types, [0] * len(types), origins))
                 await self.send_rows(portal, 0)
             if word is not None:
-                portal.tag = quick.tag_of(word, portal.outcome)
+                portal.tag = statement_cache.tag_of(word, portal.outcome)
             elif statement is not None:
                 portal.tag = portal.tag or tag_of(statement, portal.outcome)
-            self.send(replies.complete(portal.tag))
+            self.send(messages.complete(portal.tag))
         await self.part()  # which Executes before the Query may have begun
         self._ready()
 
@@ -396,7 +561,7 @@ class Client(Connection):
         if failed and isinstance(statement, ast.Commit):
             portal.tag = "ROLLBACK"
         elif prepared is not None:
-            portal.tag = quick.tag_of(prepared, portal.outcome)
+            portal.tag = statement_cache.tag_of(prepared, portal.outcome)
 
     async def send_rows(self, portal: Portal, most: int) -> int:
         """Send up to ``most`` rows, 0: all; how many."""
@@ -405,7 +570,7 @@ class Client(Connection):
         sent, pace = 0, Pace()
         while not portal.done and (not most or sent < most):
             rows = portal.rows(min(pace.rows, most - sent) if most else pace.rows, dictionary, style)
-            data = replies.data(rows)
+            data = messages.data(rows)
             sent += len(rows)
             pace.took(len(rows), len(data))
             self.send(data)
@@ -420,3 +585,45 @@ class Client(Connection):
         await self.flush()
         await asyncio.sleep(0)  # who takes all at once is never waited for
         self.check_canceled()
+
+
+SELDOM: Final = 1.0
+OFTEN: Final = 0.05
+"""Seconds between two looks: while no client has a limit, and while one has."""
+LIMITS: Final = {
+    "idle_session_timeout": ("57P05", "terminating connection due to idle-session timeout"),
+    "idle_in_transaction_session_timeout": (
+        "25P03",
+        "terminating connection due to idle-in-transaction timeout",
+    ),
+}
+"""What is said as the connection is closed."""
+
+
+async def look_after_idle(server: "Server") -> None:
+    """Close connections that have been idle for longer than they may, until it is cancelled."""
+    seen: dict[Client, tuple[int, float]] = {}
+    while True:
+        limited = [client for client in server.clients.values() if limit_of(client)[0]]
+        for client in [one for one in seen if one not in limited]:
+            del seen[client]
+        now = time.monotonic()
+        for client in limited:
+            rests, since = seen.setdefault(client, (client.rests, now))
+            seconds, name = limit_of(client)
+            if client.busy or client.rests != rests:
+                seen[client] = (client.rests, now)
+            elif now - since >= seconds:
+                client.dismiss(*LIMITS[name])
+        await asyncio.sleep(OFTEN if limited else SELDOM)
+
+
+def limit_of(client: "Client") -> tuple[float, str]:
+    """How long a client may be idle as it is now, 0 for ever, and the setting that says so."""
+    session = client.session
+    if session is None:
+        return 0.0, ""
+    idle = session.transactions.state is State.NONE
+    name = "idle_session_timeout" if idle else "idle_in_transaction_session_timeout"
+    text = session.settings.get(name)
+    return (seconds_of(text) if text else 0.0), name

@@ -1,8 +1,12 @@
-"""What a server logs: lines for people, or JSON, one object a line; statements that took long among it."""
+"""What a server logs: lines for people, or JSON, one object a line; statements that took long among it.
+
+What a server bounds.
+"""
 
 import json
 import logging
 import logging.handlers
+import math
 import sys
 import time
 from collections.abc import Iterator
@@ -10,12 +14,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from kpg.execute.scripts import shown
 from kpg.runtime.errors import OperationalError
-from kpg.sessions.texts import shown
+from kpg.runtime.records import dataclass
 
 if TYPE_CHECKING:
-    from kpg.server.limits import Limits
-    from kpg.sessions.session import Session
+    from kpg.session.session import Session
+
 
 log = logging.getLogger("kpg.server")
 LOGGERS: Final = ("kpg", "asyncio")
@@ -109,3 +114,16 @@ def slow(client: int, user: str, text: str, seconds: float) -> None:
         statement,
         extra={"client": client, "user": user, "statement": statement, "milliseconds": milliseconds},
     )
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How many clients may be there at once, and what a statement may take."""
+
+    connections: int = 1_000
+    slow: float = math.inf
+    """Seconds that a statement may take before it is logged."""
+    memory: int = 0
+    """Bytes that one may take, 0: as many as there are."""
+    reserved: int = 0
+    """Of the clients, so many are only superusers."""

@@ -1,37 +1,167 @@
-"""Statements of the extended protocol: prepared, bound to values, run, and read in portions."""
+"""Statements of the extended protocol: prepared, bound to values, run, and read in portions.
 
+The types of parameters that a client has given none for, from where they stand, as Postgres finds them.
+
+A slot (``sql/parameterize/parameters.py``) stands for each value while the statement is planned. It remembers
+what the binder makes of it: the column that it is compared with makes it one of the column's type.
+"""
+
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from uuid import UUID
 
-from kpg.compiler.sql.parameterize.parameters import Binder, written
+from kpg.api.result import PLAN as PLAN_COLUMN
+from kpg.api.result import Affected, Result
+from kpg.compiler.sql.parameterize.generic_plans import Assignments, Types, places_assigned, types_of_places
+from kpg.compiler.sql.parameterize.normalization import Asked, asked, marked_statement
+from kpg.compiler.sql.parameterize.parameters import Binder, rows_of_places, slots_in, written
 from kpg.compiler.sql.parse import statements as ast
 from kpg.compiler.sql.parse import statements as session_statements
 from kpg.compiler.sql.rewrite.eager_subexpressions import settings, with_settings
 from kpg.compiler.system.oids import type_facts
-from kpg.engine.engine import Engine
-from kpg.queries.planning import bind, returned_shape
-from kpg.queries.reading import Decoded
-from kpg.result import PLAN as PLAN_COLUMN
-from kpg.result import Affected, Result
+from kpg.execute.queries import cursors, side_effects
+from kpg.execute.queries.explain import type_of
+from kpg.execute.queries.query_plan import bind, returned_shape
+from kpg.execute.queries.result_rows import Decoded
+from kpg.execute.scripts import word_of
 from kpg.runtime.dictionary import Dictionary
-from kpg.runtime.errors import InterfaceError
+from kpg.runtime.errors import CanceledError, InterfaceError
 from kpg.runtime.records import dataclass
-from kpg.runtime.types import Type
+from kpg.runtime.types import Kind, Type
 from kpg.runtime.values import codec_of
 from kpg.runtime.values.styles import PLAIN, Style
-from kpg.server import binary, quick, received
-from kpg.server.formats import rows_of, text_writer
-from kpg.server.inference import numbers_of
-from kpg.server.received import types_of_users
-from kpg.server.subscribing import Subscribe
-from kpg.sessions.texts import word_of
-from kpg.statements import calls, cursors
-from kpg.statements.explaining import type_of
+from kpg.server import binary_format, binary_input, statement_cache
+from kpg.server.binary_format import rows_of, text_writer
+from kpg.server.binary_input import types_of_users
+from kpg.server.subscribe import Subscribe
+from kpg.session.engine import Engine
 
 if TYPE_CHECKING:
-    from kpg.sessions.session import Session
+    from kpg.session.session import Session
+
+
+TEXT: Final = 25
+BIGINT: Final = 20
+SAMPLES: Final[dict[Kind, tuple[str, str]]] = {
+    Kind.BOOLEAN: ("true", "false"),
+    **dict.fromkeys((Kind.SMALLINT, Kind.INTEGER, Kind.BIGINT), ("1", "1")),
+    **dict.fromkeys((Kind.REAL, Kind.DOUBLE, Kind.DECIMAL, Kind.NUMERIC), ("1", "1")),
+    **dict.fromkeys((Kind.VARCHAR, Kind.CHAR), ("a", "a")),
+    **dict.fromkeys((Kind.DATE, Kind.TIMESTAMP, Kind.TIMESTAMPTZ), ("2000-01-01", "2000-01-01")),
+    Kind.UUID: (str(UUID(int=1)), str(UUID(int=1))),
+}
+"""Two values of types, as texts."""
+ARRAYS_OF_TEXT: Final = {1015: 1009}
+"""Those of VARCHAR are compared as those of text."""
+COUNT: Final = re.compile(r"\b(?:limit|offset|first|next)\s+\$(\d+)\b(?!\s*[-+*/%:])", re.IGNORECASE)
+
+
+def numbers_of(engine: Engine, text: str, statement: ast.Statement | None, given: Sequence[int]) -> list[int]:
+    """The numbers of the types of all parameters; those of text where nothing tells more."""
+    if all(given):
+        return list(given)
+    known = engine.catalog.known_type
+    cast, met = types_of_places(statement, lambda type_: known(type_, None)) if statement else ({}, {})
+    if isinstance(statement, ast.Insert):
+        found = _of_insert(engine, statement, len(given))
+    else:
+        found = _of_others(engine, text, len(given), cast)
+    if isinstance(statement, ast.Update):
+        found |= _of_assignments(engine, statement.table, statement.assignments)
+    counts = {int(one[1]) - 1: BIGINT for one in COUNT.finditer(text)}
+    found = _numbers(met) | found | counts | _numbers(cast)
+    return [number or found.get(place, TEXT) for place, number in enumerate(given)]
+
+
+def _numbers(types: Types) -> dict[int, int]:
+    return {place: type_facts(type_)[2] for place, type_ in types.items()}
+
+
+def _of_insert(engine: Engine, statement: ast.Insert, count: int) -> dict[int, int]:
+    """By the columns that the values of an INSERT are for."""
+    schema = engine.catalog.table(statement.table).schema
+    names = [name.lower() for name in schema.names]
+    listed = statement.columns or schema.names
+    places = [names.index(name.lower()) for name in listed]
+    found: dict[int, int] = {}
+    for row in rows_of_places(statement.query.query):
+        for column, parameter in zip(places, row, strict=False):
+            if parameter is not None and parameter <= count:
+                found.setdefault(parameter - 1, type_facts(schema.types[column])[2])
+    if statement.conflict is not None:
+        found |= _of_assignments(engine, statement.table, statement.conflict.assignments)
+    return found
+
+
+def _of_assignments(engine: Engine, table: str, assignments: Assignments) -> dict[int, int]:
+    """By the columns that parameters are assigned to."""
+    schema = engine.catalog.table(table).schema
+    types = {name.lower(): type_ for name, type_ in zip(schema.names, schema.types, strict=True)}
+    return {
+        place: type_facts(types[column])[2]
+        for column, place in places_assigned(assignments)
+        if column in types
+    }
+
+
+def _of_others(engine: Engine, text: str, count: int, cast: Types) -> dict[int, int]:
+    """By the plan with slots for all; where that has none, with values for those that are cast to a type.
+
+    Where that has none either, it is done with a slot for one after the other, beside NULLs.
+    """
+    found = _slotted(engine, text, [""] * count)
+    if found is not None:
+        return found
+    found = {}
+    for way in (0, 1):  # true and false, of which one may leave nothing of what it stands beside
+        samples = {
+            place: written(SAMPLES[type_.kind][way], type_facts(type_)[0])
+            for place, type_ in cast.items()
+            if type_.kind in SAMPLES
+        }
+        if samples:
+            found |= _slotted(engine, text, [""] * count, samples) or {}
+    for place in range(count):
+        values: list[Any] = [None] * count
+        values[place] = ""
+        found = (_slotted(engine, text, values) or {}) | found
+    return found
+
+
+def _slotted(
+    engine: Engine, text: str, values: list[Any], samples: Mapping[int, Any] = MappingProxyType({})
+) -> dict[int, int] | None:
+    question = asked(text, values)
+    if question is None:
+        return None
+    given = ((name, samples.get(place, one)) for place, (name, one) in enumerate(question.given))
+    try:
+        return _converted(engine, replace(question, given=tuple(given)))
+    except CanceledError:
+        raise
+    except Exception:
+        # A slot is unlike any constant: whatever looks at it raises what it likes.
+        return None
+
+
+def _converted(engine: Engine, question: Asked) -> dict[int, int]:
+    constants = len(question.normal.constants)
+    statement = marked_statement(question, tuple(range(constants)))
+    if not isinstance(statement, ast.Select | ast.Update | ast.Delete):
+        return {}
+    # It is not planned: what folds constants would look at the slots.
+    bound = bind(statement, engine.reading_catalog).rel
+    found: dict[int, int] = {}
+    for slot in slots_in(bound):
+        if slot.steps:
+            # What the text is first read as is what Postgres would have the parameter be.
+            number = type_facts(slot.steps[0][1])[2]
+            found.setdefault(slot.number - constants, ARRAYS_OF_TEXT.get(number, number))
+    return found
+
 
 Row = tuple[bytes | None, ...]
 
@@ -44,7 +174,7 @@ class Shape(NamedTuple):
     origins: tuple[tuple[str, int], ...] = ()
 
 
-CONTEXT: Final = received.LIKE_TEXT | received.BY_NAME.keys() | {1014, 1561}
+CONTEXT: Final = binary_input.LIKE_TEXT | binary_input.BY_NAME.keys() | {1014, 1561}
 """The numbers of types whose values are literals whose context tells their type."""
 VOID: Final = 2278
 """The number of the type of a call's OUT parameters."""
@@ -87,7 +217,7 @@ class Prepared:
         statement = None if isinstance(self.statement, Subscribe) else self.statement
         users = types_of_users(engine.catalog)
         numbers = numbers_of(engine, self.text, statement, self.parameters)
-        types = (received.type_of(number) or users.get(number) for number in numbers)
+        types = (binary_input.type_of(number) or users.get(number) for number in numbers)
         return tuple("unknown" if type_ is None else type_facts(type_)[0] for type_ in types)
 
     def asked(
@@ -96,7 +226,7 @@ class Prepared:
         """Its text and Python values, if it may be run from these."""
         if word_of(self.text) is None or len(values) != len(self.parameters):
             return None
-        found = quick.values_of(values, formats, self.parameters)
+        found = statement_cache.values_of(values, formats, self.parameters)
         return None if found is None else (self.text, found or None)
 
 
@@ -104,7 +234,7 @@ def name_of(number: int) -> str | None:
     """The type that a parameter's value is cast to; None if its context tells."""
     if number in CONTEXT:
         return None
-    type_ = received.type_of(number)
+    type_ = binary_input.type_of(number)
     return OTHERS.get(number) or (None if type_ is None else type_facts(type_)[0])
 
 
@@ -121,7 +251,7 @@ def _text(value: bytes | None, format_: int, number: int, known: Mapping[int, Ty
     """The text of a value that came for a parameter of the type of that number (0: unknown)."""
     if value is None:
         return None
-    return received.text_of_number(value, number, known) if format_ else received.text_in(value)
+    return binary_input.text_of_number(value, number, known) if format_ else binary_input.text_in(value)
 
 
 def shape_of(engine: Engine, statement: ast.Statement | None) -> Shape | None:
@@ -130,12 +260,12 @@ def shape_of(engine: Engine, statement: ast.Statement | None) -> Shape | None:
     if isinstance(statement, ast.Select):
         if settings(statement.query):  # which only the query itself sets
             statement = replace(statement, query=with_settings(statement.query, lambda name, args: None))
-        if calls.acts(statement):
-            statement = calls.idle(statement)
+        if side_effects.acts(statement):
+            statement = side_effects.idle(statement)
         bound = bind(statement, catalog)
         return Shape(bound.names[: bound.visible], bound.types[: bound.visible], bound.origins)
     if isinstance(statement, session_statements.Execute):
-        from kpg.settings.settings import executed
+        from kpg.session.settings import executed
 
         return shape_of(engine, executed(engine, statement))
     if isinstance(statement, session_statements.Fetch):
@@ -233,7 +363,7 @@ def encoded(
     if isinstance(contents, Decoded):
         return rows_of(contents.words[:, start:stop], contents.types, formats, dictionary, style)
     writers = [
-        (codec_of(type_).from_python, binary.writer_of(type_) if form else text_writer(type_, style))
+        (codec_of(type_).from_python, binary_format.writer_of(type_) if form else text_writer(type_, style))
         for type_, form in zip(outcome.types, formats, strict=True)
     ]
     return [

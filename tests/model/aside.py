@@ -11,7 +11,7 @@ from typing import Any
 
 from numpy.random import Generator
 
-from kpg.database import Database
+from kpg.api.database import Database
 from kpg.runtime.checkpoint.checkpointer import Job
 from kpg.runtime.storage.files import Bytes, Piece
 from tests.model.disk import Sim, SimFile

@@ -7,12 +7,12 @@ from dataclasses import replace
 from typing import Any
 
 import kpg
+from kpg.api.database import Database
 from kpg.compiler.catalog.entries import TEMPORARY
-from kpg.database import Database
-from kpg.durable.opening import Wanted, open_files
-from kpg.durable.state import is_temporary
-from kpg.engine.engine import Engine
+from kpg.persistence.database_state import is_temporary
+from kpg.persistence.recovery import Wanted, open_files
 from kpg.runtime.storage.files import Files
+from kpg.session.engine import Engine
 
 State = dict[str, Any]
 """What :func:`contents` gives."""

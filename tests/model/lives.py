@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from kpg.database import Database
+from kpg.api.database import Database
 from tests.model.aside import write_aside
 from tests.model.disk import Sim
 from tests.model.durable import opened

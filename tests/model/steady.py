@@ -29,9 +29,11 @@ def steady(random: Generator) -> Iterator[Turns]:
     """Databases in this block do the same again if ``random`` does; who has their threads take turns."""
     turns = Turns(random)
     with ExitStack() as stack:
-        stack.enter_context(patch("kpg.durable.keeper.Hand.do", lambda hand, work: turns.ahead(work)))
+        stack.enter_context(
+            patch("kpg.persistence.write_ahead_log.Hand.do", lambda hand, work: turns.ahead(work))
+        )
         stack.enter_context(patch("kpg.runtime.checkpoint.checkpointer.Ahead", turns.ahead))
-        stack.enter_context(patch("kpg.engine.clock.time", Clock()))
+        stack.enter_context(patch("kpg.session.clock.time", Clock()))
         stack.enter_context(patch.object(os, "urandom", random.bytes))
         try:
             yield turns

@@ -20,8 +20,8 @@ from psycopg.pq import TransactionStatus
 from psycopg.types.json import set_json_loads
 
 import kpg
-from kpg.database import Database
-from kpg.result import Rows
+from kpg.api.database import Database
+from kpg.api.result import Rows
 from kpg.runtime.types import Type
 from kpg.runtime.values import codec_of
 

@@ -10,8 +10,8 @@ import psycopg
 import pytest
 
 import kpg
+from kpg.api.result import Result
 from kpg.compiler.system.oids import type_facts
-from kpg.result import Result
 from tests.oracle.postgres import serving
 
 DATABASE = (Path(__file__).parent / "catalogs.sql").read_text()

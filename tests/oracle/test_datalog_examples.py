@@ -14,12 +14,12 @@ from xml.etree import ElementTree
 import pytest
 
 import kpg
+from kpg.api.database import Database
 from kpg.cli import main
 from kpg.compiler.catalog.entries import Catalog, TableEntry, ViewEntry
 from kpg.compiler.datalog.check import Checked, check
 from kpg.compiler.rules import core
 from kpg.compiler.rules.magic import Policy, Strategy, prepare
-from kpg.database import Database
 from kpg.datalog import Goal, Program
 from kpg.runtime.types import INTEGER, TEXT, ColumnDef, Schema, Type, decimal, float_to_word, word_to_float
 from tests.model.datalog import run

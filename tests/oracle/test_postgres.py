@@ -11,7 +11,7 @@ import pytest
 from psycopg.errors import Diagnostic
 
 import kpg
-from kpg.listeners.states import state_of
+from kpg.postgres.sqlstate import state_of
 from tests.oracle.postgres import Beside, asked_once, followed, serving, statements
 
 SCRIPTS = sorted((Path(__file__).parent / "sql").glob("*.sql"))

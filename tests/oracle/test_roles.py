@@ -8,8 +8,8 @@ import psycopg
 import pytest
 
 import kpg
-from kpg.listeners.states import state_of
-from kpg.result import Affected, Rows
+from kpg.api.result import Affected, Rows
+from kpg.postgres.sqlstate import state_of
 from tests.oracle.postgres import serving
 
 SCRIPTS = (

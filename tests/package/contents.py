@@ -11,7 +11,7 @@ from pathlib import Path
 EVERYWHERE = (
     "kpg/__init__.py",
     "kpg/py.typed",
-    "kpg/database.py",
+    "kpg/api/database.py",
     "kpg/cli/__init__.py",
     "kpg/compiler/sql/parse/parser.py",
     "kpg/compiler/rules/magic/__init__.py",

@@ -10,8 +10,8 @@ from typing import Any
 from numpy.random import Generator
 
 import kpg
-from kpg.branching import Branch
-from kpg.database import Database
+from kpg.api.branch import Branch
+from kpg.api.database import Database
 
 DATALOG = (
     """

@@ -26,11 +26,10 @@ import numpy as np
 from numpy.random import Generator
 
 import kpg
-from kpg.database import Database
-from kpg.ddl import temporary
-from kpg.durable.backup import Copying, _contents
-from kpg.durable.checking import check_contents
-from kpg.durable.inspecting import damage_of
+from kpg.api.database import Database
+from kpg.execute.definitions import ddl
+from kpg.persistence.backup import Copying, _contents
+from kpg.persistence.inspection import check_contents, damage_of
 from kpg.runtime.storage.packs import read_manifest
 from tests.model.aside import Child, write_aside
 from tests.model.disk import Sim
@@ -350,7 +349,7 @@ def _outcome(step: Action, side: Side) -> Exception | None:
 def _end_session(side: Side) -> None:
     """What a new opening does not have."""
     side.branch = None
-    temporary.end(side.db._engine)
+    ddl.end(side.db._engine)
 
 
 def life(seed: int, cuts: int = 10) -> Life:
@@ -392,10 +391,12 @@ def main() -> None:
         small = patch("kpg.runtime.tables.row_groups.GROUP_BYTES", 1536 if seed % 7 < 3 else 1 << 20)
         many = 2 if seed % 11 < 3 else 8192
         ahead, packed = (
-            patch("kpg.durable.keeper.MANY", many),
+            patch("kpg.persistence.write_ahead_log.MANY", many),
             patch("kpg.runtime.worker.change_recorder.MANY", many),
         )
-        straight = patch.multiple("kpg.durable.rows", **(STRAIGHT if seed % 5 == 2 else {"FEW": 64}))
+        straight = patch.multiple(
+            "kpg.persistence.write_ahead_log", **(STRAIGHT if seed % 5 == 2 else {"FEW": 64})
+        )
         large = patch.multiple("kpg.runtime.storage.log", **(LARGE if seed % 3 == 1 else {"SMALL": 1 << 16}))
         try:
             with small, ahead, packed, straight, large:

@@ -13,9 +13,8 @@ from typing import Any
 import numpy as np
 
 import kpg
-from kpg.database import Database
-from kpg.durable.checking import check_contents
-from kpg.durable.inspecting import damage_of
+from kpg.api.database import Database
+from kpg.persistence.inspection import check_contents, damage_of
 from kpg.runtime.storage.packs import read_manifest
 from tests.model.disk import Sim
 from tests.model.durable import opened

@@ -8,15 +8,15 @@ import typing
 from collections.abc import Iterator
 from typing import Any
 
+from kpg.api.database import Database
 from kpg.compiler.sql.parse import ddl, definitions, statements
 from kpg.compiler.sql.parse.definitions import Definition
 from kpg.compiler.sql.parse.parser import parse
 from kpg.compiler.sql.parse.roles import KINDS as GRANTED
 from kpg.compiler.sql.parse.statements import SetPosition
 from kpg.compiler.system.pg_catalog import INFORMATION, OBJECT_RELATIONS
-from kpg.database import Database
-from kpg.ddl import temporary
-from kpg.durable.state import state_of
+from kpg.execute.definitions import ddl as temporary
+from kpg.persistence.database_state import state_of
 from kpg.runtime.errors import PrivilegeError
 from tests.model.durable import difference, quoted
 

@@ -29,8 +29,8 @@ import numpy as np
 from numpy.random import Generator
 
 import kpg
-from kpg.database import Database
-from kpg.durable.checking import check_contents
+from kpg.api.database import Database
+from kpg.persistence.inspection import check_contents
 from kpg.runtime.cluster.messages import MemberGoneError
 from tests.model.durable import comparable, contents, difference
 from tests.properties.kills import kill_children
@@ -181,14 +181,14 @@ LOADS = {
 
 def write(folder: str, name: str, telling: "Connection") -> None:
     """Commit, and tell of each commit when it has returned; end when killed."""
-    import kpg.durable.checkpoints
-    import kpg.durable.rows
+    import kpg.persistence.checkpoints
+    import kpg.persistence.write_ahead_log
     import kpg.runtime.tables.row_groups
 
     load = LOADS[name]
-    kpg.durable.checkpoints.LARGE = load.large  # type: ignore[misc]
+    kpg.persistence.checkpoints.LARGE = load.large  # type: ignore[misc]
     kpg.runtime.tables.row_groups.GROUP_BYTES = 1 << 14  # type: ignore[misc]
-    kpg.durable.rows.STRAIGHT = 1 << 16  # type: ignore[misc]
+    kpg.persistence.write_ahead_log.STRAIGHT = 1 << 16  # type: ignore[misc]
     with kpg.connect(folder, workers=load.workers, history=load.history) as db:
         n = begin(db, load)
         telling.send(n)
@@ -374,7 +374,7 @@ def main() -> None:
     names = given.load or list(LOADS)
     place = Path(tempfile.mkdtemp())
     # Processes begin as copies of one that has imported all this, and has no threads.
-    multiprocessing.set_forkserver_preload(["tests.properties.kills", "kpg.durable.restoring"])
+    multiprocessing.set_forkserver_preload(["tests.properties.kills", "kpg.persistence.recovery"])
     lives = {name: Lives(place, name, "forkserver") for name in names}
     for time_ in range(given.times):
         lives[names[time_ % len(names)]].life(random, beside=time_ % 30 == 29)

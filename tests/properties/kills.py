@@ -28,8 +28,8 @@ import psycopg
 from numpy.random import Generator
 
 import kpg
-from kpg.database import Database
-from kpg.durable.checking import check_contents
+from kpg.api.database import Database
+from kpg.persistence.inspection import check_contents
 from tests.waiting import PATIENCE
 
 if TYPE_CHECKING:
@@ -67,9 +67,9 @@ def write(folder: str, mode: str, telling: "Connection") -> None:
 
 
 def commit(folder: str, mode: str, telling: "Connection") -> None:
-    import kpg.durable.checkpoints
+    import kpg.persistence.checkpoints
 
-    kpg.durable.checkpoints.LARGE = 300_000  # type: ignore[misc]
+    kpg.persistence.checkpoints.LARGE = 300_000  # type: ignore[misc]
     db = kpg.connect(folder, synchronous=mode)
     if not db.tables().fetchall():
         with db.transaction():

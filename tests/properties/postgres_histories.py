@@ -23,8 +23,8 @@ import psycopg
 from psycopg.types.json import set_json_loads
 
 import kpg
-from kpg.database import Database
-from kpg.result import Rows
+from kpg.api.database import Database
+from kpg.api.result import Rows
 from tests.model.lives import Lives
 from tests.oracle.postgres import plain, serving
 from tests.properties.wide_histories import History

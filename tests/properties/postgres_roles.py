@@ -21,8 +21,8 @@ from typing import Any, Final
 import psycopg
 
 import kpg
-from kpg.listeners.states import state_of
-from kpg.result import Affected, Rows
+from kpg.api.result import Affected, Rows
+from kpg.postgres.sqlstate import state_of
 from tests.oracle.postgres import serving
 from tests.properties.role_statements import LISTS, TABLES, Statements
 

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.random import Generator
 
 import kpg
-from kpg.durable.checking import check_contents
+from kpg.persistence.inspection import check_contents
 from tests.properties.kills import Writer, check
 
 SHUT_DOWN = 0x8004587D

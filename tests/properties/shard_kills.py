@@ -21,9 +21,8 @@ from pathlib import Path
 from typing import Any, Final
 
 import kpg
-from kpg.dml import loading
-from kpg.durable.checking import check, check_contents
-from kpg.durable.inspecting import inspected
+from kpg.execute.changes import bulk_load
+from kpg.persistence.inspection import check, check_contents, inspected
 from kpg.runtime.cluster.transfer import StrangerError
 from kpg.runtime.errors import OperationalError
 from tests.unit.workers.apart import apart
@@ -36,9 +35,9 @@ MOST: Final = 60
 
 def live(folder: str, workers: int, killing: bool, seed: int) -> None:
     """Load until somebody ends this process; each line says how many loads there are."""
-    goes = loading._goes_through_spark
-    loading._goes_through_spark = lambda source, mode: isinstance(source, Parts) or goes(source, mode)
-    loading.send = send
+    goes = bulk_load._goes_through_spark
+    bulk_load._goes_through_spark = lambda source, mode: isinstance(source, Parts) or goes(source, mode)
+    bulk_load.send = send
     chance = random.Random(seed)
     with apart(workers, folder=folder) as db:
         if not db.tables().fetchall():

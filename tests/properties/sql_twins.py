@@ -9,8 +9,8 @@ from typing import Any
 import duckdb
 
 import kpg
-from kpg.database import Database
-from kpg.result import Rows
+from kpg.api.database import Database
+from kpg.api.result import Rows
 from kpg.runtime.errors import IntegrityError
 from tests.model.lives import Lives
 

@@ -47,7 +47,7 @@ def test_operations_fail(seed: int) -> None:
 @pytest.mark.parametrize("seed", (400, 401, 402, 405))
 def test_rows_that_are_written_while_views_take_them(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """In some lives their records are large, and pages are small."""
-    monkeypatch.setattr("kpg.durable.keeper.MANY", 2)
+    monkeypatch.setattr("kpg.persistence.write_ahead_log.MANY", 2)
     monkeypatch.setattr("kpg.runtime.worker.change_recorder.MANY", 2)
     if seed % 2:
         monkeypatch.setattr("kpg.runtime.storage.log.SMALL", 256)
@@ -59,9 +59,9 @@ def test_rows_that_are_written_while_views_take_them(seed: int, monkeypatch: pyt
 def test_rows_that_go_straight_into_packs(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """A handful of rows is a large commit, and a few letters are many strings."""
     monkeypatch.setattr("kpg.runtime.tables.row_groups.GROUP_BYTES", 256)
-    monkeypatch.setattr("kpg.durable.rows.FEW", 4)
-    monkeypatch.setattr("kpg.durable.rows.STRAIGHT", 512)
-    monkeypatch.setattr("kpg.durable.rows.STRINGS", 256)
+    monkeypatch.setattr("kpg.persistence.write_ahead_log.FEW", 4)
+    monkeypatch.setattr("kpg.persistence.write_ahead_log.STRAIGHT", 512)
+    monkeypatch.setattr("kpg.persistence.write_ahead_log.STRINGS", 256)
     Life(seed, views=seed % 2 == 0, failing=0.1 * (seed % 3 == 0), cuts=12).run(30)
 
 

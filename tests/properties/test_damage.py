@@ -11,8 +11,7 @@ from numpy.random import Generator
 
 import kpg
 from kpg.cli.folders import run_check
-from kpg.durable.checking import repair
-from kpg.durable.inspecting import damage_of
+from kpg.persistence.inspection import damage_of, repair
 from kpg.runtime.storage.files import Disk
 from kpg.runtime.storage.log import NAME as PROOF
 from kpg.runtime.storage.log import Segment
@@ -46,8 +45,8 @@ def folder() -> Sim:
     """Two segments, a checkpoint of several packs, one that a record names, and commits behind it."""
     sim = Sim()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("kpg.durable.rows.FEW", 4)
-        patch.setattr("kpg.durable.rows.STRAIGHT", 512)
+        patch.setattr("kpg.persistence.write_ahead_log.FEW", 4)
+        patch.setattr("kpg.persistence.write_ahead_log.STRAIGHT", 512)
         patch.setattr("kpg.runtime.tables.row_groups.GROUP_BYTES", 4096)
         db = opened(sim)
         db.sql("create table t (k int primary key, g int, name text)")

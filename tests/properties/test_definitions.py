@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import kpg
-from kpg.ddl import temporary
+from kpg.execute.definitions import ddl
 from tests.model.disk import Sim
 from tests.model.durable import opened
 from tests.properties.definition_lives import DefinitionLife
@@ -60,7 +60,7 @@ def test_a_statement_is_kept(base: Sim, way: str) -> None:
             db.sql(WAYS[way].format(text))
             syncs = [what for what in sim.done[before:] if what.startswith("sync log")]
             assert len(syncs) <= 1, (text, "is more than one commit")
-            temporary.end(db._engine)
+            ddl.end(db._engine)
             expected = catalog_of(db)
             killed = sim.after_kill()
         for folder, what in ((killed, "killed"), (killed, "opened again"), (sim, "closed")):

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import kpg
-from kpg.datalog import Goal, Program, answer_cache, guard, query_form
+from kpg.datalog import Goal, Program, goal_plan
 from kpg.datalog.dispatch import programs
 from kpg.datalog.goal import Answers
 from tests.model.datalog import run
@@ -140,14 +140,14 @@ class Schedule:
 
 @pytest.mark.parametrize("seed", range(11))
 def test_any_schedule(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(query_form, "MOST_KEPT", seed % 3)
-    monkeypatch.setattr(query_form, "PATIENCE", 2 + seed % 4)
-    monkeypatch.setattr(query_form, "MOST_HELD", (20, 1 << 20)[seed % 2])
-    monkeypatch.setattr(answer_cache, "MOST", 1 + seed % 5)
+    monkeypatch.setattr(goal_plan, "MOST_KEPT", seed % 3)
+    monkeypatch.setattr(goal_plan, "PATIENCE", 2 + seed % 4)
+    monkeypatch.setattr(goal_plan, "MOST_HELD", (20, 1 << 20)[seed % 2])
+    monkeypatch.setattr(goal_plan, "MOST", 1 + seed % 5)
     if seed >= 4:
-        monkeypatch.setattr(guard, "LEAST", 2)
-        monkeypatch.setattr(query_form, "LEAST", 2)
-        monkeypatch.setattr(query_form, "SAMPLES", frozenset({2, 4, 6}))
+        monkeypatch.setattr(goal_plan, "LEAST", 2)
+        monkeypatch.setattr(goal_plan, "LEAST", 2)
+        monkeypatch.setattr(goal_plan, "SAMPLES", frozenset({2, 4, 6}))
     schedule = Schedule(seed, Lives(seed) if seed >= 8 else None)
     works = [schedule.ask, schedule.follow, schedule.leave, schedule.drop, schedule.change, schedule.keep]
     for _ in range(60):

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 import kpg
+from kpg.api.database import Database
 from kpg.compiler.datalog.check import Checked
 from kpg.compiler.rules import core
-from kpg.database import Database
 from kpg.datalog import Program, dispatch
 from kpg.runtime.errors import ProgrammingError
 from tests.model import graphs

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import kpg
-from kpg.database import Database
+from kpg.api.database import Database
 from tests.model.disk import Sim
 from tests.model.durable import contents, opened
 from tests.oracle.postgres import ASKS, DEFINES, ONCE, statements

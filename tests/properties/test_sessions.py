@@ -15,9 +15,9 @@ from collections.abc import Iterator
 import pytest
 
 import kpg
-from kpg.engine.locks import NoLockError
 from kpg.runtime.errors import Error, SerializationError
-from kpg.sessions.session import Session
+from kpg.session.locks import NoLockError
+from kpg.session.session import Session
 from tests.model.lives import Lives
 
 KEYS = 5

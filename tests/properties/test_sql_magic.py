@@ -15,7 +15,7 @@ import pytest
 import kpg
 from kpg.compiler.rules.demand import restriction, rule_program
 from kpg.compiler.sql.parse.parser import parse_query
-from kpg.queries.planning import bind, plan_bound
+from kpg.execute.queries.query_plan import bind, plan_bound
 from tests.properties.test_random_recursion import changes, conditions, edges
 
 NODES = 6

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 import pytest
 
 import kpg
-from kpg.database import Database
-from kpg.result import Rows
+from kpg.api.database import Database
+from kpg.api.result import Rows
 from tests.properties.sql_texts import SCHEMA, mutated
 
 TEXTS = 200

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 import kpg
-from kpg.database import Database
-from kpg.engine.working import Workers
+from kpg.api.database import Database
 from kpg.runtime.cluster.threads import Threads
 from kpg.runtime.errors import DataError, Error
+from kpg.session.distribution import Workers
 from tests.oracle.postgres import ASKS, ONCE, statements
 from tests.properties import test_branches_are_their_model as branches
 from tests.properties import test_past_is_its_model as pasts
@@ -286,9 +286,9 @@ def test_histories_in_which_tables_are_moved(monkeypatch: pytest.MonkeyPatch) ->
         moved.extend(found)
         return found
 
-    monkeypatch.setattr("kpg.engine.working.SOON", 1000)
-    monkeypatch.setattr("kpg.engine.working.BESIDE", 3)
-    monkeypatch.setattr("kpg.engine.working.GROWN", 2)
+    monkeypatch.setattr("kpg.session.distribution.SOON", 1000)
+    monkeypatch.setattr("kpg.session.distribution.BESIDE", 3)
+    monkeypatch.setattr("kpg.session.distribution.GROWN", 2)
     monkeypatch.setattr(Workers, "moving", noted)
     assert list(history(many(3, 4, 2), 4)) == list(history(kpg.connect(), 4))
     assert len(moved) >= 3

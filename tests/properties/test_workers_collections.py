@@ -8,7 +8,7 @@ import pytest
 
 import kpg
 from kpg import graph
-from kpg.database import Database
+from kpg.api.database import Database
 from kpg.runtime.errors import NotSupportedError
 from tests.properties.test_workers import many
 from tests.unit.collections.test_against_python import test_against_python

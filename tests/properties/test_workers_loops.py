@@ -7,11 +7,11 @@ from collections.abc import Set
 import pytest
 
 import kpg
+from kpg.api.database import Database
 from kpg.compiler.physical.cardinality import NoStatistics
 from kpg.compiler.rules import core
-from kpg.database import Database
-from kpg.engine.working import Workers
 from kpg.runtime.errors import Error
+from kpg.session.distribution import Workers
 from tests.model import graphs
 from tests.model.datalog import run
 from tests.model.rules import program

@@ -36,7 +36,7 @@ import kpg.aio
 import kpg.dbapi
 from kpg.collections import Captured, Input
 from kpg.runtime import interrupts
-from kpg.sessions import slices
+from kpg.session import scheduler
 
 Row = tuple[int, int, int]
 """A key, a value, and the number of the write that made the row."""
@@ -187,10 +187,10 @@ class Life:
 
     def run(self) -> None:
         """Let the threads run, and check what they have seen."""
-        before, slice_, every = sys.getswitchinterval(), slices.SLICE, interrupts.EVERY
+        before, slice_, every = sys.getswitchinterval(), scheduler.SLICE, interrupts.EVERY
         if self.seed % 2:
             # Each statement lets others in wherever it may.
-            slices.SLICE, interrupts.EVERY = 0.0, 0  # type: ignore[misc]
+            scheduler.SLICE, interrupts.EVERY = 0.0, 0  # type: ignore[misc]
         callers = [Caller(self, random.Random(f"{self.seed}/{number}")) for number in range(self.count)]
         threads = [
             threading.Thread(target=self._thread, args=(number, caller), name=f"caller {number}", daemon=True)
@@ -205,7 +205,7 @@ class Life:
                 thread.join(max(0.0, end - time.monotonic()))
         finally:
             sys.setswitchinterval(before)
-            slices.SLICE, interrupts.EVERY = slice_, every  # type: ignore[misc]
+            scheduler.SLICE, interrupts.EVERY = slice_, every  # type: ignore[misc]
         if any(thread.is_alive() for thread in threads):
             faulthandler.dump_traceback(all_threads=True)
             raise AssertionError(f"threads hang: {[one.name for one in threads if one.is_alive()]}")

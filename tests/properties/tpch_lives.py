@@ -18,7 +18,7 @@ from typing import Any
 import pyarrow as pa
 
 import kpg
-from kpg.database import Database
+from kpg.api.database import Database
 from kpg.tpch.data import QUERIES, TABLES, create_statements, data_folder, query_text, table_path
 from kpg.tpch.job import apply
 from kpg.tpch.oracle import Oracle, Order, difference, without_limit

@@ -21,8 +21,8 @@ from decimal import Decimal
 from typing import Any, Final
 
 import kpg
-from kpg.proof import Proof
-from kpg.result import Rows
+from kpg.api.result import Rows
+from kpg.provenance.proof_tree import Proof
 from tests.properties.wide_histories import History
 from tests.properties.wide_queries import WideQueries
 from tests.properties.wide_terms import SQL_TYPES

@@ -25,12 +25,12 @@ import numpy as np
 from numpy.random import Generator
 
 import kpg
-from kpg.database import Database
-from kpg.durable.checking import check_contents
-from kpg.engine.working import Workers
+from kpg.api.database import Database
+from kpg.persistence.inspection import check_contents
 from kpg.runtime.cluster.transport import Network
 from kpg.runtime.errors import OperationalError
 from kpg.runtime.trace.merge import EFFORT
+from kpg.session.distribution import Workers
 from tests.unit.workers.apart import Through, apart
 
 START: Final = """

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 import kpg
-from kpg.database import Database
+from kpg.api.database import Database
 
 
 @pytest.fixture

@@ -25,7 +25,7 @@ ROW: Final = "(row)"
 """The name of a column that tells rows apart, which is for no text to name."""
 
 WIDE: Final = ContextVar("wide", default=False)
-"""Whether columns of DECIMAL that are named are taken as NUMERICs: :mod:`kpg.queries.widening`."""
+"""Whether columns of DECIMAL that are named are taken as NUMERICs: :mod:`kpg.execute.queries.query_plan`."""
 
 
 HIDDEN: Final = "\0"

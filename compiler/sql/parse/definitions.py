@@ -565,7 +565,7 @@ class DefinePolicy(Definition):
 
 @dataclass(frozen=True, slots=True)
 class CreateEgoView(Definition):
-    """CREATE EGO VIEW, in texts of SQL; see ``kpg.ddl.egos.Asked``."""
+    """CREATE EGO VIEW, in texts of SQL; see ``kpg.execute.definitions.ego_views.Asked``."""
 
     name: str
     aggregate: str

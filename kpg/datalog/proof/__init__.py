@@ -19,7 +19,7 @@ A row that does not hold has an *absence* (``absence``): for each rule that coul
 body can be satisfied, and the literal at which it fails.
 """
 
-from kpg.datalog.proof.explainer import Explainer
-from kpg.proof import Absence, Failure, Kind, Proof, RuleText
+from kpg.datalog.proof.rule_proofs import Explainer
+from kpg.provenance.proof_tree import Absence, Failure, Kind, Proof, RuleText
 
 __all__ = ["Absence", "Explainer", "Failure", "Kind", "Proof", "RuleText"]

@@ -13,11 +13,11 @@ from prompt_toolkit.input import create_pipe_input
 from prompt_toolkit.output import DummyOutput
 
 import kpg
+from kpg.api.database import Database
 from kpg.cli import main
 from kpg.cli.output import Format
-from kpg.cli.prompt import Names, Prompt, bindings
-from kpg.cli.text import command_of, is_complete
-from kpg.database import Database
+from kpg.cli.script import command_of, is_complete
+from kpg.cli.sql_prompt import Names, Prompt, bindings
 
 Captured = pytest.CaptureFixture[str]
 

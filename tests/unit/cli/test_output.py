@@ -6,9 +6,9 @@ from decimal import Decimal
 
 import pytest
 
+from kpg.api.result import Result, listing
 from kpg.cli.output import Format, write
-from kpg.cli.text import is_complete
-from kpg.result import Result, listing
+from kpg.cli.script import is_complete
 from kpg.runtime.types import BIGINT, BOOLEAN, DATE, DOUBLE, TEXT, decimal
 
 ROWS = listing(

@@ -4,10 +4,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import kpg
+from kpg.api.database import Database
 from kpg.compiler.sql.parameterize.value_lists import LONG, long_lists, parsed
 from kpg.compiler.sql.parse.parser import parse
 from kpg.compiler.sql.parse.statements import Select
-from kpg.database import Database
 from kpg.runtime.errors import Error
 
 CELLS = [

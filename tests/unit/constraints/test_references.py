@@ -6,7 +6,7 @@ from collections import Counter
 import pytest
 
 import kpg
-from kpg.database import Database
+from kpg.api.database import Database
 
 FAMILY = """
     CREATE TABLE parent (id INT PRIMARY KEY, code TEXT UNIQUE);

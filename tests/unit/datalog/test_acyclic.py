@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import kpg
-from kpg.datalog.acyclic import is_acyclic
+from kpg.datalog.goal_plan import is_acyclic
 from tests.model.datalog import answers
 
 PROGRAM = """

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from kpg.datalog import answer_cache
-from kpg.datalog.answer_cache import AnswerCache, Kept, Remembered
+from kpg.datalog import goal_plan
+from kpg.datalog.goal_plan import AnswerCache, Kept, Remembered
 
 
 def answer(rows: int) -> Remembered:
@@ -12,7 +12,7 @@ def answer(rows: int) -> Remembered:
 
 
 def test_the_oldest_answer_makes_room(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(answer_cache, "MOST", 2)
+    monkeypatch.setattr(goal_plan, "MOST", 2)
     cache, first, second, third = AnswerCache(), answer(1), answer(2), answer(3)
     cache.put((1,), first)
     cache.put((2,), second)
@@ -22,7 +22,7 @@ def test_the_oldest_answer_makes_room(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_rows_of_all_answers_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(answer_cache, "MOST_ROWS", 10)
+    monkeypatch.setattr(goal_plan, "MOST_ROWS", 10)
     cache = AnswerCache()
     for seed in (1, 2, 3):
         cache.put((seed,), answer(4))

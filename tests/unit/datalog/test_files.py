@@ -13,13 +13,13 @@ from prompt_toolkit.input import create_pipe_input
 from prompt_toolkit.output import DummyOutput
 
 import kpg
+from kpg.api.database import Database
 from kpg.cli import main
 from kpg.cli.datalog_prompt import DatalogPrompt, is_complete
 from kpg.cli.output import Format
-from kpg.cli.prompt import bindings
-from kpg.database import Database
+from kpg.cli.sql_prompt import bindings
+from kpg.datalog.output_files import write
 from kpg.datalog.transcript import play
-from kpg.datalog.writing import write
 
 DECLARATIONS = """
 .decl item(n: number, s: symbol, f: float)

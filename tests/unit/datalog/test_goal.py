@@ -5,10 +5,10 @@ import random
 import pytest
 
 import kpg
-from kpg.database import Database
+from kpg.api.database import Database
 from kpg.datalog import Goal, Program
-from kpg.listeners.feed import Change
 from kpg.runtime.errors import InterfaceError, NotSupportedError
+from kpg.session.subscriptions import Change
 from tests.model.datalog import answers
 
 PROGRAM = """

@@ -3,7 +3,7 @@
 import pytest
 
 import kpg
-from kpg.database import Database
+from kpg.api.database import Database
 from kpg.runtime.errors import DatalogError, InterfaceError, NotSupportedError, ProgrammingError
 
 CLOSURE = """

@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from kpg.database import Database
+from kpg.api.database import Database
 
 RULES = """
     .decl edge(a: number, b: number)

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 import kpg
-from kpg.database import Database
+from kpg.api.database import Database
 from kpg.runtime.errors import DatalogError, PrivilegeError
-from kpg.server.web.reasoning import run_datalog
+from kpg.server.web.statement_api import run_datalog
 
 SETUP = """
 create role bob login; create role eve login; grant create on schema public to bob, eve;

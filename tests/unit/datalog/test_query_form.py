@@ -5,9 +5,9 @@ from collections.abc import Callable
 import pytest
 
 import kpg
-from kpg.database import Database
-from kpg.datalog import Goal, query_form
-from kpg.datalog.query_form import MOST_KEPT, PATIENCE
+from kpg.api.database import Database
+from kpg.datalog import Goal, goal_plan
+from kpg.datalog.goal_plan import MOST_KEPT, PATIENCE
 from kpg.runtime.errors import DataError
 
 TC = """
@@ -54,12 +54,12 @@ def test_what_nobody_follows_leaves_nothing_behind(db: Database) -> None:
 def test_memory_that_large_questions_leave_is_given_back(
     db: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(query_form, "MOST_RESERVED", 50_000)
+    monkeypatch.setattr(goal_plan, "MOST_RESERVED", 50_000)
     db.datalog(TC)
     db.insert("e", chain(1000))
     goal = db.prepare("?- tc($a, x).")
     most = 0
-    for start in range(2 * query_form.TRIMMED):
+    for start in range(2 * goal_plan.TRIMMED):
         assert len(goal(a=start)) == 1000 - start
         reserved = sum(one.bytes for one in db._engine.executor.operators() if "goal" in one.readers[0])
         most = max(most, reserved)
@@ -96,7 +96,7 @@ def test_few_questions_are_maintained_and_not_for_ever(db: Database) -> None:
 
 
 def test_a_large_state_is_given_up(db: Database, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(query_form, "MOST_HELD", 100)
+    monkeypatch.setattr(goal_plan, "MOST_HELD", 100)
     db.datalog(TC)
     db.insert("e", chain(200))
     goal = db.prepare("?- tc($a, x).")

@@ -105,7 +105,7 @@ def test_files_with_records(tmp_path: Path) -> None:
 def test_outputs_can_be_read_again(tmp_path: Path) -> None:
     from io import StringIO
 
-    from kpg.datalog.writing import write
+    from kpg.datalog.output_files import write
 
     for options in ("(quotes=true)", '(rfc4180=true, delimiter=",", filename="l.csv")', "(IO=parquet)"):
         source = kpg.connect().datalog(

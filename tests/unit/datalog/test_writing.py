@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 import kpg
+from kpg.datalog.output_files import write
 from kpg.datalog.program import Program
-from kpg.datalog.spelling import float_text, structure_text
-from kpg.datalog.writing import write
+from kpg.datalog.terms import float_text, structure_text
 
 VALUES = """
 .type List = [head: symbol, weight: float, tail: List]

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import kpg
-from kpg.database import Database
+from kpg.api.database import Database
 from kpg.runtime.errors import DataError, InterfaceError, ProgrammingError
 
 

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import kpg
-from kpg.ddl.renaming import retyped
+from kpg.execute.definitions.rename import retyped
 from kpg.runtime.types import Kind, Type, array
 
 

@@ -6,7 +6,7 @@ What they answer is compared with Postgres, by the oracle's scripts.
 import pytest
 
 import kpg
-from kpg.database import Database
+from kpg.api.database import Database
 
 
 @pytest.fixture

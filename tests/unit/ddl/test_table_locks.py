@@ -5,8 +5,8 @@ from collections.abc import Iterator
 import pytest
 
 import kpg
-from kpg.engine.locks import DeadlockError, NoLockError
 from kpg.runtime.errors import PrivilegeError
+from kpg.session.locks import DeadlockError, NoLockError
 from tests.unit.sessions.test_row_locks import Asking, asked
 
 TABLES = """

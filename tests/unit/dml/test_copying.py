@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import kpg
-from kpg.database import Database
+from kpg.api.database import Database
 
 
 @pytest.fixture

@@ -1,8 +1,8 @@
 """The lines of COPY TO: made a part at a time, in the session's style."""
 
 import kpg
-from kpg.dml.lines import lines_of
-from kpg.result import Listed, Result
+from kpg.api.result import Listed, Result
+from kpg.execute.changes.copy import lines_of
 from kpg.runtime.convert.csv_format import Form
 from kpg.runtime.types import BIGINT, TEXT
 from kpg.runtime.values.styles import PLAIN

@@ -5,8 +5,8 @@ from collections.abc import Iterator
 import pytest
 
 import kpg
-from kpg.drawing.dataflow import of_view, whole
-from kpg.drawing.graph import Graph
+from kpg.api.diagram import of_view, whole
+from kpg.api.svg import Graph
 
 TABLES = """
 CREATE TABLE customer (id INT PRIMARY KEY, name TEXT, region TEXT);

@@ -5,7 +5,7 @@ from collections.abc import Hashable
 
 import pytest
 
-from kpg.drawing.layers import Layout, layered
+from kpg.api.svg import Layout, layered
 
 
 def overlapping(layout: Layout) -> list[tuple[Hashable, Hashable]]:

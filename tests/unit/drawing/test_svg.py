@@ -2,8 +2,7 @@
 
 from xml.etree import ElementTree
 
-from kpg.drawing.graph import Box, Graph
-from kpg.drawing.svg import svg
+from kpg.api.svg import Box, Graph, svg
 
 SVG = "{http://www.w3.org/2000/svg}"
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 import kpg
-from kpg.durable.checking import check
+from kpg.persistence.inspection import check
 from kpg.runtime.storage.files import DiskFile
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import kpg
-from kpg.database import Database
+from kpg.api.database import Database
 from kpg.runtime.storage.packs import read_manifest
 from tests.model.disk import Sim
 from tests.model.durable import contents, opened
@@ -122,7 +122,7 @@ def test_checkpoint_is_for_the_time_between_transactions() -> None:
 
 
 def test_a_large_log_brings_one_in_the_background(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kpg.durable.checkpoints.LARGE", 20_000)
+    monkeypatch.setattr("kpg.persistence.checkpoints.LARGE", 20_000)
     db = filled(kpg.connect(tmp_path / "db"))
     rng = random.Random(1)
     for _ in range(6):

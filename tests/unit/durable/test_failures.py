@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 
 import kpg
-from kpg.durable.backup import Copying, _contents
-from kpg.durable.checking import check
-from kpg.durable.keeper import Keeper
+from kpg.persistence.backup import Copying, _contents
+from kpg.persistence.inspection import check
+from kpg.persistence.write_ahead_log import Keeper
 from kpg.runtime.storage.files import Disk
 from tests.model.disk import Sim
 from tests.model.durable import contents, opened
@@ -115,7 +115,7 @@ def test_what_rows_written_ahead_could_not_be_synced_with_is_in_doubt(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A sync that failed may have lost what no commit had waited for: no later commit stands on that."""
-    monkeypatch.setattr("kpg.durable.keeper.MANY", 2)
+    monkeypatch.setattr("kpg.persistence.write_ahead_log.MANY", 2)
     sim = Sim(3)
     db = opened(sim)
     db.sql("create table t (a int); create sequence s; insert into t values (1)")
@@ -234,7 +234,7 @@ def test_a_copy_while_a_checkpoint_comes_to_count(tmp_path: Path, monkeypatch: p
         adopting.wait()
         return Copying(*given)
 
-    monkeypatch.setattr("kpg.durable.backup.Copying", copying)
+    monkeypatch.setattr("kpg.persistence.backup.Copying", copying)
     threading.Timer(0.05, go.set).start()
     db.backup(tmp_path / "copy")
     assert list(check(tmp_path / "copy")) == []

@@ -16,9 +16,9 @@ import pytest
 import kpg
 from kpg.compiler.catalog.constraints import Bound, Heir
 from kpg.compiler.catalog.routines import Aggregate, Parameter, Routine
-from kpg.durable import known
-from kpg.durable.checking import check
-from kpg.durable.restoring import Restoring
+from kpg.persistence import database_state
+from kpg.persistence.inspection import check
+from kpg.persistence.recovery import Restoring
 from kpg.runtime.records import dataclass
 from kpg.runtime.storage.codec import Codec
 from kpg.runtime.types import BIGINT, INTEGER, Type
@@ -117,8 +117,8 @@ FORMER = {"trigger.Deed": Deed, "trigger.Trigger": Trigger, "rule.Exclusion": Ex
 def _write(folder: Path, monkeypatch: pytest.MonkeyPatch, kind: str, name: str, made: object) -> None:
     """Make a folder with a definition of an earlier version for table t."""
     with monkeypatch.context() as patch:
-        patch.setattr(known, "EARLIER", {})
-        patch.setattr(known, "MORE", known.MORE | FORMER)
+        patch.setattr(database_state, "EARLIER", {})
+        patch.setattr(database_state, "MORE", database_state.MORE | FORMER)
         with kpg.connect(folder) as db:
             db.sql("create table t (a int); create table r (a int); insert into t values (1)")
             db.sql("create unique index i on t (abs(a))")
@@ -161,7 +161,7 @@ def test_a_unique_index_of_an_earlier_version(tmp_path: Path, monkeypatch: pytes
 def read_again(*values: OldRoutine) -> list[object]:
     """What is read of functions that an earlier version has written."""
     codec = Codec()
-    now = known.codec(lambda _: None)
+    now = database_state.codec(lambda _: None)
     for one, name in now.names.items():
         if one is not Routine:
             codec.add(one, name)

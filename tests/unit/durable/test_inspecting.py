@@ -10,8 +10,7 @@ from typer.testing import CliRunner
 
 import kpg
 from kpg.cli.commands import app
-from kpg.durable.checking import check
-from kpg.durable.inspecting import damage, inspected
+from kpg.persistence.inspection import check, damage, inspected
 from kpg.runtime.storage.files import Bytes, Disk
 
 
@@ -103,7 +102,7 @@ def test_what_is_no_database_is_refused(command: str, tmp_path: Path) -> None:
 
 
 def test_an_index_and_a_view_that_are_wrong_are_found() -> None:
-    from kpg.durable.checking import check_contents
+    from kpg.persistence.inspection import check_contents
 
     db = kpg.connect()
     db.sql("create table t (id int primary key, name text unique)")

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 import kpg
-from kpg.durable import checkpoints
-from kpg.durable import keeper as keepers
-from kpg.durable.keeper import Keeper
-from kpg.durable.state import Watch
+from kpg.persistence import checkpoints
+from kpg.persistence import write_ahead_log as keepers
+from kpg.persistence.database_state import Watch
+from kpg.persistence.write_ahead_log import Keeper
 from kpg.runtime.checkpoint.checkpointer import Background
 from kpg.runtime.storage.log import Log
 from kpg.runtime.storage.packs import PackWriter, read_manifest

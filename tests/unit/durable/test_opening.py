@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 import kpg
-from kpg.durable.keeper import Keeper
-from kpg.engine import table as table_module
+from kpg.persistence.write_ahead_log import Keeper
 from kpg.runtime.storage.log import segment_name
+from kpg.session import base_table as table_module
 from tests.model.disk import Sim
 from tests.model.durable import contents, opened
 
@@ -346,7 +346,7 @@ def test_a_missing_or_foreign_log() -> None:
 @pytest.fixture
 def packed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A pack that a log names, as a killed process has left them: behind the log's records is room."""
-    monkeypatch.setattr("kpg.durable.rows.STRAIGHT", 512)
+    monkeypatch.setattr("kpg.persistence.write_ahead_log.STRAIGHT", 512)
     folder = tmp_path / "db"
     with kpg.connect(folder.with_name("whole")) as db:
         db.sql("create table t (a int primary key); insert into t select * from generate_series(1, 500)")
@@ -543,7 +543,7 @@ def test_a_view_made_after_a_checkpoint_takes_nothing_old_from_it(tmp_path: Path
 
 
 def test_the_mode_normal_syncs_when_nothing_comes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kpg.durable.keeper.SECONDS", 0.01)
+    monkeypatch.setattr("kpg.persistence.write_ahead_log.SECONDS", 0.01)
     with kpg.connect(tmp_path / "db", synchronous="normal") as db:
         keeper = db._engine.keeper
         assert isinstance(keeper, Keeper)

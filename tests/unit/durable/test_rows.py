@@ -11,9 +11,9 @@ import pytest
 from pyarrow.csv import write_csv
 
 import kpg
-from kpg.database import Database
-from kpg.durable import checkpoints, keeper, rows
-from kpg.durable.inspecting import damage, inspected
+from kpg.api.database import Database
+from kpg.persistence import checkpoints, write_ahead_log
+from kpg.persistence.inspection import damage, inspected
 from kpg.runtime.storage.files import DiskFile, Piece
 from kpg.runtime.storage.packs import pack_number, read_manifest
 from kpg.runtime.tables import row_groups
@@ -29,7 +29,7 @@ VIEW = "create materialized view n as select v % 7 g, count(*) c, sum(k) s from 
 def small(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Groups of 128 rows of three columns; four kilobytes are many."""
     monkeypatch.setattr(row_groups, "GROUP_BYTES", 1 << 11)
-    monkeypatch.setattr(rows, "STRAIGHT", 1 << 12)
+    monkeypatch.setattr(write_ahead_log, "STRAIGHT", 1 << 12)
     yield
 
 
@@ -209,7 +209,7 @@ def test_damage_in_such_a_pack_is_found(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("what", ["", "write pack", "sync pack", "write log"])
 def test_many_strings_are_written_once_too(what: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rows, "STRINGS", 1 << 12)
+    monkeypatch.setattr(write_ahead_log, "STRINGS", 1 << 12)
     sim = Sim()
     db = made(sim)
     expected = contents(db)
@@ -240,9 +240,9 @@ def test_many_strings_are_written_once_too(what: str, monkeypatch: pytest.Monkey
 
 def test_rows_that_were_packed_before_they_were_committed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Some are rolled back and others have their rowids, some are deleted; all there are come back."""
-    monkeypatch.setattr(rows, "STRAIGHT", 1 << 20)
+    monkeypatch.setattr(write_ahead_log, "STRAIGHT", 1 << 20)
     monkeypatch.setattr(change_recorder, "MANY", 20)
-    monkeypatch.setattr(keeper, "MANY", 20)
+    monkeypatch.setattr(write_ahead_log, "MANY", 20)
     sim = Sim()
     db = made(sim)
     with db.transaction():

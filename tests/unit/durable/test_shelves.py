@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from kpg.durable.shelves import Shelves
-from kpg.durable.state import State
+from kpg.persistence.checkpoints import Shelves
+from kpg.persistence.database_state import State
 from kpg.runtime.storage.codec import Codec
 
 
@@ -18,7 +18,7 @@ def versions(shelves: Shelves) -> dict[int, Any]:
 
 
 def test_shelves(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kpg.durable.shelves.ROOM", 2)
+    monkeypatch.setattr("kpg.persistence.checkpoints.ROOM", 2)
     shelves, codec = Shelves(Codec()), Codec()
     state: State = {("a", str(number)): number for number in range(5)}
     shelves.become(state)

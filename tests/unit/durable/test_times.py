@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import kpg
-from kpg.durable.keeper import Keeper
+from kpg.persistence.write_ahead_log import Keeper
 from tests.model.disk import Sim
 from tests.model.durable import opened as opened_files
 
@@ -153,7 +153,7 @@ def test_moments_are_as_they_were_where_the_clock_was_set_back(
 ) -> None:
     """Nothing that was committed before had been later than the clock was then."""
     now = [1_700_000_000_000_000]
-    monkeypatch.setattr("kpg.engine.clock.Clock.read", lambda clock: now[0])
+    monkeypatch.setattr("kpg.session.clock.Clock.read", lambda clock: now[0])
     with opened(tmp_path / "db", "1 hour") as db:
         db.sql("create table t (a int)")
         for number, moment in enumerate((100, 200, 50, 60)):

@@ -67,7 +67,7 @@ def test_views_over_plain_views_and_of_days() -> None:
 
 def test_the_clock_follows_the_system_with_every_statement(monkeypatch: pytest.MonkeyPatch) -> None:
     now = [1_700_000_000_000_000_000]
-    monkeypatch.setattr("kpg.engine.clock.time.time_ns", lambda: now[0])
+    monkeypatch.setattr("kpg.session.clock.time.time_ns", lambda: now[0])
     db = kpg.connect()
     db.sql("create table t (x timestamptz)")
     db.sql("create materialized view v as select x from t where x > now()")

@@ -7,9 +7,9 @@ import psycopg
 import pytest
 
 import kpg
-from kpg.engine.locks import DeadlockError, NoLockError
-from kpg.sessions.cancel import CanceledError
-from kpg.sessions.session import Session
+from kpg.runtime.errors import CanceledError
+from kpg.session.locks import DeadlockError, NoLockError
+from kpg.session.session import Session
 from tests.unit.server.conftest import Running, serving
 from tests.waiting import PATIENCE, until
 

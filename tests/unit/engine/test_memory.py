@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 
 import kpg
-from kpg.database import Database
-from kpg.engine.memory import OutOfMemoryError, bytes_of, relieved, used_bytes
-from kpg.listeners.states import state_of
-from kpg.result import Rows
+from kpg.api.database import Database
+from kpg.api.result import Rows
+from kpg.postgres.sqlstate import state_of
+from kpg.session.memory_limit import OutOfMemoryError, bytes_of, relieved, used_bytes
 
 TRIPLES = "select x.a, y.a as b, z.a as c from t x, t y, t z"
 

@@ -6,7 +6,7 @@ from decimal import Decimal
 import pytest
 
 import kpg
-from kpg.engine.past import Retention, retention_of
+from kpg.session.time_travel import Retention, retention_of
 
 UTC = datetime.UTC
 START = datetime.datetime(2024, 1, 1, 12, tzinfo=UTC)

@@ -3,7 +3,7 @@
 import pytest
 
 import kpg
-from kpg.engine.engine import Engine
+from kpg.session.engine import Engine
 
 
 class Came:

@@ -1,6 +1,6 @@
 """What a database remembers is bounded, and what is used stays."""
 
-from kpg.engine.remembered import Latest
+from kpg.session.engine import Latest
 
 
 def test_what_was_used_least_lately_is_forgotten() -> None:

@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 
 import kpg
-from kpg.database import Database
-from kpg.engine.table import FEW, Table
+from kpg.api.database import Database
 from kpg.runtime.errors import DataError, IntegrityError, InterfaceError, ProgrammingError
+from kpg.session.base_table import FEW, Table
 
 
 @pytest.fixture

@@ -3,8 +3,8 @@
 import pytest
 
 import kpg
-from kpg.engine.transaction import State, Transactions
 from kpg.runtime.errors import DataError, InterfaceError
+from kpg.session.transaction import State, Transactions
 
 
 class FakeWorker:

@@ -9,7 +9,7 @@ import duckdb
 import pytest
 
 import kpg
-from kpg.database import Database
+from kpg.api.database import Database
 from kpg.runtime.functions import ScalarFunction, functions
 
 EXAMPLES = [

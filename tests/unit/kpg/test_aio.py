@@ -10,7 +10,7 @@ import pytest
 
 import kpg
 import kpg.aio
-from kpg.sessions.cancel import CanceledError
+from kpg.runtime.errors import CanceledError
 from tests.waiting import PATIENCE
 
 SETUP = "create table t (id int primary key, x int); create materialized view v as select sum(x) as s from t"

@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import kpg
-from kpg.database import Database
+from kpg.api.database import Database
 from kpg.runtime.errors import Error
 
 BEFORE = [("a", Decimal("6.00")), ("b", Decimal("1.00"))]

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import kpg
-from kpg.database import Database
-from kpg.dml.modify import distinct
+from kpg.api.database import Database
+from kpg.execute.changes.table_writes import distinct
 
 
 def rows(db: Database, text: str) -> list[tuple[Any, ...]]:

@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import kpg
-from kpg.database import Database
+from kpg.api.database import Database
 from tests.waiting import PATIENCE, until
 
 A, B = ("a", Decimal("6.00")), ("b", Decimal("1.00"))

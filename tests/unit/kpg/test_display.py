@@ -4,8 +4,8 @@ from decimal import Decimal
 
 import pyarrow as pa
 
-from kpg.display import Ends, box, cell, display_width, html
-from kpg.result import Listed, Result
+from kpg.api.display import Ends, box, cell, display_width, html
+from kpg.api.result import Listed, Result
 from kpg.runtime.types import BIGINT, TEXT, Type, decimal
 
 

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 import kpg
-from kpg.ddl.ego_view import EgoView
-from kpg.view import View
+from kpg.api.ego import EgoView
+from kpg.api.view import View
 
 CHANGES = [
     "ALTER TABLE edges ADD COLUMN more INT DEFAULT 3",

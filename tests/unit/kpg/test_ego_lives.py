@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import kpg
-from kpg.ddl.ego_view import EgoView
+from kpg.api.ego import EgoView
 from kpg.runtime.ego.partial_aggregates import Sums
 from kpg.runtime.errors import NotSupportedError
 from kpg.runtime.operators.ego import ego_under

@@ -17,10 +17,10 @@ import pytest
 import kpg
 import kpg.aio
 import kpg.dbapi
-from kpg.database import Database
-from kpg.ddl.ego_view import EgoView
-from kpg.sessions.session import Session
-from kpg.view import View
+from kpg.api.database import Database
+from kpg.api.ego import EgoView
+from kpg.api.view import View
+from kpg.session.session import Session
 from tests.hostile import HOSTILE
 
 Call = Callable[[Any, str], Any]

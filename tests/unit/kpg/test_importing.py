@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from kpg.importing import collector_at_rest, import_at_rest
+from kpg.gc_pause import collector_at_rest, import_at_rest
 
 
 class Node:
@@ -61,7 +61,7 @@ def test_a_module_that_is_there_disturbs_nobody() -> None:
     young = [Node() for _ in range(3)]
     gc.collect(0)
     counts = gc.get_count()
-    assert import_at_rest("kpg.importing").collector_at_rest is collector_at_rest
+    assert import_at_rest("kpg.gc_pause").collector_at_rest is collector_at_rest
     assert gc.get_count()[1] == counts[1]
     assert young[0].itself is young[0]
 

@@ -8,15 +8,15 @@ from itertools import count
 import pytest
 
 import kpg
-from kpg.database import Database
-from kpg.engine.engine import Engine
-from kpg.engine.transaction import Transactions
-from kpg.listeners.feed import Change, Feed
+from kpg.api.database import Database
 from kpg.runtime.chain import chain_selection
 from kpg.runtime.interrupts import DeferredInterrupt
 from kpg.runtime.operators.reduce import Reduce
 from kpg.runtime.trace.updates import Updates
-from kpg.sessions.session import Session
+from kpg.session.engine import Engine
+from kpg.session.session import Session
+from kpg.session.subscriptions import Change, Feed
+from kpg.session.transaction import Transactions
 
 BEFORE = ["a", "b"]
 

@@ -6,9 +6,9 @@ import pyarrow
 import pyarrow.parquet
 import pytest
 
-from kpg.database import Database
+from kpg.api.database import Database
+from kpg.api.view import View
 from kpg.runtime.errors import DataError
-from kpg.view import View
 
 TABLES = "create table t (a integer, b integer); create table u (a integer)"
 

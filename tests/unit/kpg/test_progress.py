@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 import kpg
-from kpg import progress
+from kpg.api import progress
 from kpg.runtime import progress_report
 
 CHAIN = "WITH RECURSIVE r(a) AS (SELECT 0 UNION SELECT a + 1 FROM r WHERE a < 5) SELECT * FROM r"

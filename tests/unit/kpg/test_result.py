@@ -7,8 +7,8 @@ import duckdb
 import polars
 import pyarrow as pa
 
-from kpg.database import Database
-from kpg.result import Affected, Explanation, Listed, Result, listing
+from kpg.api.database import Database
+from kpg.api.result import Affected, Explanation, Listed, Result, listing
 from kpg.runtime.types import BIGINT, DATE, TEXT, Type, decimal
 
 COLUMNS = [

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 import kpg
-from kpg.database import Database
-from kpg.listeners.feed import Change
+from kpg.api.database import Database
+from kpg.session.subscriptions import Change
 
 A, B = ("a", Decimal("6.00")), ("b", Decimal("1.00"))
 

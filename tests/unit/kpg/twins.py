@@ -3,8 +3,8 @@
 from typing import Any
 
 import kpg
-from kpg.database import Database
-from kpg.result import Result
+from kpg.api.database import Database
+from kpg.api.result import Result
 from kpg.runtime.errors import Error
 
 Told = list[tuple[Any, ...]] | tuple[str, str, int | None, int | None, str | None] | int | None

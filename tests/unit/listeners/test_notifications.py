@@ -4,7 +4,7 @@ import threading
 
 import pytest
 
-from kpg.listeners.notifications import Guarded, Notifications
+from kpg.session.notification_queue import Guarded, Notifications
 
 
 def test_in_order_and_once() -> None:

@@ -3,8 +3,7 @@
 import pytest
 
 import kpg
-from kpg.listeners.states import state_of
-from kpg.listeners.told import context, told
+from kpg.postgres.sqlstate import context, state_of, told
 
 TOLD = {
     "SELECT 2147483647 + 1": ("integer out of range", "22003"),

@@ -1,7 +1,7 @@
 """How many rows a delta join meets when all its relations change for the same key."""
 
 import kpg
-from kpg.database import Database
+from kpg.api.database import Database
 from kpg.runtime.operators.join import Join
 
 

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 import kpg
-from kpg.database import Database
-from kpg.result import Rows
+from kpg.api.database import Database
+from kpg.api.result import Rows
 from kpg.runtime.dictionary import Dictionary
 from kpg.runtime.operators.windows import partition_index as indexes
 from kpg.runtime.operators.windows.partition_index import Index

@@ -8,12 +8,12 @@ import pytest
 from numpy.typing import NDArray
 
 import kpg
+from kpg.api.database import Database
 from kpg.compiler.algebra.rel import types as rel_types
 from kpg.compiler.catalog.entries import Catalog
 from kpg.compiler.pipeline import compile_bound
 from kpg.compiler.sql.frontend import lower_query
 from kpg.compiler.sql.parse.parser import parse_query
-from kpg.database import Database
 from kpg.runtime import plan
 from kpg.runtime.errors import InternalError
 from kpg.runtime.plan import AnyNode, Columns, Mfp, Plan, Types

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from kpg.compiler.algebra.rel import OrderBy
-from kpg.queries.reading import Reader, expand, permutation
+from kpg.execute.queries.result_rows import Reader, expand, permutation
 from kpg.runtime.dictionary import Dictionary
 from kpg.runtime.trace.updates import Updates
 from kpg.runtime.types import BIGINT, DOUBLE, NULL, TEXT, float_to_word

@@ -3,7 +3,7 @@
 import pytest
 
 import kpg
-from kpg.result import Rows
+from kpg.api.result import Rows
 
 NUMBERS = "with recursive t (n) as (values (1) union all select n + 1 from t)"
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from kpg.database import Database
+from kpg.api.database import Database
 from kpg.runtime.errors import Error, InternalError, ProgrammingError, Span
 
 

@@ -10,7 +10,7 @@ from types import FrameType
 
 import pytest
 
-from kpg.database import Database
+from kpg.api.database import Database
 from kpg.runtime.interrupts import DeferredInterrupt
 from tests.waiting import PATIENCE
 

@@ -3,7 +3,7 @@
 import pytest
 
 import kpg
-from kpg.listeners.states import state_of
+from kpg.postgres.sqlstate import state_of
 from kpg.runtime import unsupported_features
 from kpg.runtime.errors import DatalogError
 

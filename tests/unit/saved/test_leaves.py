@@ -97,7 +97,7 @@ def test_checkpoints_of_many_tables_in_many_lives(seed: int, monkeypatch: pytest
     monkeypatch.setattr("kpg.runtime.checkpoint.pack_store.INLINE", 16)
     monkeypatch.setattr("kpg.runtime.checkpoint.checkpointer.MOST_PACKS", 3)
     monkeypatch.setattr("kpg.runtime.checkpoint.worker_state.WORKER_TABLES", 4)
-    monkeypatch.setattr("kpg.durable.shelves.ROOM", 3)
+    monkeypatch.setattr("kpg.persistence.checkpoints.ROOM", 3)
     rng = random.Random(seed)
     sim = Sim()
     db = opened(sim)

@@ -8,7 +8,7 @@ import pytest
 
 import kpg
 from kpg.runtime.errors import PrivilegeError
-from kpg.sessions.session import Session
+from kpg.session.session import Session
 
 SETUP = """
 create role ann; create role bob;

@@ -15,15 +15,15 @@ from typing import Any, Final
 import pytest
 
 import kpg
+from kpg.api.database import Database
 from kpg.compiler.datalog.types.declarations import KINDS
 from kpg.compiler.rules.core import Direction
 from kpg.compiler.sql.rewrite.external_tables import READERS
-from kpg.database import Database
 from kpg.runtime.errors import DatalogError, PrivilegeError
 from kpg.runtime.functions import functions
 from kpg.runtime.functions.table_functions import row_functions
-from kpg.server.web.reasoning import run_datalog
-from kpg.sessions.session import Session
+from kpg.server.web.statement_api import run_datalog
+from kpg.session.session import Session
 from tests.unit.server.web.conftest import web_of
 
 ROOT: Final = Path(__file__).parents[3]
@@ -126,27 +126,24 @@ CALLS: Final = frozenset(
 )
 """What opens, lists or loads something, by the last part of its name."""
 REACHED: Final = (
-    *("compiler", "kpg/blocks", "kpg/constraints", "kpg/datalog", "kpg/ddl", "kpg/dml", "kpg/engine"),
-    *("kpg/inheritance", "kpg/listeners", "kpg/queries", "kpg/security", "kpg/server", "kpg/sessions"),
-    *("kpg/settings", "kpg/statements", "kpg/why", "runtime/convert", "runtime/functions"),
+    *("compiler", "kpg/datalog", "kpg/execute", "kpg/postgres", "kpg/provenance", "kpg/server"),
+    *("kpg/session", "runtime/convert", "runtime/functions"),
 )
 """The folders whose code a text of a session can have run."""
 OPENERS: Final = {
     "compiler/datalog/check.py": "include, behind `reader`",
     "compiler/datalog/syntax/parse.py": "the grammar",
     "compiler/rules/magic/linear_recursion.py": "no file: a rule",
-    "kpg/datalog/json_rows.py": ".input, behind `check_program`",
-    "kpg/datalog/lines.py": ".input, behind `check_program`",
-    "kpg/datalog/sqlite_tables.py": ".input, behind `check_program`; .output, which the command line writes",
-    "kpg/datalog/writing.py": ".output, which the command line writes",
-    "kpg/dml/copying.py": "COPY, behind `need_file`",
-    "kpg/dml/loading.py": "Database.load, which no text calls",
-    "kpg/engine/memory.py": "/proc and /sys, by names of its own",
-    "kpg/server/run.py": "the certificate that the server was started with",
-    "kpg/server/web/files.py": "the page: names of a folder that was listed at the start",
-    "kpg/server/web/flow.py": "the page: its own files",
-    "kpg/server/web/metrics.py": "/proc, by names of its own",
-    "kpg/statements/statements.py": "no file: a transaction",
+    "kpg/datalog/fact_files.py": ".input, behind `check_program`",
+    "kpg/datalog/fact_formats.py": ".input, behind `check_program`; .output, which the command line writes",
+    "kpg/datalog/output_files.py": ".output, which the command line writes",
+    "kpg/execute/changes/copy.py": "COPY, behind `need_file`",
+    "kpg/execute/changes/bulk_load.py": "Database.load, which no text calls",
+    "kpg/session/memory_limit.py": "/proc and /sys, by names of its own",
+    "kpg/server/process.py": "the certificate that the server was started with",
+    "kpg/server/web/dataflow_page.py": "the page: its own files",
+    "kpg/server/web/site.py": "the page: names of a folder listed at the start; /proc",
+    "kpg/execute/statements.py": "no file: a transaction",
     "runtime/convert/files.py": "FROM, behind `need_file`; Database.load",
     "runtime/functions/autoload.py": "modules of the registry, by names of its own",
 }

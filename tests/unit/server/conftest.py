@@ -11,8 +11,8 @@ import psycopg
 import pytest
 
 import kpg
-from kpg.security.passwords import verifier_of
-from kpg.server.listen import Server
+from kpg.postgres.passwords import verifier_of
+from kpg.server.listener import Server
 from tests.oracle import postgres
 from tests.waiting import PATIENCE, until
 

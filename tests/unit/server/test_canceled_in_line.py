@@ -1,7 +1,7 @@
 """A cancel that comes while a statement waits for its turn, and then for who has the database to itself."""
 
 import kpg
-from kpg.sessions.cancel import CanceledError
+from kpg.runtime.errors import CanceledError
 
 
 def test_a_cancel_before_the_statement_is_held_ends_it() -> None:

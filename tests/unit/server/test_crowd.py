@@ -15,7 +15,7 @@ from pygwire import messages as wire
 
 from kpg.runtime.native.load import call
 from kpg.runtime.sockets import Sockets
-from kpg.server.crowd import Crowd
+from kpg.server.batched_inserts import Crowd
 from tests.unit.server.conftest import Running, serving
 from tests.unit.server.test_lane import bound, connected, query, replies
 from tests.waiting import PATIENCE, until

@@ -7,8 +7,8 @@ import time
 import psycopg
 import pytest
 
-from kpg.server import client, idling
-from kpg.sessions import cancel
+from kpg.server import client
+from kpg.session import cancel
 from tests.unit.engine.test_locks import Asking
 from tests.unit.server.conftest import Running, serving
 from tests.unit.server.test_lane import connected, query, replies
@@ -54,7 +54,7 @@ def test_an_idle_transaction_is_rolled_back(running: Running) -> None:
 
 def test_who_works_is_not_idle(running: Running, monkeypatch: pytest.MonkeyPatch) -> None:
     clock = Clock()
-    monkeypatch.setattr(idling, "time", clock)
+    monkeypatch.setattr(client, "time", clock)
     with psycopg.connect(running.dsn, autocommit=True) as other, psycopg.connect(running.dsn) as one:
         one.autocommit = True
         other.execute("select pg_advisory_lock(1)")

@@ -19,7 +19,7 @@ def running() -> Iterator[Running]:
         yield one
 
 
-def said(session: kpg.sessions.session.Session) -> list[tuple[str, str]]:
+def said(session: kpg.session.session.Session) -> list[tuple[str, str]]:
     return [(message.channel, message.payload) for message in session.notifications()]
 
 

@@ -12,7 +12,7 @@ import psycopg
 import pytest
 
 from kpg.runtime.errors import OperationalError
-from kpg.server.local import local_socket, path_in
+from kpg.server.process import local_socket, path_in
 from tests.waiting import PATIENCE
 
 ROOT = Path(__file__).parents[3]

@@ -13,9 +13,9 @@ from pathlib import Path
 import psycopg
 import pytest
 
+from kpg.postgres.passwords import Denied, Downgraded, Exchange, end_point_of, verifier_of
 from kpg.runtime.errors import InterfaceError
-from kpg.security.passwords import Denied, Downgraded, Exchange, end_point_of, verifier_of
-from kpg.server.run import PASSWORD, Options, address_of, reload_tls, tls_of, users_of
+from kpg.server.process import PASSWORD, Options, address_of, reload_tls, tls_of, users_of
 from tests.unit.server.conftest import Running, serving
 from tests.waiting import PATIENCE
 

@@ -7,7 +7,7 @@ import psycopg
 import pytest
 
 from kpg.runtime.interrupts import checkpoint
-from kpg.server import client, extended
+from kpg.server import client, extended_protocol
 from tests.unit.server.conftest import Running
 
 
@@ -26,7 +26,7 @@ def threads(running: Running, monkeypatch: pytest.MonkeyPatch) -> list[bool]:
         return parse(text)
 
     monkeypatch.setattr(client, "parse", watched)
-    monkeypatch.setattr(extended, "parse", watched)
+    monkeypatch.setattr(extended_protocol, "parse", watched)
     return found
 
 

@@ -121,7 +121,7 @@ def test_a_statement_that_takes_hours_to_plan_ends() -> None:
 
 
 def test_a_process_that_cannot_end_a_statement_ends() -> None:
-    code = "import time; from kpg.server.run import _leaving\nwith _leaving(0.1): time.sleep(1000)"
+    code = "import time; from kpg.server.process import _leaving\nwith _leaving(0.1): time.sleep(1000)"
     ended = subprocess.run(
         [sys.executable, "-c", code], env={**os.environ, "PYTHONPATH": str(ROOT)}, timeout=PATIENCE
     )

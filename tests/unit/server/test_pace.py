@@ -1,6 +1,6 @@
 """Pieces of results: as many rows as have some 256 KB."""
 
-from kpg.server.pace import BYTES, FIRST, MOST, Pace
+from kpg.server.messages import BYTES, FIRST, MOST, Pace
 
 
 def test_small_rows_come_to_be_many_and_large_ones_few() -> None:

@@ -12,11 +12,10 @@ import pytest
 
 import kpg
 from kpg.compiler.catalog.privileges import Rights, Role
-from kpg.security.passwords import NOBODY, verifier_of
-from kpg.security.roles import kept
-from kpg.server.people import People, is_past, verifier_in
-from kpg.server.web.guard import is_password
-from kpg.server.web.site import Site
+from kpg.postgres.passwords import NOBODY, verifier_of
+from kpg.postgres.roles import kept
+from kpg.server.startup import People, is_past, verifier_in
+from kpg.server.web.site import Site, is_password
 from tests.unit.server.conftest import Running, serving
 
 

@@ -3,7 +3,7 @@
 import pytest
 from pygwire import messages as wire
 
-from kpg.server.requests import Request, again, repeated, request_at
+from kpg.server.statement_cache import Request, again, repeated, request_at
 
 BIND = wire.Bind(
     portal="",

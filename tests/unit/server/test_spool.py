@@ -6,7 +6,7 @@ import tempfile
 import pytest
 
 import kpg
-from kpg.server.spool import IN_MEMORY, Spool
+from kpg.server.subscribe import IN_MEMORY, Spool
 
 
 def read(spool: Spool) -> list[object]:

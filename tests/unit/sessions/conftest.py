@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 import kpg
-from kpg.sessions.session import Session
+from kpg.session.session import Session
 
 
 @pytest.fixture

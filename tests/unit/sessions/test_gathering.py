@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 import kpg
-from kpg.sessions.cancel import CanceledError
-from kpg.sessions.gathering import Group
-from kpg.sessions.session import Session
+from kpg.runtime.errors import CanceledError
+from kpg.session.group_commit import Group
+from kpg.session.session import Session
 
 
 @pytest.fixture

@@ -8,10 +8,10 @@ import psycopg
 import pytest
 
 import kpg
-from kpg.engine.locks import DeadlockError, NoLockError
 from kpg.runtime.errors import SerializationError
-from kpg.sessions import suspended
-from kpg.sessions.session import Session
+from kpg.session import scheduler
+from kpg.session.locks import DeadlockError, NoLockError
+from kpg.session.session import Session
 from tests.unit.server.conftest import Running, serving
 from tests.waiting import PATIENCE, Clock, until
 
@@ -465,7 +465,7 @@ def test_who_goes_on_does_not_come_between_uncommitted_definitions(
     running: Running, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clock, waiting = Clock(), running.db.hub.suspended
-    monkeypatch.setattr(suspended, "time", clock)
+    monkeypatch.setattr(scheduler, "time", clock)
     monkeypatch.setattr(waiting, "_alarm_at", lambda *_: None)  # it is given here
     with (
         psycopg.connect(running.dsn, autocommit=True) as one,

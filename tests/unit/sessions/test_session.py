@@ -6,10 +6,9 @@ from concurrent.futures import Future
 import pytest
 
 import kpg
-from kpg.engine.transaction import State
-from kpg.runtime.errors import SerializationError
-from kpg.sessions.cancel import CanceledError
-from kpg.sessions.jobs import Given
+from kpg.runtime.errors import CanceledError, SerializationError
+from kpg.session.group_commit import Given
+from kpg.session.transaction import State
 from tests.unit.sessions.conftest import rows
 from tests.waiting import until
 

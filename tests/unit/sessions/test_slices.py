@@ -11,8 +11,8 @@ import pytest
 import kpg
 from kpg.runtime import interrupts
 from kpg.runtime.errors import CanceledError, InterfaceError, ProgrammingError
-from kpg.sessions import slices
-from kpg.sessions.session import Session
+from kpg.session import scheduler
+from kpg.session.session import Session
 from tests.unit.sessions.conftest import rows
 from tests.waiting import until
 
@@ -22,7 +22,7 @@ LONG = " + ".join(["a"] * 40)
 
 @pytest.fixture(autouse=True)
 def always(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setattr(slices, "SLICE", 0.0)
+    monkeypatch.setattr(scheduler, "SLICE", 0.0)
     monkeypatch.setattr(interrupts, "EVERY", 0)
     yield
     interrupts._left[0] = 0
@@ -124,7 +124,7 @@ def test_definitions_cannot_keep_a_statement_from_its_end(db: kpg.Database) -> N
     order.add("long", db.session(), long("select count(*) from t"))
     again()
     assert order.results()[0].fetchall() == [(True, 2)]
-    assert order.ended.index("long") < 20 * slices.REPEATS
+    assert order.ended.index("long") < 20 * scheduler.REPEATS
 
 
 def test_a_statement_with_pending_changes_keeps_the_engine(db: kpg.Database) -> None:
@@ -198,11 +198,11 @@ def test_a_statement_is_cancelled_when_it_is_back(db: kpg.Database) -> None:
 
 def test_several_long_statements_take_turns(db: kpg.Database) -> None:
     order = Order(db)
-    for number in range(2 * slices.MOST):
+    for number in range(2 * scheduler.MOST):
         order.add(f"long {number}", db.session(), long(f"select count(*) + {number} from t"))
     order.add("short", db.session(), "select 1")
     found = [one.fetchall() for one in order.results()]
-    assert found == [*([(True, 2 + number)] for number in range(2 * slices.MOST)), [(1,)]]
+    assert found == [*([(True, 2 + number)] for number in range(2 * scheduler.MOST)), [(1,)]]
 
 
 def test_a_failed_long_statement_ends_its_own_transaction_only(db: kpg.Database) -> None:

@@ -4,7 +4,7 @@ import pytest
 
 import kpg
 from kpg.runtime.errors import SerializationError
-from kpg.sessions.session import Session
+from kpg.session.session import Session
 from tests.unit.sessions.conftest import rows
 
 TABLES = """

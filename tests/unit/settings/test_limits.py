@@ -6,8 +6,8 @@ import pytest
 
 import kpg
 from kpg.runtime.errors import Error, ProgrammingError, Span
-from kpg.sessions.session import Session
-from kpg.settings.limits import checked, seconds_of, switched
+from kpg.session.session import Session
+from kpg.session.setting_values import checked, seconds_of, switched
 
 NOWHERE = Span("", 0, 0)
 

@@ -104,7 +104,7 @@ def test_a_load_of_an_unknown_ending_does_not_start_spark(monkeypatch, tmp_path,
 def test_a_load_gives_up_what_a_killed_one_has_left(monkeypatch, tmp_path):
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     monkeypatch.setattr("kpg.runtime.spark.load.opened", None)
-    monkeypatch.setattr("kpg.dml.loading.unavailable", lambda: None)
+    monkeypatch.setattr("kpg.execute.changes.bulk_load.unavailable", lambda: None)
     left = tmp_path / "kpg-load-left"
     left.mkdir()
     (left / ".owner").write_text(socket.gethostname())

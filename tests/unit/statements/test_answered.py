@@ -3,7 +3,7 @@
 import pytest
 
 import kpg
-from kpg.result import Result
+from kpg.api.result import Result
 
 
 @pytest.fixture

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 import kpg
-from kpg.sessions.session import Session
-from kpg.statements.keyed import keyed
+from kpg.execute.changes.keyed_changes import keyed
+from kpg.session.session import Session
 
 SETUP = """
 create table t (id int primary key, x bigint, y text);

@@ -13,7 +13,7 @@ import pyarrow.parquet
 import pytest
 
 import kpg
-from kpg.database import Database
+from kpg.api.database import Database
 
 module_frame = pyarrow.table({"g": [7, 8]})
 

@@ -6,7 +6,7 @@ from xml.etree import ElementTree
 import pytest
 import yaml
 
-from kpg.statements.plan_formats import formatted
+from kpg.execute.queries.explain import formatted
 
 TREE = {
     "Plan": {

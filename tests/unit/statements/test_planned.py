@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import kpg
+from kpg.api.database import Database
 from kpg.compiler.sql.parameterize.normalization import normal
-from kpg.database import Database
 from tests.unit.kpg.twins import Twins
 
 SETUP = (

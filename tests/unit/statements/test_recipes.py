@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 import kpg
-from kpg.statements.recipes import row_of
+from kpg.execute.changes.keyed_changes import row_of
 
 TABLES = """
     create table t (a int primary key, b text, c numeric(10, 2), d date, e boolean, f double precision,

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 import kpg
-from kpg.database import Database
-from kpg.result import Result
-from kpg.view import View
+from kpg.api.database import Database
+from kpg.api.result import Result
+from kpg.api.view import View
 
 
 def rows(db: Database, text: str) -> list[tuple[Any, ...]]:

@@ -7,10 +7,10 @@ import sys
 import threading
 from contextlib import suppress
 
-from kpg.database import Database
-from kpg.engine.working import Workers
+from kpg.api.database import Database
 from kpg.runtime.cluster.transport import Calling, Network
 from kpg.runtime.trace.merge import EFFORT
+from kpg.session.distribution import Workers
 
 CODE = """
 import pickle, sys

@@ -7,8 +7,8 @@ import pyarrow as pa
 import pytest
 
 import kpg
-from kpg.database import Database
-from kpg.dml import loading
+from kpg.api.database import Database
+from kpg.execute.changes import bulk_load
 from tests.unit.workers.apart import apart
 from tests.unit.workers.test_landing import Parts, blocks, send
 
@@ -24,9 +24,9 @@ def both() -> Iterator[Database]:
 
 @pytest.fixture(autouse=True)
 def tasks(monkeypatch: pytest.MonkeyPatch) -> None:
-    goes = loading._goes_through_spark
-    monkeypatch.setattr(loading, "_goes_through_spark", lambda s, m: isinstance(s, Parts) or goes(s, m))
-    monkeypatch.setattr(loading, "send", send)
+    goes = bulk_load._goes_through_spark
+    monkeypatch.setattr(bulk_load, "_goes_through_spark", lambda s, m: isinstance(s, Parts) or goes(s, m))
+    monkeypatch.setattr(bulk_load, "send", send)
 
 
 @pytest.fixture

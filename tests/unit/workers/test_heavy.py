@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from kpg.database import Database
+from kpg.api.database import Database
 from tests.properties.test_workers import many
 
 TABLES = """

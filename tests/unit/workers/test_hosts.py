@@ -12,12 +12,12 @@ from pathlib import Path
 
 import pytest
 
-from kpg.database import Database
-from kpg.engine.working import Workers
+from kpg.api.database import Database
 from kpg.runtime.cluster import transfer
 from kpg.runtime.cluster.transport import Network
 from kpg.runtime.errors import OperationalError
 from kpg.runtime.trace.merge import EFFORT
+from kpg.session.distribution import Workers
 from tests.unit.workers.apart import Apart
 from tests.unit.workers.test_processes import TEXT, answer_alike, rows
 from tests.waiting import PATIENCE, until

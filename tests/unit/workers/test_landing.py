@@ -14,8 +14,8 @@ import pyarrow as pa
 import pytest
 
 import kpg
-from kpg.database import Database
-from kpg.dml import loading
+from kpg.api.database import Database
+from kpg.execute.changes import bulk_load
 from kpg.runtime.cluster import remote_load, transport
 from kpg.runtime.cluster.messages import packed
 from kpg.runtime.cluster.text_exchange import Owners
@@ -70,9 +70,9 @@ def sent(source: Source, berth: Berth) -> list[int]:
 
 @pytest.fixture(autouse=True)
 def tasks(monkeypatch: pytest.MonkeyPatch) -> None:
-    goes = loading._goes_through_spark
-    monkeypatch.setattr(loading, "_goes_through_spark", lambda s, m: isinstance(s, Parts) or goes(s, m))
-    monkeypatch.setattr(loading, "send", send)
+    goes = bulk_load._goes_through_spark
+    monkeypatch.setattr(bulk_load, "_goes_through_spark", lambda s, m: isinstance(s, Parts) or goes(s, m))
+    monkeypatch.setattr(bulk_load, "send", send)
 
 
 @pytest.fixture(scope="module")
@@ -240,7 +240,7 @@ def test_rows_that_came_to_the_wrong_worker_find_the_right_one(
             ship(berth.places[1:], berth.secret, attempt, [])
         return {berth.load: attempts}
 
-    monkeypatch.setattr(loading, "send", astray)
+    monkeypatch.setattr(bulk_load, "send", astray)
     db.sql(TABLE)
     db.sql(VIEW)
     db.load("t", Parts(numbers(0, 100)))

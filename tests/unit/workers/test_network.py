@@ -11,8 +11,7 @@ import numpy as np
 import pytest
 
 import kpg
-from kpg.database import Database
-from kpg.engine.working import Workers
+from kpg.api.database import Database
 from kpg.runtime.cluster.member_process import serve
 from kpg.runtime.cluster.messages import Command, GoneError, Reply, exchange, packed, pair
 from kpg.runtime.cluster.threads import Threads
@@ -20,6 +19,7 @@ from kpg.runtime.cluster.transport import Calling, Network
 from kpg.runtime.dataflow.dataflow_graph import Step
 from kpg.runtime.errors import InterfaceError, OperationalError
 from kpg.runtime.trace.merge import EFFORT
+from kpg.session.distribution import Workers
 from tests.properties.test_workers import history
 from tests.unit.workers.apart import Apart, Through, apart
 from tests.unit.workers.test_processes import TEXT, answer_alike, gone, rows

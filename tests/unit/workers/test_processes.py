@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 
 import kpg
-from kpg.database import Database
-from kpg.engine.memory import used_bytes
+from kpg.api.database import Database
 from kpg.runtime.cluster.messages import GoneError, Line, exchange, packed, pair
 from kpg.runtime.errors import DataError, InterfaceError, OperationalError
+from kpg.session.memory_limit import used_bytes
 
 TEXT = """
 create table t(k int primary key, g text, v int);

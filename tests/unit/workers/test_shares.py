@@ -7,8 +7,7 @@ import numpy as np
 import pytest
 
 import kpg
-from kpg.database import Database
-from kpg.engine.working import Workers
+from kpg.api.database import Database
 from kpg.runtime.cluster.text_exchange import FEW, Owners
 from kpg.runtime.cluster.threads import Threads
 from kpg.runtime.dictionary import Dictionary
@@ -16,6 +15,7 @@ from kpg.runtime.errors import Error
 from kpg.runtime.kernels import rowgroups as kernels
 from kpg.runtime.operators.exchange import Sending
 from kpg.runtime.trace.updates import Updates
+from kpg.session.distribution import Workers
 from tests.properties.test_workers import many
 
 

@@ -12,16 +12,15 @@ import pyarrow as pa
 import pytest
 
 import kpg
-from kpg.database import Database
-from kpg.durable import checkpoints
-from kpg.durable.checking import check, check_contents
-from kpg.durable.inspecting import inspected
-from kpg.durable.opening import Wanted, open_files
-from kpg.engine.working import Workers
+from kpg.api.database import Database
+from kpg.persistence import checkpoints
+from kpg.persistence.inspection import check, check_contents, inspected
+from kpg.persistence.recovery import Wanted, open_files
 from kpg.runtime.cluster import table_shards
 from kpg.runtime.cluster.threads import Threads
 from kpg.runtime.errors import IntegrityError, OperationalError
 from kpg.runtime.storage.packs import pack_number
+from kpg.session.distribution import Workers
 from tests.model.disk import PowerCut, Sim
 from tests.unit.workers import test_landing
 from tests.unit.workers.apart import apart

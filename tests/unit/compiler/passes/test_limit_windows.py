@@ -3,7 +3,7 @@
 import pytest
 
 import kpg
-from kpg.result import Rows
+from kpg.api.result import Rows
 
 NUMBERED = "row_number() over (partition by g order by x) n"
 

@@ -5,11 +5,11 @@ from collections.abc import Callable
 import pytest
 
 import kpg
+from kpg.api.database import Database
+from kpg.api.result import Rows
 from kpg.compiler.pipeline import compile_bound
 from kpg.compiler.sql.frontend import lower_query
 from kpg.compiler.sql.parse.parser import parse_query
-from kpg.database import Database
-from kpg.result import Rows
 from kpg.runtime.plan import HalfJoin
 
 

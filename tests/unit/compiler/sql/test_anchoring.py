@@ -3,9 +3,9 @@
 import pytest
 
 import kpg
+from kpg.api.database import Database
 from kpg.compiler.sql.parse.reader import parsed_expression
 from kpg.compiler.sql.rewrite.name_qualification import asks_sequence, sequence_call, whole_names
-from kpg.database import Database
 
 
 @pytest.fixture(scope="module")

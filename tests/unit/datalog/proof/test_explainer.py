@@ -8,9 +8,9 @@ import pytest
 from rich.console import Console
 
 import kpg
+from kpg.api.database import Database
 from kpg.cli.datalog_prompt import DatalogPrompt
 from kpg.cli.output import Format
-from kpg.database import Database
 from kpg.datalog import Program, Proof
 from kpg.datalog.proof import Kind
 from kpg.runtime.errors import InterfaceError, NotSupportedError, OperationalError, ProgrammingError

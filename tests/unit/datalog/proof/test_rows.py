@@ -5,8 +5,8 @@ import itertools
 import numpy as np
 import pytest
 
-from kpg.datalog.proof import rows as module
-from kpg.datalog.proof.rows import SCANS, Rows
+from kpg.datalog.proof import rule_search as module
+from kpg.datalog.proof.rule_search import SCANS, Rows
 
 PLACES = [(), (0,), (2,), (0, 1), (2, 1), (0, 1, 2)]
 

@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow
 import pytest
 
-from kpg.server.limits import Limits
+from kpg.server.logs import Limits
 from tests.unit.server.web.conftest import Web
 
 ENDLESS = "with recursive n(i) as (select 1 union all select i + 1 from n) select count(*) from n"

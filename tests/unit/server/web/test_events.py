@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from kpg.server.web import events, outbox
+from kpg.server.web import event_streams
 from tests.unit.server.web.conftest import Web, web_of
 from tests.waiting import PATIENCE, until
 
@@ -217,7 +217,7 @@ def test_subscriptions_that_are_refused(web: Web, query: str) -> None:
 
 
 def test_a_view_that_is_dropped(web: Web, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(events, "HEARTBEAT", 0.01)
+    monkeypatch.setattr(event_streams, "HEARTBEAT", 0.01)
     web.sql("create table dr (a int); create materialized view dr_v as select a from dr")
     with subscribed(web, "view=dr_v") as stream:
         stream.next(), stream.next()
@@ -243,7 +243,7 @@ def test_what_was_seen_of_an_earlier_life_is_begun_anew(web: Web) -> None:
 
 def test_a_right_that_is_taken_away(web: Web, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also where changes come without a rest."""
-    monkeypatch.setattr(events, "HEARTBEAT", 0.01)
+    monkeypatch.setattr(event_streams, "HEARTBEAT", 0.01)
     web.sql("create table rt (a int); create materialized view rt_v as select a from rt; create role reading")
     web.sql("grant select on rt_v to reading; alter role reading login")
     headers = "Authorization: Basic " + base64.b64encode(b"reading:").decode() + "\r\n"
@@ -259,7 +259,7 @@ def test_a_right_that_is_taken_away(web: Web, monkeypatch: pytest.MonkeyPatch) -
 
 def test_a_client_that_does_not_read_is_cut_off(web: Web, monkeypatch: pytest.MonkeyPatch) -> None:
     """It holds back nobody: not the writer, nor another who reads."""
-    monkeypatch.setattr(outbox, "MOST_WAITING", 1 << 21)
+    monkeypatch.setattr(event_streams, "MOST_WAITING", 1 << 21)
     web.sql("create table sl (a text); create materialized view sl_v as select a from sl")
     big = "x" * 1_000_000
     with subscribed(web, "view=sl_v", buffer=4096) as slow, subscribed(web, "view=sl_v") as quick:
@@ -277,7 +277,7 @@ def test_a_client_that_does_not_read_is_cut_off(web: Web, monkeypatch: pytest.Mo
 
 def test_contents_may_be_larger_than_what_may_wait(web: Web, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also for a client that takes little at a time, and what changes meanwhile comes after them."""
-    monkeypatch.setattr(outbox, "MOST_WAITING", 1 << 16)
+    monkeypatch.setattr(event_streams, "MOST_WAITING", 1 << 16)
     web.sql("create table lg (a int, b text); create materialized view lg_v as select a, b from lg")
     web.sql("insert into lg select i, repeat('x', 100) from generate_series(1, 20000) t(i)")
     with subscribed(web, "view=lg_v", buffer=4096) as stream:
@@ -296,7 +296,7 @@ def test_contents_may_be_larger_than_what_may_wait(web: Web, monkeypatch: pytest
 def test_who_was_cut_off_goes_on_where_it_stopped(remembering: Web, monkeypatch: pytest.MonkeyPatch) -> None:
     """Again and again: every change is told once, in the order of epochs."""
     web = remembering
-    monkeypatch.setattr(outbox, "MOST_WAITING", 1 << 21)
+    monkeypatch.setattr(event_streams, "MOST_WAITING", 1 << 21)
     web.sql("create table cut (a int, b text); create materialized view cut_v as select a, b from cut")
     big, told, epochs, marks = "x" * 1_000_000, Counter[int](), list[int](), list[str]()
 

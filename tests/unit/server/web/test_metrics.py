@@ -5,8 +5,8 @@ import time
 
 import pytest
 
-from kpg.engine.steps import Steps
-from kpg.server.web.metrics import written
+from kpg.server.web.site import written
+from kpg.session.engine import Steps
 from tests.unit.server.web.conftest import Web
 
 

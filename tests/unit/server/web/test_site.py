@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from kpg.runtime.errors import InterfaceError
-from kpg.server.run import Options, users_of
+from kpg.server.process import Options, users_of
 from tests.waiting import PATIENCE
 
 

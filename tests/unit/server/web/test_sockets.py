@@ -20,7 +20,7 @@ from wsproto.events import (
     TextMessage,
 )
 
-from kpg.server.web import outbox, sockets
+from kpg.server.web import event_streams
 from tests.unit.server.web.conftest import Web, web_of
 from tests.waiting import PATIENCE
 
@@ -127,7 +127,7 @@ def test_a_message_that_is_too_long(web: Web) -> None:
 
 
 def test_a_message_of_too_many_pieces(web: Web, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sockets, "MOST_SENT", 1000)
+    monkeypatch.setattr(event_streams, "MOST_SENT", 1000)
     with connected(web) as one:
         one.event()
         for _ in range(1001):
@@ -195,7 +195,7 @@ def test_random_frames(web: Web) -> None:
 def test_contents_by_socket_may_be_larger_than_what_may_wait(
     web: Web, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(outbox, "MOST_WAITING", 1 << 16)
+    monkeypatch.setattr(event_streams, "MOST_WAITING", 1 << 16)
     web.sql("create table lgs (a int, b text); create materialized view lgs_v as select a, b from lgs")
     web.sql("insert into lgs select i, repeat('x', 100) from generate_series(1, 5000) t(i)")
     with connected(web) as one:
@@ -210,7 +210,7 @@ def test_contents_by_socket_may_be_larger_than_what_may_wait(
 
 
 def test_a_socket_whose_client_does_not_read_is_cut_off(web: Web, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(outbox, "MOST_WAITING", 1 << 20)
+    monkeypatch.setattr(event_streams, "MOST_WAITING", 1 << 20)
     web.sql("create table wide (a text); create materialized view wide_v as select a from wide")
     with connected(web) as one:
         one.event()

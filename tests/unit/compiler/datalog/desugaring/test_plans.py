@@ -10,7 +10,7 @@ from kpg.compiler.catalog.entries import Catalog
 from kpg.compiler.datalog.check import check
 from kpg.compiler.rules.core import Atom
 from kpg.compiler.rules.lower.body import lookup_orders
-from kpg.datalog.planning import definition
+from kpg.datalog.program_plans import definition
 
 TABLES = """
 .decl a(x: number, y: number) .decl b(x: number, y: number) .decl c(x: number, y: number)

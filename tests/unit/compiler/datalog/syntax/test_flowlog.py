@@ -8,7 +8,7 @@ import pytest
 import kpg
 from kpg.compiler.catalog.entries import Catalog
 from kpg.compiler.datalog.check import check
-from kpg.datalog.writing import write
+from kpg.datalog.output_files import write
 from kpg.runtime.errors import DatalogError
 
 EDGES = """

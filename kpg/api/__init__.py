@@ -1,0 +1,1 @@
+"""What programs call: databases, views, results, branches, pictures and progress."""

@@ -1,0 +1,246 @@
+"""What the user holds of an ego view: it is read by node, by many, as any view, and followed.
+
+``db.ego``, and users' aggregates by EAGr's interface, as the database's records have them.
+
+EAGr's has ``initialize()``, ``update(state, old, new)`` for an input that was one thing and is another,
+``merge`` and ``finalize``. Here ``update(state, value)`` takes one value in, and ``subtract(state, value)``,
+if there is one, takes it back; ``idempotent`` is true if it does not matter how often a value comes.
+"""
+
+import copy
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kpg.api.view import Maintained, View
+from kpg.compiler.ego import function_of
+from kpg.compiler.sql.parse.statements import Select
+from kpg.execute.definitions import ego_views, python_functions
+from kpg.execute.queries.query_plan import explain_export, plan
+from kpg.runtime.convert.callbacks import from_rows
+from kpg.runtime.convert.python_values import to_list
+from kpg.runtime.errors import InterfaceError
+from kpg.runtime.handles import OverlayInfo
+from kpg.runtime.monitor import synchronized
+from kpg.runtime.types import ColumnDef, Kind, Schema
+from kpg.session.engine import Engine
+from kpg.session.notification_queue import Handler
+from kpg.session.subscriptions import Change, Subscription
+
+Words = NDArray[np.int64]
+WHOLE = frozenset({Kind.SMALLINT, Kind.INTEGER, Kind.BIGINT})
+
+
+@synchronized()
+class EgoView(View):
+    """For each reader a row (node, value); read after the last commit, whether it is pushed or pulled."""
+
+    def __init__(self, engine: Engine, maintained: Maintained, check: Callable[[], object]) -> None:
+        View.__init__(self, maintained, engine.monitor, lambda: (check(), None)[1], self._explained)
+        self._engine = engine
+        types = maintained.reader.visible_types
+        self._node = Schema((ColumnDef("node", types[0]),))
+        self._empty = _empty_of(maintained.sql)
+        element = types[1].parts[0] if types[1].kind is Kind.ARRAY else None
+        if element is None or not (element.kind in WHOLE or (element.is_text and not element.is_padded)):
+            element = None
+        self._element = element
+        """The type of a list's elements, if they are made into values as those of a column are."""
+
+    def read(self, node: Any) -> Any:
+        """The aggregate of a node's neighbourhood; of no rows None, or 0 if it counts."""
+        return self.read_many((node,))[0]
+
+    def read_many(self, nodes: "Sequence[Any] | NDArray[Any]") -> list[Any]:
+        """As :meth:`read`, of many nodes at once."""
+        self._check()
+        self._engine.show_time()
+        words = self._words(nodes)
+        if not words.shape[0]:
+            return []
+        if self._element is not None:
+            listed = self._maintained.installed.lists_of(words)
+            if listed is not None:
+                return self._lists(*listed)
+        there, rows = self._maintained.installed.rows_of(words)
+        kept = np.ascontiguousarray(rows[:, there])
+        found = self._maintained.reader.values(kept, 1)
+        if there.all():
+            return found
+        result = [self._empty] * words.shape[0]
+        for place, value in zip(np.flatnonzero(there).tolist(), found, strict=True):
+            result[place] = value
+        return result
+
+    def _lists(self, sizes: Words, elements: Words) -> list[Any]:
+        """A list of each node's elements."""
+        assert self._element is not None
+        values = to_list(elements, self._element, self._engine.executor.dictionary)
+        ends = np.cumsum(sizes).tolist()
+        return [
+            values[end - size : end] if size else self._empty
+            for end, size in zip(ends, sizes.tolist(), strict=True)
+        ]
+
+    def _words(self, nodes: "Sequence[Any] | NDArray[Any]") -> Words:
+        if self._node.columns[0].type.kind in WHOLE and isinstance(nodes, np.ndarray):
+            return np.ascontiguousarray(nodes, np.int64)
+        return np.ascontiguousarray(from_rows(list(nodes), self._node, self._engine.executor.dictionary)[0])
+
+    def subscribe(  # type: ignore[override]
+        self,
+        callback: Callable[[list[Change]], object],
+        *,
+        nodes: "Iterable[Any] | None" = None,
+        on_error: Handler | None = None,
+    ) -> Subscription:
+        """Call ``callback`` with ``((node, value), epoch, diff)`` of each commit that changes something.
+
+        With ``nodes``, of these only. As long as somebody follows them they are pushed: all, or those nodes.
+        ``on_error`` gets the exceptions of the callback: see :meth:`View.subscribe`.
+        """
+        if nodes is None:
+            return View.subscribe(self, callback, on_error=on_error)
+        self._check()
+        listed = list(nodes)
+        chosen = frozenset(listed)
+
+        def tell(changes: list[Change]) -> None:
+            mine = [change for change in changes if change[0][0] in chosen]
+            if mine:
+                callback(mine)
+
+        return self._maintained.feed.subscribe(tell, np.unique(self._words(listed)), on_error)
+
+    @property
+    def overlay(self) -> OverlayInfo:
+        """How it is computed: sizes, levels, sharing, what is pushed, and what that is expected to cost."""
+        self._check()
+        info = self._maintained.installed.overlay()
+        assert info is not None
+        return info
+
+    def decide(self) -> None:
+        """Decide anew what is pushed, by the reads and writes that there were."""
+        self._check()
+        self._maintained.installed.decide()
+
+    def _explained(self, stage: str) -> str:
+        engine, plan = self._engine, self._maintained.plan or self._engine.plan_of(self.name)
+        assert plan is not None
+        text = explain_export(self.name, plan, stage, engine.catalog, engine.statistics).text()
+        return text + "\n" + "\n".join(described(self.overlay)) if stage.lower() == "physical" else text
+
+
+def _empty_of(meaning: str) -> Any:
+    """What an aggregate is of no rows."""
+    _, _, rest = meaning.partition("SELECT p.reader AS node, ")
+    function = function_of(rest.partition(" AS value FROM (")[0])
+    return None if function is None else function.empty
+
+
+def described(info: OverlayInfo) -> list[str]:
+    """The lines of EXPLAIN that tell of an overlay."""
+    lines = [
+        f"overlay by {info.construction}: {info.writers} writers, {info.readers} readers,"
+        f" {info.partials} partial aggregates; {info.edges} edges in the place of"
+        f" {info.direct} (sharing index {info.sharing:.3f})",
+        f"mean depth {info.depth:.2f}; built in {info.build_seconds:.2f} s; {info.bytes} bytes;"
+        f" {info.patches} edges patched since",
+        f"{info.pushed} pushed, {info.pulled} pulled, decided by {info.decided}"
+        f" ({info.left} nodes not by pruning); {info.flips} changed since by what was observed",
+        f"expected cost: {info.write:.3f} us a write, {info.read:.3f} us a read",
+    ]
+    lines += [
+        f"  level {level}: {pushed} pushed, {pulled} pulled, {edges} edges in"
+        for level, (pushed, pulled, edges) in enumerate(info.levels)
+    ]
+    return lines
+
+
+class Adapted:
+    """An aggregate of values, by the methods that the database calls."""
+
+    def __init__(self, own: Any) -> None:
+        self._own = own
+        self.initialize = own.initialize
+        self.finish = own.finalize
+        self.merge = self._merge
+        self.idempotent = bool(getattr(own, "idempotent", False))
+        if hasattr(own, "subtract"):
+            self.subtract = self._subtract
+
+    def add(self, state: Any, value: Any, times: int = 1) -> Any:
+        """Take a value in, as often as it is there."""
+        for _ in range(times):
+            state = self._own.update(state, value)
+        return state
+
+    def _subtract(self, state: Any, value: Any, times: int = 1) -> Any:
+        for _ in range(times):
+            state = self._own.subtract(state, value)
+        return state
+
+    def _merge(self, state: Any, other: Any) -> Any:
+        return self._own.merge(state, copy.deepcopy(other))
+
+
+def adapted(own: Any) -> Any:
+    """The object as ``create_function`` takes one."""
+    if hasattr(own, "add") and hasattr(own, "finish"):
+        return own
+    missing = [
+        name
+        for name in ("initialize", "update", "merge", "finalize")
+        if not callable(getattr(own, name, None))
+    ]
+    if missing:
+        raise InterfaceError(
+            f"an aggregate of an ego view needs the method {missing[0]}()",
+            hint="give an object with initialize, update, merge and finalize, or the name of an aggregate",
+        )
+    return Adapted(own)
+
+
+def make(
+    engine: Engine,
+    check: Callable[[], object],
+    name: str,
+    aggregate: Any,
+    readers: "str | Iterable[Any] | None",
+    continuous: "str | Iterable[Any] | None",
+    returns: Any,
+    **given: Any,
+) -> "EgoView":
+    """As :meth:`kpg.api.database.Database.ego`."""
+    put_back = python_functions.known(engine)
+    try:
+        if not isinstance(aggregate, str):
+            aggregate = own_aggregate(engine, name, given["writes"], aggregate, returns)
+        chosen, pushed = (
+            ego_views.listed(nodes) if nodes is not None and not isinstance(nodes, str) else nodes
+            for nodes in (readers, continuous)
+        )
+        asked = ego_views.Asked(name=name, aggregate=aggregate, readers=chosen, continuous=pushed, **given)
+        maintained = ego_views.create(engine, asked)
+    except BaseException:
+        put_back()
+        raise
+    return EgoView(engine, maintained, check)
+
+
+def own_aggregate(engine: Engine, name: str, writes: str, aggregate: Any, returns: Any) -> str:
+    """Make an aggregate of the user's, by EAGr's interface or as ``create_function`` takes it."""
+    given = aggregate() if isinstance(aggregate, type) else aggregate
+    if ego_views.is_query(writes):
+        select = ego_views.single(writes)
+        assert isinstance(select, Select)
+        types = plan(select, engine.catalog, engine.statistics).schema.types
+    else:
+        types = engine.catalog.get(writes).schema.types
+    own = f"{name}_aggregate"
+    result = types[2] if returns is None and not hasattr(given, "returns") else returns or given.returns
+    python_functions.create(engine, own, adapted(given), [types[2]], result, columns=False, nulls=False)
+    return f"{own}(value)"

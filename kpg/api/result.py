@@ -1,0 +1,261 @@
+"""Results: rows that were read once, in the forms that Python programs want.
+
+:class:`Rows` gives rows as tuples, Arrow, frames and text; :class:`Result` is a fixed one with a cursor;
+``View`` is one that is the view's present contents. A small program, which wants tuples, has them without
+importing Arrow.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from threading import Lock
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+from kpg.runtime.errors import OperationalError
+from kpg.runtime.types import BIGINT, TEXT, Kind, Type
+
+if TYPE_CHECKING:
+    import pandas
+    import polars
+    import pyarrow
+
+Row = tuple[Any, ...]
+Description = tuple[str, Type, None, None, int | None, int | None, bool | None]
+
+
+_cursor_lock: Final = Lock()
+"""Held for an instant while the cursor of any result moves: threads that share one get each row once."""
+
+
+class Rows:
+    """What can be read as rows: subclasses give ``columns``, ``types``, ``arrow()`` and ``part()``."""
+
+    @property
+    def columns(self) -> list[str]:
+        """The column names."""
+        raise NotImplementedError
+
+    @property
+    def types(self) -> list[Type]:
+        """The SQL types of the columns."""
+        raise NotImplementedError
+
+    def arrow(self) -> "pyarrow.Table":
+        """All rows as a ``pyarrow.Table``."""
+        raise NotImplementedError
+
+    def part(self, start: int = 0, stop: int | None = None) -> list[Row]:
+        """The rows from ``start`` to before ``stop``, or to the last, as tuples."""
+        raise NotImplementedError
+
+    @property
+    def description(self) -> list[Description]:
+        """The columns as the DB-API has them: (name, type, None, None, precision, scale, None)."""
+        return [_describe(name, type_) for name, type_ in zip(self.columns, self.types, strict=True)]
+
+    def df(self) -> "pandas.DataFrame":
+        """All rows as a pandas DataFrame.
+
+        DATE, TIMESTAMP and TIMESTAMPTZ are ``datetime64``, with NaT for NULL. Integers and BOOLEAN with NULLs
+        are what pandas makes of them: ``float64``, and objects with None. DECIMAL and TIME are objects, of
+        ``Decimal`` and ``datetime.time``: pandas has no type that holds them.
+        """
+        try:
+            import pandas  # noqa: F401
+        except ImportError as error:
+            raise _missing("pandas", "df()") from error
+        return self.arrow().to_pandas(date_as_object=False)
+
+    def pl(self) -> "polars.DataFrame":
+        """All rows as a polars DataFrame."""
+        try:
+            import polars
+        except ImportError as error:
+            raise _missing("polars", "pl()") from error
+        frame = polars.from_arrow(self.arrow())
+        assert isinstance(frame, polars.DataFrame)
+        return frame
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        """The Arrow C stream of all rows: pyarrow, polars, DuckDB and others read it without a copy."""
+        return self.arrow().__arrow_c_stream__(requested_schema)
+
+    def __iter__(self) -> Iterator[Row]:
+        """All rows as tuples, from the first one, whatever was fetched before."""
+        return iter(self.part())
+
+    def __len__(self) -> int:
+        return int(self.arrow().num_rows)
+
+    def __bool__(self) -> bool:
+        """True, also without rows: ask ``len`` for those."""
+        return True
+
+    def __repr__(self) -> str:
+        from kpg.api import display
+
+        return display.box(self.columns, self.types, display.Ends.of(self))
+
+    def _repr_html_(self) -> str:
+        from kpg.api import display
+
+        return display.html(self.columns, self.types, display.Ends.of(self))
+
+
+class Contents(Protocol):
+    """Rows that no commit changes any more."""
+
+    def __len__(self) -> int: ...
+
+    def arrow(self) -> "pyarrow.Table":
+        """As :meth:`Rows.arrow`."""
+
+    def part(self, start: int, stop: int | None) -> list[Row]:
+        """As :meth:`Rows.part`."""
+
+
+class Result(Rows):
+    """The rows of one statement, in the order that its ORDER BY asked for.
+
+    ``fetchone``, ``fetchmany`` and ``fetchall`` move a cursor, as in the DB-API; iteration and the other
+    forms give all rows each time.
+    """
+
+    affected: int | None = None
+    """For a statement that changes a table, the number of rows inserted, deleted or updated."""
+
+    def __init__(
+        self,
+        columns: Sequence[str],
+        types: Sequence[Type],
+        contents: Contents,
+        origins: tuple[tuple[str, int], ...] = (),
+    ) -> None:
+        self.origins = origins
+        """The names of relations and the places of columns there that the columns are, if that is known."""
+        self._columns = list(columns)
+        self._types = list(types)
+        self._contents = contents
+        self._table: pyarrow.Table | None = None
+        self._rows: list[Row] | None = None
+        self._position = 0
+
+    def again(self) -> "Result":
+        """The same rows, with a cursor before the first one."""
+        return Result(self._columns, self._types, self._contents, self.origins)
+
+    @property
+    def columns(self) -> list[str]:
+        return list(self._columns)
+
+    @property
+    def types(self) -> list[Type]:
+        return list(self._types)
+
+    @property
+    def contents(self) -> Contents:
+        """What the rows are made of."""
+        return self._contents
+
+    @property
+    def rowcount(self) -> int:
+        """The number of rows affected, or given, as the DB-API names it."""
+        return len(self) if self.affected is None else self.affected
+
+    def __len__(self) -> int:
+        return len(self._contents)
+
+    def arrow(self) -> "pyarrow.Table":
+        if self._table is None:
+            self._table = self._contents.arrow()
+        return self._table
+
+    def part(self, start: int = 0, stop: int | None = None) -> list[Row]:
+        return self._contents.part(start, stop)
+
+    def fetchone(self) -> Row | None:
+        """The next row, or None after the last."""
+        rows = self.fetchmany(1)
+        return rows[0] if rows else None
+
+    def fetchmany(self, size: int = 1) -> list[Row]:
+        """The next ``size`` rows, fewer at the end."""
+        rows = self._rows
+        if rows is None:
+            rows = self._rows = self.part()
+        with _cursor_lock:
+            found = rows[self._position : self._position + size]
+            self._position += len(found)
+        return found
+
+    def fetchall(self) -> list[Row]:
+        """All rows that were not fetched yet."""
+        return self.fetchmany(len(self))
+
+
+class Listed:
+    """Contents that are Python values: for each column its name, its type, and a list of values."""
+
+    def __init__(self, names: Sequence[str], types: Sequence[Type], values: Sequence[Sequence[Any]]) -> None:
+        self._names = names
+        self._types = types
+        self._values = values
+
+    def __len__(self) -> int:
+        return len(self._values[0])
+
+    def arrow(self) -> "pyarrow.Table":
+        import pyarrow
+
+        from kpg.runtime.convert.arrow import arrow_type
+
+        columns = zip(self._types, self._values, strict=True)
+        arrays = [pyarrow.array(values, arrow_type(type_)) for type_, values in columns]
+        return pyarrow.Table.from_arrays(arrays, names=list(self._names))
+
+    def part(self, start: int, stop: int | None) -> list[Row]:
+        return list(zip(*(values[start:stop] for values in self._values), strict=True))
+
+
+def listing(columns: Mapping[str, tuple[Type, Sequence[Any]]]) -> Result:
+    """A result made of Python values, a type and a list of values for each column."""
+    names = list(columns)
+    types = [type_ for type_, _ in columns.values()]
+    return Result(names, types, Listed(names, types, [values for _, values in columns.values()]))
+
+
+class Affected(Result):
+    """The result of a statement that changes a table: one row with the count of rows."""
+
+    def __init__(self, count: int) -> None:
+        super().__init__(["count"], [BIGINT], Listed(["count"], [BIGINT], [[count]]))
+        self.affected = count
+
+
+PLAN: Final = "QUERY PLAN"
+"""What Postgres calls the column of EXPLAIN."""
+
+
+class Explanation(Result):
+    """A plan as text, a row for each line or one for the ``whole``; by another ``name``, what else is so."""
+
+    def __init__(self, text: str, name: str = PLAN, *, type_: Type = TEXT, whole: bool = False) -> None:
+        rows = [text] if whole else text.splitlines()
+        super().__init__([name], [type_], Listed([name], [type_], [rows]))
+        self.text = text
+
+    def __repr__(self) -> str:
+        return self.text
+
+    def _repr_html_(self) -> str:
+        from html import escape
+
+        return f"<pre>{escape(self.text)}</pre>"
+
+
+def _describe(name: str, type_: Type) -> Description:
+    if type_.kind is Kind.DECIMAL:
+        return (name, type_, None, None, type_.precision, type_.scale, None)
+    return (name, type_, None, None, type_.precision or None, None, None)
+
+
+def _missing(package: str, method: str) -> OperationalError:
+    return OperationalError(f"{method} needs {package}", hint=f"pip install {package}")

@@ -1,1 +1,0 @@
-"""Dataflows and plans as SVG, which notebooks show."""

@@ -1,0 +1,1 @@
+"""Statements run: each statement class has its handler in queries, changes or definitions."""

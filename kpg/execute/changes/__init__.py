@@ -1,0 +1,1 @@
+"""Statements that change rows: DML, COPY, loads, constraints, foreign keys, defaults."""

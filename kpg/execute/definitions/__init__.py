@@ -1,0 +1,1 @@
+"""Statements that change the catalog: CREATE, ALTER and DROP."""

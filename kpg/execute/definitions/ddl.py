@@ -1,0 +1,426 @@
+"""Statements that define what is neither table nor view, or change what is: sequences, schemas, ALTER.
+
+Temporary tables: what becomes of them at a commit, and when their session ends.
+"""
+
+from dataclasses import replace
+from functools import partial
+from typing import assert_never
+
+from kpg.api.result import Affected, Result
+from kpg.compiler.catalog.constraints import Sequence
+from kpg.compiler.catalog.entries import TableEntry
+from kpg.compiler.catalog.qualified_names import Resolved, beside
+from kpg.compiler.sql.parse import definitions
+from kpg.compiler.sql.parse import definitions as ast
+from kpg.compiler.sql.parse import statements as parse_statements
+from kpg.compiler.sql.parse.definitions import DropOther
+from kpg.compiler.sql.parse.tables import created, settled
+from kpg.compiler.sql.rewrite.name_qualification import asks_sequence, sequence_call
+from kpg.runtime.errors import ProgrammingError, Span
+from kpg.session.engine import Engine
+from kpg.session.notices import say_cascade, say_missing, say_present, say_skipped, say_skipped_relation
+
+
+def define(engine: Engine, statement: ast.AnyDefinition) -> Result | None:
+    """Run one statement."""
+    engine.check_defining("a definition")
+    if isinstance(statement, definitions.AnyRole):
+        from kpg.postgres.roles import run_roles
+
+        run_roles(engine, statement)
+        return None
+    match statement:
+        case ast.CreateSequence():
+            _create_sequence(engine, statement)
+        case ast.CreateEgoView():
+            from kpg.execute.definitions.ego_views import created
+
+            created(engine, statement)
+        case ast.AlterSequence():
+            _alter_sequence(engine, statement)
+        case ast.CreateSchema():
+            _create_schema(engine, statement)
+        case ast.CreateIndex():
+            from kpg.execute.definitions.drop import check_unused
+            from kpg.execute.definitions.indexes import create_index
+
+            check_unused(engine, (statement.table,), "CREATE INDEX", statement.span)
+            create_index(engine, statement)
+        case ast.CreateType():
+            from kpg.execute.definitions.user_types import create_type
+
+            create_type(engine, statement)
+        case ast.CreateDomain():
+            from kpg.execute.definitions.domains import create_domain
+
+            create_domain(engine, statement)
+        case ast.AlterDomain():
+            from kpg.execute.definitions.domains import alter_domain
+
+            alter_domain(engine, statement)
+        case ast.AlterUserType():
+            from kpg.execute.definitions.domains import alter_type
+
+            alter_type(engine, statement)
+        case ast.RenameSchema():
+            from kpg.execute.definitions.rename import rename_schema
+
+            rename_schema(engine, statement)
+        case ast.DropOther():
+            for name in statement.names:
+                _drop(engine, statement, name)
+        case ast.Truncate():
+            from kpg.execute.definitions.drop import check_unused
+
+            check_unused(engine, statement.tables, "TRUNCATE", statement.span)
+            return Affected(_truncate(engine, statement))
+        case ast.Comment():
+            _comment(engine, statement)
+        case ast.Alter():
+            from kpg.execute.definitions.alter_table import alter
+            from kpg.execute.definitions.drop import check_altered
+
+            check_altered(engine, statement)
+            alter(engine, statement)
+        case ast.DefinePolicy():
+            from kpg.postgres.row_security import define_policy
+
+            define_policy(engine, statement)
+        case ast.CreateAggregate() | ast.DropAggregate():
+            from kpg.execute.definitions.routines import define_aggregate
+
+            define_aggregate(engine, statement)
+        case ast.CreateFunction() | ast.DropFunction() | ast.AlterFunction():
+            from kpg.execute.definitions.routines import run_routine
+
+            run_routine(engine, statement)
+        case _:
+            assert_never(statement)
+    return None
+
+
+def _create_sequence(engine: Engine, statement: ast.CreateSequence) -> None:
+    catalog = engine.catalog
+    name = catalog.created(statement.name, temporary=statement.temporary, span=statement.span)
+    if name.lower() in catalog.sequences or name in catalog:
+        if statement.if_not_exists:
+            say_present(engine, name)
+            return
+        raise ProgrammingError(f'relation "{name}" already exists', span=statement.span)
+    catalog.sequences[name.lower()] = _with_owner(
+        engine, replace(created(name, statement.options, "bigint", statement.span), name=name)
+    )
+    engine.journal.note(undo=engine.sequences.forget(name))
+
+
+def _with_owner(engine: Engine, sequence: Sequence) -> Sequence:
+    if sequence.owner is None:
+        return sequence
+    table = engine.catalog.table(sequence.owner[0])
+    return replace(sequence, owner=(table.name, sequence.owner[1]))
+
+
+def _alter_sequence(engine: Engine, statement: ast.AlterSequence) -> None:
+    catalog = engine.catalog
+    old = catalog.find_sequence(statement.name)
+    if old is None:
+        if statement.if_exists:
+            say_skipped_relation(engine, statement.name)
+            return
+        catalog.sequence(statement.name, statement.span)
+        return
+    if statement.rename:
+        rename_sequence(engine, old, beside(old.name, statement.rename))
+        return
+    new = _with_owner(engine, settled(old, statement.options, statement.span, new=False))
+    catalog.sequences[old.name.lower()] = new
+    options = dict(statement.options)
+    at = engine.sequences.next.get(old.name)
+    if "restart" in options:
+        value = options["restart"]
+        engine.sequences.restart(old.name, value if isinstance(value, int) else None)
+        engine.journal.note(undo=partial(engine.sequences.restart, old.name, at))
+    elif at is None:
+        # A sequence that was never asked goes on with the start that it had.
+        engine.sequences.restart(old.name, old.start)
+    elif new.increment != old.increment:
+        engine.sequences.stepped(old, new)
+        engine.journal.note(undo=partial(engine.sequences.stepped, new, old))
+
+
+def rename_sequence(engine: Engine, old: Sequence, new: Resolved) -> None:
+    """Give a sequence another name, and have what asks it follow."""
+    from kpg.compiler.sql.rewrite.deparse import SEQUENCE
+    from kpg.execute.definitions.rename import follow
+
+    move_sequence(engine, old, new)
+    follow(engine, {(SEQUENCE, old.name.lower()): new})
+
+
+def move_sequence(engine: Engine, old: Sequence, new: Resolved) -> None:
+    """Give a sequence another name, and have the columns follow that it is of."""
+    catalog = engine.catalog
+    if new.lower() in catalog.sequences or new in catalog:
+        raise ProgrammingError(f'relation "{new}" already exists')
+    del catalog.sequences[old.name.lower()]
+    catalog.sequences[new.lower()] = replace(old, name=new)
+    catalog.rights.rename(("SEQUENCE", old.name.lower()), ("SEQUENCE", new.lower()))
+    engine.sequences.rename(old.name, new)
+    engine.journal.note(undo=partial(engine.sequences.rename, new, old.name))
+    for entry in list(catalog):
+        if not isinstance(entry, TableEntry):
+            continue
+        rules = tuple(
+            replace(rule, sequence=new, default=sequence_call(new)) if rule.sequence == old.name else rule
+            for rule in entry.constraints.rules
+        )
+        if rules != entry.constraints.rules:
+            catalog.replace(replace(entry, constraints=replace(entry.constraints, rules=rules)))
+
+
+def _create_schema(engine: Engine, statement: ast.CreateSchema) -> None:
+    name = statement.name.lower()
+    if name in engine.catalog.schemas or name in ("pg_catalog", "information_schema"):
+        if statement.if_not_exists:
+            say_skipped(engine, f'schema "{name}" already exists', "42P06")
+            return
+        raise ProgrammingError(f'schema "{statement.name}" already exists', span=statement.span)
+    if name.startswith("pg_"):
+        raise ProgrammingError(f'schema name "{statement.name}" is reserved', span=statement.span)
+    engine.catalog.schemas[name] = name
+    if statement.elements:
+        _create_elements(engine, statement, name)
+
+
+def _create_elements(engine: Engine, statement: ast.CreateSchema, name: str) -> None:
+    """What CREATE SCHEMA makes in the schema."""
+    from kpg.compiler.sql.parse.parser import parse
+    from kpg.execute.statements import execute
+
+    path = engine.catalog.search_path
+    engine.catalog.search_path = (name, *path)
+    try:
+        with engine.transactions.substatements():
+            for text in statement.elements:
+                for one in parse(text):
+                    execute(engine, one)
+    finally:
+        engine.catalog.search_path = path
+
+
+def _drop(engine: Engine, statement: ast.DropOther, name: str) -> None:
+    match statement.kind:
+        case "SEQUENCE":
+            drop_sequence(engine, statement, name)
+        case "TYPE":
+            from kpg.execute.definitions.user_types import drop_type
+
+            drop_type(engine, statement, name)
+        case "DOMAIN":
+            from kpg.execute.definitions.domains import drop_domain
+
+            drop_domain(engine, statement, name)
+        case "SCHEMA":
+            from kpg.execute.definitions.drop import drop_schema
+
+            drop_schema(engine, statement, name.lower())
+        case _:
+            from kpg.execute.definitions.indexes import drop_index
+
+            drop_index(engine, statement, name)
+
+
+def drop_sequence(engine: Engine, statement: ast.DropOther, name: str) -> None:
+    """DROP SEQUENCE; with CASCADE, DEFAULTs that take its numbers go with it."""
+    catalog = engine.catalog
+    found = catalog.find_sequence(name)
+    if found is None:
+        from kpg.execute.definitions.indexes import refuse_other_kind
+
+        refuse_other_kind(engine, name, statement)
+        if not statement.if_exists:
+            catalog.sequence(name, statement.span)
+        say_missing(engine, "sequence", name)
+        return
+    for entry in list(catalog):
+        if not isinstance(entry, TableEntry):
+            continue
+        for place, rule in enumerate(entry.constraints.rules):
+            if not asks_sequence(rule.default, found.name) and rule.sequence != found.name:
+                continue
+            if not statement.cascade or rule.identity:
+                raise ProgrammingError(
+                    f'sequence "{found.name}" cannot be dropped: column {entry.schema.names[place]} of table '
+                    f"{entry.name} takes its numbers",
+                    span=statement.span,
+                    hint="drop that DEFAULT first, or use CASCADE",
+                )
+            column, table = entry.schema.names[place], catalog.plain(entry.name)
+            say_cascade(engine, [f"default value for column {column} of table {table}"])
+            rules = list(entry.constraints.rules)
+            rules[place] = replace(rule, default="", sequence="")
+            entry = replace(entry, constraints=replace(entry.constraints, rules=tuple(rules)))
+            catalog.replace(entry)
+    del catalog.sequences[found.name.lower()]
+    engine.journal.note(undo=engine.sequences.forget(found.name))
+
+
+def _truncate(engine: Engine, statement: ast.Truncate) -> int:
+    catalog = engine.catalog
+    chosen = to_truncate(engine, statement)
+    rows = 0
+    for name in chosen:
+        table = engine.table(name)
+        rowids = engine.executor.rowids(name)
+        rows += int(rowids.shape[0])
+        table.truncate(rowids)
+        guard = table.guard
+        if guard is not None and guard.expression_keys:
+            from kpg.execute.definitions.indexes import empty_unique_indexes
+
+            empty_unique_indexes(engine, table.name)
+        if statement.restart:
+            for rule in catalog.table(name).constraints.rules:
+                if rule.sequence:
+                    at = engine.sequences.next.get(rule.sequence)
+                    engine.sequences.restart(rule.sequence)
+                    engine.journal.note(undo=partial(engine.sequences.restart, rule.sequence, at))
+    return rows
+
+
+def to_truncate(engine: Engine, statement: ast.Truncate) -> set[str]:
+    """The tables that are named, their partitions, and with CASCADE all that refers to one."""
+    catalog = engine.catalog
+    chosen = {catalog.table(name, statement.span).name for name in statement.tables}
+    if catalog.others:
+        from kpg.compiler.catalog.constraints import heirs
+
+        chosen |= {heir for name in chosen for heir in heirs(catalog.others, name)}
+    pending = list(chosen)
+    while pending:
+        name = pending.pop()
+        users = engine.references.users(name) if "references" in engine.__dict__ else []
+        for link in users:
+            if link.table in chosen:
+                continue
+            if not statement.cascade:
+                raise ProgrammingError(
+                    f"table {name} cannot be truncated: FOREIGN KEY {link.key.name} of table {link.table} "
+                    "refers to it",
+                    span=statement.span,
+                    hint=f"truncate {link.table} at the same time, or use CASCADE",
+                )
+            chosen.add(link.table)
+            pending.append(link.table)
+    return chosen
+
+
+def _comment(engine: Engine, statement: ast.Comment) -> None:
+    catalog = engine.catalog
+    key: tuple[str, ...] = (statement.kind, statement.name.lower())
+    match statement.kind:
+        case "TABLE" | "VIEW" | "MATERIALIZED VIEW" | "COLUMN":
+            entry = catalog.get(statement.name, statement.span)
+            key = ("RELATION", entry.name.lower())
+            if statement.kind == "COLUMN":
+                if statement.part.lower() not in (name.lower() for name in entry.schema.names):
+                    message = f'column "{statement.part}" of "{entry.name}" does not exist'
+                    raise ProgrammingError(message, span=statement.span)
+                key = ("COLUMN", entry.name.lower(), statement.part.lower())
+            elif statement.kind == "MATERIALIZED VIEW" and not getattr(entry, "materialized", False):
+                raise ProgrammingError(f'"{entry.name}" is not a materialized view', span=statement.span)
+            elif (statement.kind == "TABLE") != isinstance(entry, TableEntry):
+                kind = "table" if isinstance(entry, TableEntry) else "view"
+                raise ProgrammingError(f'"{entry.name}" is a {kind}', span=statement.span)
+        case "CONSTRAINT":
+            table = catalog.table(statement.name, statement.span)
+            if statement.part.lower() not in (one.name.lower() for one in table.constraints):
+                message = f'constraint "{statement.part}" of "{table.name}" does not exist'
+                raise ProgrammingError(message, span=statement.span)
+            key = ("CONSTRAINT", table.name.lower(), statement.part.lower())
+        case "POLICY":
+            relation = catalog.get(statement.name, statement.span)
+            key = (statement.kind, relation.name.lower(), statement.part.lower())
+            if (statement.kind.lower(), *key[1:]) not in catalog.others:
+                kind = statement.kind.lower()
+                message = f'{kind} "{statement.part}" for table "{relation.name}" does not exist'
+                raise ProgrammingError(message, span=statement.span)
+        case "DOMAIN CONSTRAINT":
+            key = (*key, statement.part.lower())
+        case "FUNCTION" | "ROUTINE":
+            schema, _, plain = statement.name.rpartition(".")
+            if not catalog.find_routines(plain, schema):
+                raise ProgrammingError(f'function "{statement.name}" does not exist', span=statement.span)
+            key = ("FUNCTION", plain.lower())
+        case "SEQUENCE":
+            catalog.sequence(statement.name, statement.span)
+        case "SCHEMA" if statement.name.lower() not in catalog.schemas:
+            raise ProgrammingError(f'schema "{statement.name}" does not exist', span=statement.span)
+        case _:
+            pass
+    if statement.text:
+        catalog.comments[key] = statement.text
+    else:
+        catalog.comments.pop(key, None)
+
+
+NOWHERE = Span("", 0, 0)
+
+
+def made(
+    engine: "Engine", name: str, statement: parse_statements.CreateTable | parse_statements.CreateTableAs
+) -> None:
+    """A table is made: note what is to become of it at a commit."""
+    if not statement.on_commit:
+        engine.at_commit.pop(name, None)
+        return
+    if not statement.temporary:
+        error = ProgrammingError("ON COMMIT can only be used on temporary tables", span=statement.span)
+        error.sqlstate = "42P16"
+        raise error
+    engine.at_commit[name] = statement.on_commit
+
+
+def tidy(engine: "Engine") -> None:
+    """A transaction of a session ends: empty, or drop, its tables that want it."""
+    from kpg.execute.definitions.drop import drop_relations
+
+    mine = f"{engine.catalog.temporary}."
+    for name, action in [one for one in engine.at_commit.items() if one[0].startswith(mine)]:
+        entry = engine.catalog.entries.get(name.lower())
+        if not isinstance(entry, TableEntry):
+            del engine.at_commit[name]
+        elif action == "DROP":
+            del engine.at_commit[name]
+            with engine.journal.writing():
+                drop_relations(engine, parse_statements.Drop("TABLE", (name,), True, True, NOWHERE))
+        elif engine.executor.count(name):
+            table = engine.table(name)
+            guard, table.guard = table.guard, None
+            table.delete(engine.executor.rowids(name))
+            table.guard = guard
+            if guard is not None and guard.expression_keys:
+                from kpg.execute.definitions.indexes import empty_unique_indexes
+
+                empty_unique_indexes(engine, name)
+
+
+def end(engine: "Engine") -> None:
+    """The session that has the engine ends: its temporary tables go, with what was made of them."""
+    from kpg.execute.definitions.drop import drop_relations
+
+    catalog, schema = engine.catalog, engine.catalog.temporary
+    if schema not in catalog.schemas:
+        return
+    engine.remembered.forget()
+    with engine.transactions.statement(changes=True), engine.journal.writing():
+        for name in [one for one in catalog.entries if one.startswith(f"{schema}.")]:
+            if name in catalog.entries:
+                kind = "TABLE" if isinstance(catalog.entries[name], TableEntry) else "VIEW"
+                drop_relations(engine, parse_statements.Drop(kind, (name,), True, True, NOWHERE))
+        for name in [one for one in catalog.sequences if one.startswith(f"{schema}.")]:
+            define(engine, DropOther("SEQUENCE", (name,), True, True, NOWHERE))
+        for key in [one for one in catalog.rights.owners if one[1].startswith(f"{schema}.")]:
+            catalog.rights.forget(key)
+        del catalog.schemas[schema]

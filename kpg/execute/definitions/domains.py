@@ -1,0 +1,361 @@
+"""Domains: types that users make of others, with conditions that their values hold to.
+
+A column of a domain is a column of its type, with the domain's default, NOT NULL and CHECKs as its own.
+
+ALTER TYPE: other labels of an ENUM, other fields of a row, another name; columns of the type follow.
+"""
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from kpg.compiler.catalog.constraints import NO_RULE, Check, Domain, Rule
+from kpg.compiler.catalog.entries import Catalog, TableEntry
+from kpg.compiler.catalog.qualified_names import beside, written
+from kpg.compiler.sql.parse import definitions as ast
+from kpg.compiler.sql.parse.definitions import Definition
+from kpg.compiler.sql.parse.schema_objects import over_column
+from kpg.runtime.errors import NotSupportedError, ProgrammingError, Span
+from kpg.runtime.types import ColumnDef, Kind, Type
+from kpg.session.notices import say_cascade, say_missing_type, say_skipped
+
+if TYPE_CHECKING:
+    from kpg.session.engine import Engine
+
+
+T = TypeVar("T")
+
+
+def domain_of(type_: Type, catalog: Catalog) -> Domain | None:
+    """The domain that a type's name, as it was read, stands for."""
+    if type_.kind is not Kind.ENUM or type_.labels:
+        return None
+    found = catalog.find_type(type_.name)
+    return found if isinstance(found, Domain) else None
+
+
+def with_domains(statement: T, catalog: Catalog) -> T:
+    """A definition in which columns of domains have what these ask for."""
+    match statement:
+        case ast.Alter():
+            actions = tuple(_added(action, catalog) for action in statement.actions)
+            return replace(statement, actions=actions)
+        case Definition():
+            return statement
+    schema: Any = getattr(statement, "schema", None)
+    if schema is None or not any(domain_of(column.type, catalog) for column in schema.columns):
+        return statement
+    constraints = statement.constraints  # type: ignore[attr-defined]
+    rules = list(constraints.rules) or [NO_RULE] * len(schema.columns)
+    columns, checks = list(schema.columns), list(constraints.checks)
+    for place, column in enumerate(columns):
+        columns[place], rules[place], more = _held(column, rules[place], catalog)
+        checks += more
+    constraints = replace(constraints, rules=tuple(rules), checks=tuple(checks))
+    made = replace(schema, columns=tuple(columns))
+    return replace(statement, schema=made, constraints=constraints)  # type: ignore[type-var]
+
+
+def _held(column: ColumnDef, rule: Rule, catalog: Catalog) -> tuple[ColumnDef, Rule, list[Check]]:
+    """A column with what its domain asks for, if it is of one."""
+    domain = domain_of(column.type, catalog)
+    if domain is None:
+        return column, rule, []
+    checks = [replace(over_column(check, column.name), name="") for check in domain.checks]
+    rule = replace(rule, domain=domain.name, default=rule.default or domain.default)
+    return replace(column, nullable=column.nullable and not domain.required), rule, checks
+
+
+def _added(action: ast.Action, catalog: Catalog) -> ast.Action:
+    if isinstance(action, ast.AddColumn):
+        column, rule, checks = _held(action.column, action.rule, catalog)
+        return replace(action, column=column, rule=rule, constraints=(*action.constraints, *checks))
+    return action
+
+
+def create_domain(engine: "Engine", statement: ast.CreateDomain) -> None:
+    catalog, domain = engine.catalog, statement.domain
+    domain = replace(domain, name=catalog.created(domain.name, span=statement.span))
+    if domain.name.lower() in catalog.types:
+        raise ProgrammingError(f'type "{domain.name}" already exists', span=statement.span)
+    base = domain_of(domain.type, catalog)
+    if base is not None:
+        domain = replace(
+            domain,
+            default=domain.default or base.default,
+            required=domain.required or base.required,
+            checks=(*base.checks, *domain.checks),
+        )
+    type_ = catalog.known_type(domain.type, statement.span)
+    named = _named(domain.name, domain.checks)
+    catalog.types[domain.name.lower()] = replace(domain, type=type_, checks=named)
+
+
+def _named(domain: str, checks: tuple[Check, ...]) -> tuple[Check, ...]:
+    domain = domain.rpartition(".")[2]
+    taken: list[str] = [check.name for check in checks if check.name]
+    found = []
+    for check in checks:
+        name = check.name
+        if not name:
+            numbers = ["", *map(str, range(1, len(checks) + len(taken) + 1))]
+            name = next(one for one in (f"{domain}_check{number}" for number in numbers) if one not in taken)
+            taken.append(name)
+        found.append(replace(check, name=name))
+    return tuple(found)
+
+
+def alter_domain(engine: "Engine", statement: ast.AlterDomain) -> None:
+    """Change a domain, and all columns of it."""
+    from kpg.execute.definitions.alter_table import alter
+
+    domain = engine.catalog.find_type(statement.name)
+    if not isinstance(domain, Domain):
+        raise ProgrammingError(f'domain "{statement.name}" does not exist', span=statement.span)
+    match statement.action:
+        case ast.AddConstraint(constraint=Check() as check):
+            changed = replace(domain, checks=_named(domain.name, (*domain.checks, check)))
+        case ast.DropConstraint(name=name, if_exists=lenient):
+            kept = tuple(one for one in domain.checks if one.name.lower() != name.lower())
+            if len(kept) == len(domain.checks):
+                fact = f'constraint "{name}" of domain "{domain.name}" does not exist'
+                if not lenient:
+                    raise ProgrammingError(fact, span=statement.span)
+                say_skipped(engine, fact)
+            changed = replace(domain, checks=kept)
+        case ast.RenameConstraint(old=old, new=new):
+            if old.lower() not in (one.name.lower() for one in domain.checks):
+                raise ProgrammingError(
+                    f'constraint "{old}" of domain "{domain.name}" does not exist', span=statement.span
+                )
+            checks = (replace(c, name=new) if c.name.lower() == old.lower() else c for c in domain.checks)
+            changed = replace(domain, checks=tuple(checks))
+        case ast.SetNotNull(required=required):
+            changed = replace(domain, required=required)
+        case ast.SetRule(text=text):
+            changed = replace(domain, default=text)
+        case ast.RenameTo(name=name):
+            rename_domain(engine, domain, beside(domain.name, name), statement.span)
+            return
+        case _:
+            raise AssertionError(statement.action)
+    for table, column in columns_of(engine.catalog, domain.name):
+        actions = _following(engine.catalog.table(table), column, statement.action, domain)
+        alter(engine, ast.Alter("TABLE", table, False, actions, statement.span))
+    engine.catalog.types[changed.name.lower()] = changed
+
+
+def _following(entry: TableEntry, column: str, action: ast.Action, domain: Domain) -> tuple[ast.Action, ...]:
+    """What a table has to do for a column, so that it follows its domain."""
+    match action:
+        case ast.AddConstraint(constraint=Check() as check):
+            return (ast.AddConstraint(replace(over_column(check, column), name=""), action.checked),)
+        case ast.DropConstraint(name=name):
+            gone = [
+                over_column(one, column).text for one in domain.checks if one.name.lower() == name.lower()
+            ]
+            own = [one for one in entry.constraints.checks if one.column == column and one.text in gone]
+            return tuple(ast.DropConstraint(one.name, False, False) for one in own[:1])
+        case ast.SetNotNull(required=required):
+            return (ast.SetNotNull(column, required),)
+        case ast.SetRule(text=text):
+            return (ast.SetRule(column, "default", text),)
+        case _:
+            return ()
+
+
+def rename_domain(engine: "Engine", domain: Domain, name: str, span: Span) -> None:
+    """A domain has another name, and so do columns and texts know it."""
+    from kpg.compiler.sql.rewrite.deparse import TYPE
+    from kpg.execute.definitions.rename import follow
+
+    catalog, old = engine.catalog, domain.name
+    if name.lower() in catalog.types:
+        error = ProgrammingError(f'type "{name}" already exists', span=span)
+        error.sqlstate = "42710"
+        raise error
+    del catalog.types[old.lower()]
+    catalog.types[name.lower()] = replace(domain, name=name)
+    catalog.rights.rename((TYPE, old.lower()), (TYPE, name.lower()))
+    rename_in_columns(engine, old, name)
+    follow(engine, {(TYPE, old.lower()): name})
+
+
+def rename_in_columns(engine: "Engine", old: str, new: str) -> None:
+    """Have columns of a domain know its other name."""
+    for table, _ in columns_of(engine.catalog, old):
+        entry = engine.catalog.table(table)
+        rules = tuple(
+            replace(rule, domain=new) if rule.domain.lower() == old.lower() else rule
+            for rule in entry.constraints.rules
+        )
+        engine.catalog.replace(replace(entry, constraints=replace(entry.constraints, rules=rules)))
+
+
+def columns_of(catalog: Catalog, domain: str) -> list[tuple[str, str]]:
+    """The columns of a domain, with their tables."""
+    return [
+        (entry.name, column.name)
+        for entry in catalog
+        if isinstance(entry, TableEntry)
+        for column, rule in zip(entry.schema.columns, entry.constraints.rules, strict=False)
+        if rule.domain.lower() == domain.lower()
+    ]
+
+
+def drop_domain(engine: "Engine", statement: ast.DropOther, name: str) -> None:
+    found = engine.catalog.find_type(name)
+    if not isinstance(found, Domain):
+        if found is not None:
+            error = ProgrammingError(f'"{name}" is not a domain', span=statement.span)
+            error.sqlstate = "42809"
+            raise error
+        if statement.if_exists:
+            say_missing_type(engine, name)
+            return
+        raise ProgrammingError(f'domain "{name}" does not exist', span=statement.span)
+    used = columns_of(engine.catalog, found.name)
+    for table, column in used if statement.cascade else ():
+        from kpg.execute.definitions.alter_table import alter
+
+        say_cascade(engine, [f"column {column} of table {engine.catalog.plain(table)}"])
+        gone = ast.DropColumn(column, False, True)
+        alter(engine, ast.Alter("TABLE", table, False, (gone,), statement.span))
+    if used and not statement.cascade:
+        table, column = used[0]
+        raise ProgrammingError(
+            f'domain "{found.name}" cannot be dropped: column {column} of {table} is of it',
+            span=statement.span,
+            hint=f"drop {table} first",
+        )
+    from kpg.execute.definitions.drop import refuse_named_type
+
+    refuse_named_type(engine, found.name, statement.span)
+    del engine.catalog.types[found.name.lower()]
+
+
+def alter_type(engine: "Engine", statement: ast.AlterUserType) -> None:
+    """Change the type, then all columns of it."""
+    from kpg.execute.definitions.alter_table import alter
+    from kpg.execute.definitions.rename import rename_type
+
+    types = engine.catalog.types
+    old = engine.catalog.find_type(statement.name)
+    if old is None or isinstance(old, Domain):
+        raise ProgrammingError(f'type "{statement.name}" does not exist', span=statement.span)
+    if statement.what == "RENAME TO":
+        rename_type(engine, old, _free(engine, beside(old.name, statement.new), statement), statement.span)
+        return
+    new = (_enum if old.kind is Kind.ENUM else _row)(engine, old, statement)
+    if new == old:
+        return
+    changed = _columns(engine, old, statement)
+    del types[old.name.lower()]
+    types[new.name.lower()] = new
+    try:
+        for table, column in changed:
+            action = ast.AlterType(column, new, _moved(column, old, new, statement))
+            alter(engine, ast.Alter("TABLE", table, False, (action,), statement.span))
+    except BaseException:
+        del types[new.name.lower()]
+        types[old.name.lower()] = old
+        raise
+
+
+def _columns(engine: "Engine", type_: Type, statement: ast.AlterUserType) -> list[tuple[str, str]]:
+    """The tables and columns of a type; NotSupportedError where it is a part of another type."""
+    found = []
+    for entry in engine.catalog:
+        for column in entry.schema.columns:
+            if column.type.name == type_.name and entry.name.lower() in engine.catalog.entries:
+                found.append((entry.name, column.name))
+            elif any(part.name == type_.name for part in column.type.parts):
+                raise NotSupportedError(
+                    f"ALTER TYPE of {type_.name}: column {column.name} of {entry.name} is made of it",
+                    span=statement.span,
+                )
+    return found
+
+
+def _free(engine: "Engine", name: str, statement: ast.AlterUserType) -> str:
+    if name.lower() in engine.catalog.types:
+        error = ProgrammingError(f'type "{name}" already exists', span=statement.span)
+        error.sqlstate = "42710"
+        raise error
+    return name
+
+
+def _enum(engine: "Engine", old: Type, statement: ast.AlterUserType) -> Type:
+    labels = list(old.labels)
+    for needed in filter(None, (statement.old, statement.before, statement.after)):
+        if needed not in labels:
+            raise ProgrammingError(f'"{needed}" is not an existing enum label', span=statement.span)
+    if statement.new in labels:
+        fact = f'enum label "{statement.new}" already exists'
+        if not statement.lenient:
+            raise ProgrammingError(fact, span=statement.span)
+        say_skipped(engine, fact, "42710")
+        return old
+    if statement.what == "ADD VALUE":
+        place = labels.index(statement.before) if statement.before else len(labels)
+        place = labels.index(statement.after) + 1 if statement.after else place
+        labels.insert(place, statement.new)
+    elif statement.what == "RENAME VALUE":
+        labels[labels.index(statement.old)] = statement.new
+    else:
+        raise ProgrammingError(f"{old.name} is not a composite type", span=statement.span)
+    return replace(old, labels=tuple(labels))
+
+
+def _row(engine: "Engine", old: Type, statement: ast.AlterUserType) -> Type:
+    names, types = list(old.labels), list(old.parts)
+    known = [name.lower() for name in names]
+    if statement.what.endswith("VALUE"):
+        raise ProgrammingError(f"{old.name} is not an enum", span=statement.span)
+    if statement.old and statement.old.lower() not in known:
+        fact = f'column "{statement.old}" of relation "{old.name}" does not exist'
+        if not statement.lenient:
+            raise ProgrammingError(fact, span=statement.span)
+        say_skipped(engine, fact)
+        return old
+    if statement.new and statement.new.lower() in known:
+        message = f'column "{statement.new}" of relation "{old.name}" already exists'
+        raise ProgrammingError(message, span=statement.span)
+    place = known.index(statement.old.lower()) if statement.old else len(names)
+    match statement.what:
+        case "ADD ATTRIBUTE":
+            names.append(statement.new)
+            types.append(statement.type)
+        case "DROP ATTRIBUTE":
+            del names[place], types[place]
+        case "RENAME ATTRIBUTE":
+            names[place] = statement.new
+        case _:
+            types[place] = statement.type
+    return replace(old, labels=tuple(names), parts=tuple(types))
+
+
+def _moved(column: str, old: Type, new: Type, statement: ast.AlterUserType) -> str:
+    """An expression of the old values that gives the new ones."""
+    name, target = _quoted(column), written(new.name)
+    if old.kind is Kind.ENUM:
+        text = f"{name}::text"
+        if statement.what == "RENAME VALUE":
+            renamed = f"WHEN {_string(statement.old)} THEN {_string(statement.new)}"
+            text = f"(CASE {text} {renamed} ELSE {text} END)"
+        return f"{text}::{target}"
+    was = dict(zip(new.labels, new.labels, strict=True))
+    if statement.what == "RENAME ATTRIBUTE":
+        was[statement.new] = statement.old
+    known = [label.lower() for label in old.labels]
+    fields = (
+        f"({name}).{_quoted(was[label])}" if was[label].lower() in known else "NULL" for label in new.labels
+    )
+    return f"CASE WHEN {name} IS NULL THEN NULL ELSE ROW({', '.join(fields)})::{target} END"
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
+
+
+def _string(text: str) -> str:
+    return "'" + text.replace("'", "''") + "'"

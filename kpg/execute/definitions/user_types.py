@@ -1,0 +1,88 @@
+"""Types that users make: ENUMs and rows with names."""
+
+from dataclasses import fields, replace
+from operator import is_
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from kpg.compiler.catalog.constraints import Domain
+from kpg.compiler.catalog.entries import Catalog
+from kpg.runtime.errors import ProgrammingError
+from kpg.runtime.types import ColumnDef, Schema, Type
+from kpg.session.notices import say_missing_type
+
+if TYPE_CHECKING:
+    from kpg.compiler.sql.parse import definitions as ast
+    from kpg.session.engine import Engine
+
+T = TypeVar("T")
+TYPED = ("AddColumn", "AlterType")
+"""The actions of ALTER TABLE that name a type."""
+RESOLVED_LATER = (
+    *("CreateFunction", "DropFunction", "AlterFunction", "CreateDomain", "AlterDomain"),
+    *("CreateAggregate", "DropAggregate"),
+)
+"""Of functions types may be the rows of relations, or those of their arguments."""
+
+
+def with_known_types(statement: T, catalog: Catalog) -> T:
+    """A definition in which the types of users are what they stand for."""
+    span = getattr(statement, "span", None)
+    if type(statement).__name__ in RESOLVED_LATER:
+        return statement
+    if any(isinstance(one, Domain) for one in catalog.types.values()):
+        from kpg.execute.definitions.domains import with_domains
+
+        statement = with_domains(statement, catalog)
+
+    def known(value: Any) -> Any:
+        if isinstance(value, Type):
+            return catalog.known_type(value, span)
+        if isinstance(value, tuple):
+            found = tuple(map(known, value))
+            return value if all(map(is_, found, value)) else found
+        if not isinstance(value, ColumnDef | Schema) and type(value).__name__ not in TYPED:
+            return value
+        changes = {one.name: known(getattr(value, one.name)) for one in fields(value)}
+        same = all(changes[one.name] is getattr(value, one.name) for one in fields(value))
+        return value if same else replace(value, **changes)
+
+    changes = {one.name: known(getattr(statement, one.name)) for one in fields(statement)}  # type: ignore[arg-type]
+    changes = {name: value for name, value in changes.items() if value is not getattr(statement, name)}
+    return replace(statement, **changes) if changes else statement  # type: ignore[type-var]
+
+
+def create_type(engine: "Engine", statement: "ast.CreateType") -> None:
+    types, name = engine.catalog.types, engine.catalog.created(statement.name, span=statement.span)
+    if name.lower() in types:
+        raise ProgrammingError(f'type "{name}" already exists', span=statement.span)
+    if len(set(statement.type.labels)) < len(statement.type.labels):
+        raise ProgrammingError(f'type "{name}" has a label twice', span=statement.span)
+    if not statement.type.labels:
+        raise ProgrammingError(f'type "{name}" has no labels', span=statement.span)
+    types[name.lower()] = replace(statement.type, name=name)
+
+
+def drop_type(engine: "Engine", statement: "ast.DropOther", name: str) -> None:
+    found = engine.catalog.find_type(name)
+    if isinstance(found, Domain):
+        from kpg.execute.definitions.domains import drop_domain
+
+        drop_domain(engine, statement, name)
+        return
+    if found is None:
+        if statement.if_exists:
+            say_missing_type(engine, name)
+            return
+        raise ProgrammingError(f'type "{name}" does not exist', span=statement.span)
+    for entry in engine.catalog:
+        for column in entry.schema.columns:
+            if found.name in (column.type.name, *(part.name for part in column.type.parts)):
+                raise ProgrammingError(
+                    f'type "{found.name}" cannot be dropped: column {column.name} of {entry.name} is of it',
+                    span=statement.span,
+                    hint=f"drop {entry.name} first",
+                )
+    from kpg.execute.definitions.drop import refuse_named_type
+
+    refuse_named_type(engine, found.name, statement.span)
+    del engine.catalog.types[found.name.lower()]

@@ -1,0 +1,1 @@
+"""Statements that read: plans, the plan cache, point lookups, cursors, EXPLAIN."""

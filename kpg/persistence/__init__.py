@@ -1,0 +1,1 @@
+"""A database in a folder: write-ahead log, checkpoints, recovery, backup."""

@@ -1,0 +1,1 @@
+"""Access control and SQLSTATE: roles, grants, privileges, row-level security, passwords."""

@@ -1,0 +1,333 @@
+"""What clients of the wire protocol, and bodies by SQLERRM, are told of an error: Postgres' words for it.
+
+What the message names beside (the place, the operands) is its context.
+
+SQLSTATE, the five letters by which clients tell errors apart.
+
+What an error about a rule of a table tells programs: the table, the column and the constraint.
+"""
+
+import re
+from collections.abc import Callable
+from typing import Final
+
+from kpg.runtime.errors import (
+    DataError,
+    Error,
+    IntegrityError,
+    InterfaceError,
+    InternalError,
+    NotSupportedError,
+    OperationalError,
+    PrivilegeError,
+    ProgrammingError,
+    SerializationError,
+)
+
+TYPE_NAMES: Final = {
+    "NULL": "unknown",
+    "VARCHAR": "text",
+    "DOUBLE": "double precision",
+    "TIMESTAMP": "timestamp without time zone",
+    "TIMESTAMPTZ": "timestamp with time zone",
+    "TIME": "time without time zone",
+    "TIMETZ": "time with time zone",
+    "INTERVAL DAY": "interval",
+    "INTERVAL MONTH": "interval",
+    "BIT VARYING": "bit varying",
+    "RECORD": "record",
+}
+QUOTED: Final = re.compile(r"(?:^|(?<=, ))(?:'(.*?)'|NULL)(?=, |$)", re.DOTALL)
+"""A text, or a NULL, as messages show them."""
+SIZED: Final = re.compile(r"(VARCHAR|CHAR|DECIMAL|NUMERIC|BIT|BIT VARYING)\([\d, -]+\)")
+SIZED_NAMES: Final = {"VARCHAR": "character varying", "CHAR": "character", "DECIMAL": "numeric"}
+
+
+def type_name(shown: str) -> str:
+    """Postgres' name of a type that a message shows."""
+    if shown.endswith("[]"):
+        return type_name(shown[:-2]) + "[]"
+    sized = SIZED.fullmatch(shown)
+    if sized:
+        return SIZED_NAMES.get(sized[1], sized[1].lower())
+    return TYPE_NAMES.get(shown, shown.lower() if shown.isupper() else shown)
+
+
+def plain(name: str) -> str:
+    """A name without its schema."""
+    return name.rpartition(".")[2]
+
+
+def _sized(found: re.Match[str]) -> str:
+    name = "character" if found[1] == "CHAR" else "character varying"
+    return f"value too long for type {name}({found[2]})"
+
+
+def _stored(found: re.Match[str]) -> str:
+    name = type_name(found[1])
+    if name == "numeric":
+        return "numeric field overflow"
+    return (
+        f"{name} out of range"
+        if name in ("smallint", "integer", "bigint")
+        else "value out of range: overflow"
+    )
+
+
+def _called(found: re.Match[str]) -> str:
+    name, types = found[1], [type_name(one) for one in _split(found[2])]
+    if re.match(r"\w", name):
+        return f"function {name}({', '.join(types)}) does not exist"
+    parts = (types[0], name, types[1]) if len(types) == 2 else (name, *types)
+    return f"operator does not exist: {' '.join(parts)}"
+
+
+def _split(shown: str) -> list[str]:
+    return re.split(r", (?![^()]*\))", shown) if shown else []
+
+
+WORDS: Final[tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], str]], ...]] = tuple(
+    (re.compile(pattern, re.DOTALL), words)
+    for pattern, words in (
+        (r"value .* is too long for column .* (CHAR|VARCHAR)\((\d+)\).*", _sized),
+        (r'.*out of range for column ".*?" ([A-Z]+(?:\([\d, -]+\))?).*', _stored),
+        (
+            r"(.+) needs a BOOLEAN, not (.*)",
+            lambda found: (
+                f"argument of {'CASE/WHEN' if found[1] == 'WHEN' else found[1]} must be type boolean, "
+                f"not type {type_name(found[2])}"
+            ),
+        ),
+        (
+            r"cannot cast (.+) to (.+)",
+            lambda found: f"cannot cast type {type_name(found[1])} to {type_name(found[2])}",
+        ),
+        (
+            r'column "(.+)" is ([A-Z].*), not ([A-Z].*)',
+            lambda found: (
+                f'column "{found[1]}" is of type {type_name(found[2])} '
+                f"but expression is of type {type_name(found[3])}"
+            ),
+        ),
+        (
+            r"duplicate key in table \S+: .* against constraint (\S+)",
+            lambda found: f'duplicate key value violates unique constraint "{plain(found[1])}"',
+        ),
+        (
+            r"duplicate key in table ([^\s:]+): .*",
+            lambda found: f'duplicate key value violates unique constraint "{plain(found[1])}_pkey"',
+        ),
+        (
+            r"row \(.*\) of table (\S+) fails CHECK ([^\s:]+): .*",
+            lambda found: (
+                f'new row for relation "{plain(found[1])}" violates check constraint "{plain(found[2])}"'
+            ),
+        ),
+        (
+            r"NULL in column (\S+?)(?: of the primary key)? of table ([^\s:]+): .*",
+            lambda found: (
+                f'null value in column "{found[1]}" of relation "{plain(found[2])}" '
+                "violates not-null constraint"
+            ),
+        ),
+        (
+            r"\(.*\) of table (\S+) is no row of table \S+, against FOREIGN KEY (\S+)",
+            lambda found: (
+                f'insert or update on table "{plain(found[1])}" violates foreign key constraint "{found[2]}"'
+            ),
+        ),
+        (
+            r"\(.*\) of table (\S+) is still referred to by table (\S+), against FOREIGN KEY (\S+)",
+            lambda found: (
+                f'update or delete on table "{plain(found[1])}" violates foreign key constraint '
+                f'"{found[3]}" on table "{plain(found[2])}"'
+            ),
+        ),
+        (
+            r"the transaction was rolled back by an earlier error",
+            lambda found: "current transaction is aborted, commands ignored until end of transaction block",
+        ),
+        (r"syntax error at the end of the statement", lambda found: "syntax error at end of input"),
+        (r'syntax error at "(.*)"', lambda found: f'syntax error at or near "{found[1]}"'),
+        (
+            r"(?:.+ of a group cannot be computed: |)((?:step size|start value|cannot|invalid regular"
+            r"|JSON object|left operand|right operand).*?)(?: in \$?[a-z_]+\(.*\))?",
+            lambda found: found[1],
+        ),
+        (r"(\S+) does not take \((.*)\)", _called),
+    )
+)
+
+
+def told(error: Error) -> str:
+    """The message that clients are told."""
+    message = error.short or error.message
+    for pattern, words in WORDS:
+        found = pattern.fullmatch(message)
+        if found is not None:
+            return words(found)
+    return message
+
+
+DETAILS: Final = tuple(
+    (re.compile(pattern, re.DOTALL), words)
+    for pattern, words in (
+        (r"duplicate key in table [^\s:]+: \((.*?)\) = \((.*)\) exists.*", "Key ({0})=({1}) already exists."),
+        (
+            r"\((.*?)\) = \((.*)\) of table \S+ is no row of table (\S+), .*",
+            'Key ({0})=({1}) is not present in table "{2}".',
+        ),
+        (
+            r"\((.*?)\) = \((.*)\) of table \S+ is still referred to by table (\S+), .*",
+            'Key ({0})=({1}) is still referenced from table "{2}".',
+        ),
+        (r"row \((.*)\) of table \S+ fails CHECK .*", "Failing row contains ({0})."),
+        (r"NULL in column .*: row \((.*)\)", "Failing row contains ({0})."),
+    )
+)
+
+
+def detail(error: Error) -> str | None:
+    """What else clients are told: which row or key it is about."""
+    if error.detail is not None or not isinstance(error, IntegrityError):
+        return error.detail
+    for pattern, words in DETAILS:
+        found = pattern.fullmatch(error.message)
+        if found is not None:
+            parts = [QUOTED.sub(_unquoted, part) for part in found.groups()]
+            return words.format(*parts)
+    return None
+
+
+def _unquoted(found: re.Match[str]) -> str:
+    return "null" if found[1] is None else found[1]
+
+
+def context(error: Error) -> str | None:
+    """Where it happened, and with what, if the message says so and what clients are told does not."""
+    if error.short is None or not error.message.startswith(error.short):
+        return error.message if error.short is not None else None
+    return error.message[len(error.short) :].strip() or None
+
+
+BY_MESSAGE: Final = tuple(
+    (kind, re.compile(pattern), state)
+    for kind, pattern, state in (
+        (IntegrityError, r"NULL|not-null", "23502"),
+        (IntegrityError, r"CHECK|check constraint", "23514"),
+        (IntegrityError, r"FOREIGN KEY|foreign key", "23503"),
+        (IntegrityError, r"", "23505"),
+        (DataError, r"invalid byte sequence for encoding", "22021"),
+        (DataError, r"division by zero|by zero", "22012"),
+        (DataError, r"cannot take logarithm", "2201E"),
+        (DataError, r"cannot take square root|raised to a", "2201F"),
+        (DataError, r"^count must be|lower bound|lower and upper bounds", "2201G"),
+        (DataError, r"^invalid regular expression: ", "2201B"),
+        (DataError, r"^invalid escape string", "22025"),
+        (DataError, r"negative substring length", "22011"),
+        (DataError, r"(date|time) field value|stride must|timestamp cannot be", "22008"),
+        (DataError, r"^(origin|timestamp) out of range", "22008"),
+        (DataError, r"^invalid value .* for|12-hour clock|source string too short", "22007"),
+        (DataError, r"^value too long|bit string length", "22001"),
+        (DataError, r"multidimensional arrays is not supported", "0A000"),
+        (DataError, r"trim must be|incompatible arrays|of valid range|array expr|accumulate", "2202E"),
+        (DataError, r"must not contain NULLs|cannot be null|be formatted as an SQL", "22004"),
+        (DataError, r"null character|too large for encoding", "54000"),
+        (DataError, r"^(requested length too large|array size exceeds)", "54000"),
+        (DataError, r"step size|regular expression option|for parameter|option$", "22023"),
+        (DataError, r"field position|unrecognized|character number|format\(\)|identifier: ", "22023"),
+        (DataError, r"^invalid (size|hexadecimal|encoding)|setseed|sample size|arguments are", "22023"),
+        (DataError, r"overflow|out of range|does not fit", "22003"),
+        (DataError, r"more than one row|two rows", "21000"),
+        (DataError, r"cannot be cast|invalid|no such value|is no |is not a|cannot be read", "22P02"),
+        (DataError, r"", "22000"),
+        (ProgrammingError, r"column .* (does not exist|is unknown)|unknown column", "42703"),
+        (
+            ProgrammingError,
+            r"(function|routine|aggregate) .* does not exist|unknown function|no function",
+            "42883",
+        ),
+        (ProgrammingError, r"must be type boolean|but expression is of type", "42804"),
+        (ProgrammingError, r"^cannot cast type", "42846"),
+        (ProgrammingError, r"^operator|cannot compare|no operator", "42883"),
+        (ProgrammingError, r"schema .* does not exist", "3F000"),
+        (ProgrammingError, r"^policy .* does not exist", "42704"),
+        (ProgrammingError, r"^policy .* already exists", "42710"),
+        (ProgrammingError, r"(type|role|domain) .* does not exist", "42704"),
+        (ProgrammingError, r"role .* already exists", "42710"),
+        (ProgrammingError, r"role name .* is reserved", "42939"),
+        (ProgrammingError, r"^ON CONFLICT needs a PRIMARY KEY or UNIQUE", "42P10"),
+        (ProgrammingError, r"^role .* is a member of role|^ADMIN option", "0LP01"),
+        (ProgrammingError, r"invalid privilege type|invalid grant operation|grant options", "0LP01"),
+        (ProgrammingError, r"dependent privileges exist|some objects depend on it", "2BP01"),
+        (ProgrammingError, r"prepared statement .* does not exist", "26000"),
+        (ProgrammingError, r"prepared statement .* already exists", "42P05"),
+        (ProgrammingError, r"cursor .* does not exist", "34000"),
+        (ProgrammingError, r"(relation|table|view|sequence) .* does not exist", "42P01"),
+        (ProgrammingError, r"ambiguous", "42702"),
+        (ProgrammingError, r"already exists", "42P07"),
+        (ProgrammingError, r"unknown setting", "42704"),
+        (ProgrammingError, r"^FOR .*(UPDATE|SHARE) (is not allowed with|cannot be applied)", "0A000"),
+        (ProgrammingError, r"^relation .* clause not found in FROM", "42P01"),
+        (ProgrammingError, r"GROUP BY|aggregate", "42803"),
+        (ProgrammingError, r"cannot be dropped", "2BP01"),
+        (ProgrammingError, r"no view|is a table|is a view|not materialized", "42809"),
+        (ProgrammingError, r"expected|type", "42804"),
+        (ProgrammingError, r"", "42601"),
+        (InterfaceError, r"rolled back by an earlier error|transaction is aborted", "25P02"),
+        (InterfaceError, r"savepoint .* does not exist", "3B001"),
+        (InterfaceError, r"needs a transaction", "25P01"),
+        (InterfaceError, r"a transaction is already open", "25001"),
+        (InterfaceError, r"", "08P01"),
+        (OperationalError, r"disk|space", "53100"),
+        (OperationalError, r"", "58000"),
+        (NotSupportedError, r"", "0A000"),
+        (InternalError, r"", "XX000"),
+    )
+)
+"""The first that fits an error's class and message."""
+
+
+def state_of(error: BaseException) -> str:
+    """The SQLSTATE of an error."""
+    if isinstance(error, Error) and error.sqlstate is not None:
+        return error.sqlstate
+    if isinstance(error, SerializationError):
+        return "40001"
+    if isinstance(error, PrivilegeError):
+        return "42501"
+    if isinstance(error, Error):
+        message = told(error)
+        for kind, pattern, state in BY_MESSAGE:
+            if isinstance(error, kind) and pattern.search(message):
+                return state
+    return "53200" if isinstance(error, MemoryError) else "XX000"
+
+
+FORMS: Final = tuple(
+    re.compile(pattern, re.DOTALL)
+    for pattern in (
+        r"duplicate key in table (?P<t>[^\s:]+): (?P<key>\(.*?\)) = .* against constraint (?P<n>\S+)$",
+        r"duplicate key in table (?P<t>[^\s:]+): (?P<key>\(.*?\)) = ",
+        r"row \(.*\) of table (?P<t>\S+) fails CHECK (?P<n>[^\s:]+): ",
+        r"NULL in column (?P<c>.+?) of table (?P<t>[^\s:]+): ",
+        r"\(.*\) of table (?P<t>\S+) is no row of table \S+, against FOREIGN KEY (?P<n>\S+)$",
+        r"\(.*\) of table \S+ is still referred to by table (?P<t>\S+), against FOREIGN KEY (?P<n>\S+)$",
+    )
+)
+"""The messages of such errors: names of fields of the protocol, as the groups are called."""
+
+
+def fields_of(error: IntegrityError) -> dict[str, str]:
+    """Fields of an ErrorResponse: s schema, t table, c column, n constraint."""
+    for form in FORMS:
+        found = form.match(error.message)
+        if found is None:
+            continue
+        fields = {name: text for name, text in found.groupdict().items() if text and name != "key"}
+        schema, _, table = fields["t"].rpartition(".")
+        fields |= {"s": schema or "public", "t": table}
+        if "key" in form.groupindex and "n" not in fields:
+            fields["n"] = f"{table}_pkey"
+        return fields
+    return {}

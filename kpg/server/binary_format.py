@@ -1,0 +1,261 @@
+"""Postgres' binary forms of values, which ``received`` reads. A value is what codecs take.
+
+The forms are those of Postgres' ``*send`` and ``*recv`` functions: numbers in network order, moments in
+microseconds and days since 2000-01-01, NUMERIC in digits of base 10,000, arrays with their bounds.
+
+Binary forms of bit strings, addresses, ranges and other types that are texts in Python.
+
+Columns of words as clients get them: each value as text or in Postgres' binary form, None for NULL.
+"""
+
+import struct
+import uuid
+from collections.abc import Callable, Sequence
+from decimal import Decimal
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kpg.compiler.system.oids import type_facts
+from kpg.runtime.convert.python_values import written
+from kpg.runtime.dictionary import Dictionary
+from kpg.runtime.types import NULL, OID, SPELLED_KINDS, XID, Kind, Type, range_of
+from kpg.runtime.values import codec_of
+from kpg.runtime.values.codec import output_of
+from kpg.runtime.values.intervals import Interval, of_microseconds
+from kpg.runtime.values.networks import Network, mac_bytes
+from kpg.runtime.values.ranges import FIRST, LAST, Ranges
+from kpg.runtime.values.styles import PLAIN as STYLES_PLAIN
+from kpg.runtime.values.styles import Style, depends
+from kpg.runtime.values.styles import writer_of as styles_writer_of
+from kpg.runtime.values.words import EARLIEST, LATEST
+
+Writer = Callable[[Any], bytes]
+
+
+EPOCH_DAYS: Final = 10_957
+"""Days from 1970-01-01 to 2000-01-01."""
+EPOCH: Final = EPOCH_DAYS * 86_400_000_000
+"""The same in microseconds."""
+NEGATIVE, NAN, INFINITE, LESS = 0x4000, 0xC000, 0xD000, 0xF000
+"""What a NUMERIC's sign may be beside 0."""
+INFINITE_SCALE: Final = 0x20
+"""The scale that Postgres writes for a NUMERIC that is infinite."""
+ENDS_OF_FORMS: Final = {"i": (-(2**31), 2**31 - 1), "q": (-(2**63), 2**63 - 1)}
+
+
+def writer_of(type_: Type) -> Writer:
+    """From a value to its binary form."""
+    match type_.kind:
+        case Kind.BIGINT if type_ in (OID, XID):
+            return struct.Struct("!I").pack
+        case Kind.BOOLEAN | Kind.SMALLINT | Kind.INTEGER | Kind.BIGINT | Kind.REAL | Kind.DOUBLE:
+            return struct.Struct(PLAIN[type_.kind]).pack
+        case Kind.DATE:
+            return _moment("i", EPOCH_DAYS)
+        case Kind.TIMESTAMP | Kind.TIMESTAMPTZ:
+            return _moment("q", EPOCH)
+        case Kind.TID:
+            return lambda value: struct.pack("!IH", value >> 16, value & 0xFFFF)
+        case Kind.TIME:
+            return struct.Struct("!q").pack
+        case Kind.INTERVAL:
+            return _interval
+        case Kind.INTERVAL_DAY:
+            return lambda value: _interval(of_microseconds(value))
+        case Kind.INTERVAL_MONTH:
+            return lambda value: _interval(Interval(value, 0, 0))
+        case Kind.DECIMAL:
+            return lambda value: _numeric(Decimal(value).scaleb(-type_.scale), type_.scale)
+        case Kind.NUMERIC:
+            return lambda value: _numeric(value, type_.scale if type_.precision else None)
+        case Kind.UUID:
+            return lambda value: uuid.UUID(value).bytes
+        case Kind.BYTEA:
+            return bytes
+        case Kind.JSONB:
+            show = codec_of(type_).show
+            return lambda value: b"\x01" + show(value).encode()
+        case Kind.ARRAY:
+            return _array_writer(type_)
+        case Kind.RECORD:
+            return _record_writer(type_)
+        case _ if type_.kind in SPELLED_KINDS:
+            return form_writer_of(type_, writer_of)
+        case _:
+            shown = codec_of(type_).show
+            return lambda value: shown(value).encode()
+
+
+PLAIN: Final = {
+    Kind.BOOLEAN: "!?",
+    Kind.SMALLINT: "!h",
+    Kind.INTEGER: "!i",
+    Kind.BIGINT: "!q",
+    Kind.REAL: "!f",
+    Kind.DOUBLE: "!d",
+}
+
+
+def _moment(form: str, epoch: int) -> Writer:
+    """Of days or microseconds since 2000; the infinities are the ends of what the form holds."""
+    layout = struct.Struct("!" + form)
+    least, most = ENDS_OF_FORMS[form]
+    ends = {EARLIEST: layout.pack(least), LATEST: layout.pack(most)}
+    return lambda value: ends.get(value) or layout.pack(value - epoch)
+
+
+def _interval(value: Interval) -> bytes:
+    return struct.pack("!qii", value.microseconds, value.days, value.months)
+
+
+def _numeric(value: Decimal, scale: int | None) -> bytes:
+    if not value.is_finite():
+        sign = NAN if value.is_nan() else LESS if value < 0 else INFINITE
+        return struct.pack("!hhHh", 0, 0, sign, 0 if sign == NAN else INFINITE_SCALE)
+    sign, digits, exponent = value.as_tuple()
+    assert isinstance(exponent, int)
+    shown = max(0, -exponent) if scale is None else scale
+    text = "".join(map(str, digits))
+    whole, fraction = (text + "0" * exponent, "") if exponent >= 0 else (text[:exponent], text[exponent:])
+    if exponent < 0:
+        fraction = fraction.rjust(-exponent, "0")
+    whole = whole.lstrip("0")
+    whole = whole.rjust(-(-len(whole) // 4) * 4, "0")
+    fraction = fraction.ljust(-(-len(fraction) // 4) * 4, "0")
+    groups = [int((whole + fraction)[i : i + 4]) for i in range(0, len(whole) + len(fraction), 4)]
+    weight = len(whole) // 4 - 1
+    while groups and groups[0] == 0:
+        groups.pop(0)
+        weight -= 1
+    while groups and groups[-1] == 0:
+        groups.pop()
+    if not groups:
+        weight = 0
+    kind = NEGATIVE if sign and groups else 0
+    return struct.pack(f"!hhHh{len(groups)}h", len(groups), weight, kind, shown, *groups)
+
+
+def _framed(field: bytes | None) -> bytes:
+    return b"\xff\xff\xff\xff" if field is None else struct.pack("!i", len(field)) + field
+
+
+def _array_writer(type_: Type) -> Writer:
+    (element,) = type_.parts
+    write, number = writer_of(element), type_facts(element)[2]
+
+    def written(value: Any) -> bytes:
+        nulls = any(item is None for item in value.items)
+        head = struct.pack("!iiI", len(value.shape), nulls, number)
+        bounds = b"".join(map(struct.Struct("!ii").pack, value.shape, value.firsts))
+        items = (_framed(None if item is None else write(item)) for item in value.items)
+        return head + bounds + b"".join(items)
+
+    return written
+
+
+def _record_writer(type_: Type) -> Writer:
+    writers = [(writer_of(part), type_facts(part)[2]) for part in type_.parts]
+
+    def written(value: Any) -> bytes:
+        fields = [struct.pack("!i", len(writers))]
+        for item, (write, number) in zip(value, writers, strict=True):
+            fields.append(struct.pack("!I", number) + _framed(None if item is None else write(item)))
+        return b"".join(fields)
+
+    return written
+
+
+FAMILIES: Final = {4: 2, 6: 3}
+"""What Postgres writes for the version of an address."""
+EMPTY, LOWER_INCLUSIVE, UPPER_INCLUSIVE, LOWER_INFINITE, UPPER_INFINITE = 1, 2, 4, 8, 16
+"""The flags of a range."""
+
+
+def form_writer_of(type_: Type, plain: Callable[[Type], Writer]) -> Writer:
+    """From a value to its binary form; ``plain`` gives that of other types."""
+    match type_.kind:
+        case Kind.BIT | Kind.VARBIT:
+            return _bits
+        case Kind.TIMETZ:
+            return lambda value: struct.pack("!qi", value[0], -value[1])
+        case Kind.PG_LSN:
+            return struct.Struct("!Q").pack
+        case Kind.INET | Kind.CIDR:
+            return lambda value: _address(value, network=type_.kind is Kind.CIDR)
+        case Kind.MACADDR | Kind.MACADDR8:
+            return mac_bytes
+        case Kind.RANGE:
+            bound = plain(type_.parts[0])
+            return lambda value: _range(value, bound)
+        case Kind.MULTIRANGE:
+            inner = form_writer_of(range_of(type_.parts[0]), plain)
+            return lambda value: (
+                struct.pack("!i", len(value))
+                + b"".join(struct.pack("!i", len(one)) + one for one in (inner((pair,)) for pair in value))
+            )
+        case _:
+            raise AssertionError(type_)
+
+
+def _bits(value: str) -> bytes:
+    size = -(-len(value) // 8)
+    return struct.pack("!i", len(value)) + int(value.ljust(8 * size, "0") or "0", 2).to_bytes(size, "big")
+
+
+def _address(value: Network, *, network: bool) -> bytes:
+    size = value.width // 8
+    head = bytes([FAMILIES[value.family], value.length, int(network), size])
+    return head + value.bits.to_bytes(size, "big")
+
+
+def _range(value: Ranges, bound: Writer) -> bytes:
+    if not value:
+        return bytes([EMPTY])
+    ((start, end),) = value
+    flags = LOWER_INFINITE if start == FIRST else 0 if start[2] else LOWER_INCLUSIVE
+    flags |= UPPER_INFINITE if end == LAST else UPPER_INCLUSIVE if end[2] else 0
+    bounds = [bound(place[1]) for place in (start, end) if len(place) > 1]
+    return bytes([flags]) + b"".join(struct.pack("!i", len(one)) + one for one in bounds)
+
+
+Words = NDArray[np.int64]
+Fields = list[bytes | None]
+
+
+def fields_of(
+    words: Words, type_: Type, format_: int, dictionary: Dictionary, style: Style = STYLES_PLAIN
+) -> Fields:
+    """One column: format 0 is text, 1 binary."""
+    if type_.kind is Kind.VARCHAR:
+        return [None if text is None else text.encode() for text in dictionary.decode(words)]
+    if type_.is_integer and format_ == 0:
+        return [None if word == NULL else b"%d" % word for word in words.tolist()]
+    write = writer_of(type_) if format_ else text_writer(type_, style)
+    return written(words, type_, dictionary, write)
+
+
+def text_writer(type_: Type, style: Style = STYLES_PLAIN) -> Writer:
+    """From a value to its text, in a session's style."""
+    output = (
+        output_of(type_) if style is STYLES_PLAIN or not depends(type_) else styles_writer_of(type_, style)
+    )
+    return lambda value: output(value).encode()
+
+
+def rows_of(
+    words: Words,
+    types: Sequence[Type],
+    formats: Sequence[int],
+    dictionary: Dictionary,
+    style: Style = STYLES_PLAIN,
+) -> list[tuple[bytes | None, ...]]:
+    """Rows of fields."""
+    if not types:
+        return [()] * words.shape[1]
+    columns = [
+        fields_of(column, type_, format_, dictionary, style)
+        for column, type_, format_ in zip(words, types, formats, strict=True)
+    ]
+    return list(zip(*columns, strict=True))

@@ -1,0 +1,766 @@
+"""One database from inside: the executor, the catalog, and the views that are kept up to date.
+
+The statements and the public API are thin layers over this. Invariant: the catalog's tables are among the
+executor's tables, and its materialized views are ``views``.
+
+What the engine knows of a dataflow: a Datalog program, a dataflow of collections.
+
+What the catalog is told by the engine: what a session has, and how Postgres writes definitions.
+
+What that takes is loaded when somebody asks.
+
+What a session has prepared, by PREPARE and by its client's messages: no two have one name.
+
+What a database remembers of statements, so that the like of them are not read and planned again.
+
+It belongs to one database. Nothing in it is more than a saving: everything may be forgotten at any time.
+
+What the last steps took, in quarters of a second.
+"""
+
+import time
+from collections import OrderedDict, deque
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from dataclasses import replace
+from datetime import datetime, timedelta
+from functools import cache, partial
+from itertools import count
+from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, Protocol, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kpg.api.result import Result
+from kpg.api.view import Maintained
+from kpg.compiler.algebra.rel import Get, Rel
+from kpg.compiler.algebra.rel import types as rel_types
+from kpg.compiler.algebra.traverse import transform_up
+from kpg.compiler.catalog.cache import Consulted, Keeping
+from kpg.compiler.catalog.entries import Catalog, TableEntry, ViewEntry
+from kpg.compiler.catalog.privileges import Asker
+from kpg.compiler.sql.parse.statements import Prepare
+from kpg.execute.queries.query_plan import LiveStatistics, Planned, plan_view_entry
+from kpg.execute.queries.result_rows import Reader
+from kpg.runtime.errors import DataError, ProgrammingError, Span
+from kpg.runtime.executor_factory import local_executor
+from kpg.runtime.interrupts import DeferredInterrupt
+from kpg.runtime.monitor import Monitor
+from kpg.runtime.plan import Plan
+from kpg.runtime.records import dataclass
+from kpg.session.base_table import Table
+from kpg.session.clock import Clock
+from kpg.session.notification_queue import Notification, Notifications
+from kpg.session.transaction import Transactions
+from kpg.session.undo import Journal, Mark
+from kpg.session.view_maintenance import Kept
+
+if TYPE_CHECKING:
+    from kpg.compiler.catalog.entries import Entry
+    from kpg.compiler.sql.parse.statements import Insert
+    from kpg.execute.changes.insert_values import Shape
+    from kpg.execute.changes.keyed_changes import Known
+    from kpg.execute.queries.cursors import Cursor
+    from kpg.execute.queries.plan_cache import Known as KnownPlans
+    from kpg.provenance.proof_tree import Proof
+    from kpg.runtime.types import Type
+    from kpg.session.distribution import Workers
+    from kpg.session.time_travel import Past
+
+
+class Opened(NamedTuple):
+    """A portal that a client has opened: its name, the text, when it was made, and what it runs."""
+
+    name: str
+    text: str
+    moment: int
+    statement: object
+
+
+class Asking(Protocol):
+    """A session, as far as roles and open queries go."""
+
+    asker: Asker
+    portals: Callable[[], list[Opened]]
+
+
+class Sessions(Protocol):
+    """All sessions of a database, as statements of one of them ask for them."""
+
+    @property
+    def memory_bound(self) -> int:
+        """Bytes that no statement may go beyond, 0 for as many as there are."""
+
+    @property
+    def sessions(self) -> Mapping[int, Asking]:
+        """Those that are not closed, by their numbers."""
+
+    def admit_owner(self) -> None:
+        """Have the engine's transaction and settings be the database's own, unless a statement is running."""
+
+    def before_defining(self) -> None:
+        """Have a definition in a transaction wait for statements that are in the middle of being planned."""
+
+    def end(self, number: int, wholly: bool) -> bool:
+        """End what the session of a number does or, ``wholly``, the session; whether there is one."""
+
+    def export(self) -> str:
+        """The name of what the present transaction sees, by which others can see the same while it lasts."""
+
+    def join(self, name: str) -> None:
+        """Have the present transaction see what the one sees that has given the name."""
+
+
+class Client(Protocol):
+    """A dataflow, as the engine sees it."""
+
+    def pull(self) -> None:
+        """Bring what is new into the inputs, before a step."""
+
+    def notifications(self) -> Iterator[Notification]:
+        """Whom to tell of a commit."""
+
+    def retire(self) -> None:
+        """Give up what can never change again, of which everybody has been told."""
+
+    def drop(self) -> None:
+        """Give everything up."""
+
+    def place(self, error: DataError) -> None:
+        """Give an error that has no place in a text its place, if it is here that it came from."""
+
+    def prover(self, name: str) -> "Callable[[Any], Proof] | None":
+        """What proves rows of a relation; None for one that it does not derive by rules."""
+
+
+def session_rows(engine: "Engine", what: str) -> Iterable[tuple[int | str | None, ...]]:
+    """The rows of a kind of what the session has."""
+    from kpg.session import settings as known
+
+    return known.session_rows(engine, what)
+
+
+class InPostgresWords:
+    """Texts of definitions as Postgres writes them."""
+
+    def expression(
+        self,
+        catalog: "Catalog",
+        entry: "Entry | None",
+        text: str,
+        pretty: bool = False,
+        given: "Type | None" = None,
+    ) -> str:
+        """An expression over a relation's columns; ``given`` is the type of a column whose DEFAULT it is."""
+        from kpg.compiler.sql.rewrite.deparse import spelled
+
+        return spelled(catalog, entry, text, pretty, given)
+
+    def type_of(self, catalog: "Catalog", entry: "Entry", text: str) -> "Type | None":
+        """The type of an expression, if it is known."""
+        from kpg.compiler.sql.rewrite.deparse import type_of
+
+        return type_of(catalog, entry, text)
+
+    def query(self, catalog: "Catalog", text: str) -> str:
+        """A query with the schemas of what is not found without, and no others."""
+        from kpg.compiler.sql.rewrite.deparse import placed
+
+        return placed(catalog, text)
+
+    def is_computed(self, catalog: "Catalog", view: "ViewEntry", place: int) -> bool:
+        """Whether a column of a view is computed, so that its type has neither length nor digits."""
+        from kpg.compiler.sql.frontend import is_computed
+
+        return is_computed(catalog, view, place)
+
+
+class Parsed(Protocol):
+    """A statement that came by a message."""
+
+    @property
+    def text(self) -> str:
+        """Its text."""
+
+    def declared(self, engine: "Engine") -> tuple[str, ...]:
+        """The types of its parameters, as texts."""
+
+
+class PreparedStatements(dict[str, Prepare]):
+    """Those of PREPARE; ``parsed`` are the others, of which that without a name is the protocol's alone."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.parsed: dict[str, Any] = {}
+        """Each is a :class:`Parsed`."""
+
+    def find(self, engine: "Engine", name: str) -> Prepare | None:
+        """The statement of a name, as PREPARE would have made it."""
+        found = self.get(name)
+        if found is not None or name not in self.parsed:
+            return found
+        one: Parsed = self.parsed[name]
+        return Prepare(name, one.declared(engine), one.text, Span(one.text, 0, len(one.text)))
+
+    def check_free(self, name: str, span: Span | None = None) -> None:
+        """ProgrammingError if a statement has that name."""
+        if name in self or name in self.parsed:
+            error = ProgrammingError(f'prepared statement "{name}" already exists', span=span)
+            error.sqlstate = "42P05"
+            raise error
+
+    def drop(self, name: str) -> bool:
+        """Forget a statement; whether there was one."""
+        return (self.pop(name, None) or self.parsed.pop(name, None)) is not None
+
+    def clear(self) -> None:
+        """Forget all that have names."""
+        super().clear()
+        for name in [one for one in self.parsed if one]:
+            del self.parsed[name]
+
+    def all(self, engine: "Engine") -> Iterator[tuple[Prepare, bool]]:
+        """All that have names, and whether by PREPARE."""
+        yield from ((one, True) for one in self.values())
+        for name in sorted(filter(None, self.parsed)):
+            found = self.find(engine, name)
+            assert found is not None
+            yield found, False
+
+
+FEW: Final = 64
+MOST: Final = 512
+"""Of each kind: what is used least lately is forgotten."""
+Key = TypeVar("Key", bound=Hashable)
+Value = TypeVar("Value")
+
+
+class Latest(Generic[Key, Value]):
+    """A mapping that keeps what was used latest."""
+
+    __slots__ = ("_most", "_values")
+
+    def __init__(self, most: int = MOST) -> None:
+        self._values: OrderedDict[Key, Value] = OrderedDict()
+        self._most = most
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    def get(self, key: Key) -> Value | None:
+        """What is remembered under a key."""
+        value = self._values.get(key)
+        if value is not None:
+            self._values.move_to_end(key)
+        return value
+
+    def put(self, key: Key, value: Value) -> None:
+        """Remember something under a key."""
+        self._values[key] = value
+        if len(self._values) > self._most:
+            self._values.popitem(last=False)
+
+    def clear(self) -> None:
+        """Forget everything."""
+        self._values.clear()
+
+
+class Remembered:
+    """Statements by their texts."""
+
+    def __init__(self) -> None:
+        self.inserts: Latest[str, Insert] = Latest()
+        self.shapes: Latest[tuple[str, tuple[int, ...]], Shape] = Latest()
+        self._seen: Latest[tuple[object, ...], bool] = Latest()
+        self.plans: Latest[tuple[object, ...], KnownPlans] = Latest()
+        self.recipes: Latest[tuple[str, tuple[str, ...]], Known] = Latest()
+        self.types: Latest[str, Type] = Latest()
+        """Of declared parameters."""
+        self._made: Latest[tuple[object, ...], tuple[object, int, Any]] = Latest(FEW)
+        self.keyed: Latest[str, int] = Latest()
+        """Texts that look up what they read, or the row that they change; the catalog's version."""
+        self.answers = Keeping()
+        """Of queries over the system's relations."""
+        self.of_system: Latest[str, bool] = Latest()
+        """Statements, without their constants, that ask the system's relations: they have no plan for all."""
+        self.used = 0
+        """How often a plan was used again."""
+        self.forgotten = 0
+        """How often names, types or settings have come to mean something else."""
+
+    def comes_again(self, key: tuple[object, ...]) -> bool:
+        """Whether a statement has come before; from now on it has."""
+        if self._seen.get(key):
+            return True
+        self._seen.put(key, True)
+        return False
+
+    def made(
+        self, what: tuple[object, ...], part: object, catalog: "Catalog", make: "Callable[[], Value]"
+    ) -> "Value":
+        """What is made of a statement, or of a part of the catalog: once, unless it asks for the time."""
+        key = (*what, id(part), catalog.outlook, catalog.style)
+        known = self._made.get(key)
+        if known is not None and known[0] is part and known[1] == catalog.version:
+            found: Value = known[2]
+            return found
+        before = catalog.consulted.times
+        value = make()
+        if catalog.consulted.times == before:
+            self._made.put(key, (part, catalog.version, value))
+        return value
+
+    def forget(self) -> None:
+        """Names, types or settings mean something else from now on."""
+        self.forgotten += 1
+        self.shapes.clear()
+        self.plans.clear()
+        self.keyed.clear()
+        self.recipes.clear()
+        self.types.clear()
+        self._made.clear()
+        self.answers.clear()
+
+
+def changes_alone(engine: "Engine", name: str) -> bool:
+    """Whether a change of a relation runs nothing else: it has no partitions."""
+    others = engine.catalog.others
+    if not others:
+        return True
+    from kpg.compiler.catalog.constraints import is_plain
+    from kpg.compiler.catalog.entries import TableEntry
+
+    entry = engine.catalog.find(name)
+    return isinstance(entry, TableEntry) and is_plain(others, entry.name)
+
+
+Words = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """A state of a transaction: rows, definitions, and how many foreign keys were to be checked."""
+
+    rows: object
+    mark: Mark
+    waiting: tuple[int, int]
+
+
+class Engine(Kept):
+    """Tables, views, transactions; Ctrl-C never leaves it half changed. Callers hold its monitor."""
+
+    def __init__(
+        self,
+        merge_effort: str = "default",
+        memory_limit: int | str | None = None,
+        history: "int | str | timedelta | None" = None,
+        trunk: "Engine | None" = None,
+        workers: "Workers | None" = None,
+    ) -> None:
+        """With a ``trunk``, tables are as there, and ``kpg/api/branch.py`` does the rest."""
+        self.monitor: Monitor = Monitor() if trunk is None else trunk.monitor
+        """What every call of the public API holds; branches share dictionaries, and so the monitor."""
+        self._interrupt = DeferredInterrupt()
+        if memory_limit is not None:
+            from kpg.session.memory_limit import watch_of
+
+            self._interrupt.watch = watch_of(memory_limit, workers)
+        self.workers = workers
+        make = local_executor if workers is None else workers.executor
+        fork = trunk.executor.fork if trunk is not None else partial(make, merge_effort)
+        self.executor = fork(self._interrupt)
+        self.catalog = Catalog() if trunk is None else trunk.catalog.copy()
+        self.catalog.fold_function = lambda fold: self.fold_function(fold)
+        self.views: dict[str, Maintained] = {}
+        self._plans: dict[str, Plan] = {}
+        self.statistics = LiveStatistics(self.executor, self._plans)
+        self.statistics.tables = workers
+        self.notifications = Notifications()
+        self.sessions: Sessions | None = None
+        """Those that use the engine, where there are some."""
+        self.transactions = Transactions(self, self.notifications.deliver)
+        self._tables: dict[str, Table] = {}
+        self._uses: dict[str, frozenset[str]] = {}
+        self._queries, self.dataflows_made = 0, 0
+        self.touched = 0
+        """How often rows have been read by a dataflow, or a body has been run."""
+        self.dataflows: dict[str, Client] = {}
+        self.clock = Clock(self)
+        self.journal = Journal(self.catalog, self._uses)
+        self._aside = count()
+        self._indexes, self.functions_given = {}, {}
+        self.changed: dict[str, int] | None = None
+        """The epoch of the last change of each table; None while nobody has to know (see sessions)."""
+        self._closing, self.prepared = set[str](), PreparedStatements()
+        self.goals: dict[str, int] = {}
+        """The goals that are kept in a folder, by text, and how many have prepared each."""
+        self.waiting_goals = {}
+        """Those that were there before the database was opened, and nobody has prepared again yet."""
+        self.cursors: dict[tuple[int, str], Cursor] = {}
+        self.catalog.consulted = Consulted(0, InPostgresWords(), session=partial(session_rows, self))
+        self.remembered = Remembered()
+        self.keeping, self.followed, self.notices, self.at_commit, self.watching = {}, set(), [], {}, []
+        self.attached = self.catalog.attached = set[str]()
+        """Tables of rows from outside."""
+        self.extras: dict[str, object] = {}
+        """What else is to be there when it is opened again, by name; values are replaced as a whole."""
+        if workers is not None:
+            workers.extras = self.extras
+        self.keeper, self.closed = None, False
+        self.given_anew: frozenset[str] = frozenset()
+        """Names of users' functions that are given whenever the database is opened."""
+        self.seen: int | None = None
+        """The epoch that queries see, with pending changes, if that is not the present one."""
+        self.steps: Steps | None = None
+        """What the last steps took, if somebody wants to know."""
+        self.past: Past | None = None
+        """What is kept of earlier epochs, if that is asked for."""
+        if history is not None:
+            from kpg.session import time_travel
+
+            self.past = time_travel.Past(self, time_travel.retention_of(history))
+
+    def admit_owner(self) -> None:
+        """Have the transaction and the settings be the database's own, where sessions use the engine, too."""
+        if self.sessions is not None:
+            self.sessions.admit_owner()
+
+    @property
+    def interrupt(self) -> DeferredInterrupt:
+        """Who is asked, while the engine runs, whether to go on."""
+        return self._interrupt
+
+    def close(self) -> None:
+        """Give up all views, once and for all."""
+        if self.keeper is not None and not self.transactions.idle:
+            self.rollback()
+        try:
+            if self.keeper is not None:
+                self.keeper.close()
+        finally:
+            self.closed = True
+            self.executor.close()
+
+    @property
+    def remembers(self) -> bool:
+        """Whether plans may be used again: not where a setting has each be made anew, or LOCK TABLE."""
+        closed = bool(self.watching) and self.locks.closed
+        return self.seen is None and not self.catalog.plans_anew and not closed
+
+    def table(self, name: str) -> Table:
+        """A base table, by name in any case."""
+        table = self._tables.get(name) if self.catalog.has_one_schema else None
+        return self._tables[self.catalog.table(name).name] if table is None else table
+
+    def find_table(self, name: str) -> Table | None:
+        """The base table of that name, in exactly these letters, if there is one."""
+        return self._tables.get(name)
+
+    def plan_of(self, view: str) -> Plan | None:
+        """The plan of a maintained view, by its name in exactly these letters."""
+        return self._plans.get(view)
+
+    def view(self, name: str) -> Maintained:
+        """A maintained view, by name in any case; ProgrammingError if it is none."""
+        self.show_time()
+        entry = self.catalog.get(name)
+        maintained = self.views.get(entry.name)
+        if maintained is None:
+            what = "a table" if isinstance(entry, TableEntry) else "not materialized"
+            raise ProgrammingError(
+                f'"{entry.name}" is {what}', hint="only what CREATE MATERIALIZED VIEW made is kept up to date"
+            )
+        return maintained
+
+    # Steps: what has been committed is told, also where Ctrl-C comes in between
+
+    def step(self) -> None:
+        """Take all pending changes through everything, and queue whom to tell of it; all or nothing."""
+        if self.clock.kept:
+            self.clock.tick()
+        if self.changed is not None:
+            self._closing.update(self.executor.changing())
+        self._stepped(self.executor.step)
+        if self._closing and self.changed is not None:
+            self.changed.update(dict.fromkeys(self._closing, self.executor.epoch))
+            self._closing.clear()
+        if self.journal and not self.journal.writing_now:
+            self.journal.finish()
+            self.notifications.add(self._news())  # of views that it has installed anew
+        if self.keeper is not None:
+            self.keeper.tend()
+
+    def step_unkept(self) -> None:
+        """Take what is pending through everything; the next commit has it be there after opening again."""
+        recorder, self.executor.recorder = self.executor.recorder, None
+        try:
+            self._stepped(self.executor.step)
+        finally:
+            self.executor.recorder = recorder
+
+    def show_time(self) -> None:
+        """Have views that compare with the present time follow it; not within a transaction."""
+        if self.keeper is not None and self.keeper.refuses is not None:
+            return
+        if self.clock.kept and self.transactions.idle and not self.executor.has_pending:
+            with self.transactions.undoing():
+                if self.clock.tick():
+                    self.transactions.close()
+
+    def advance_to(self, moment: datetime | str) -> None:
+        """Let it be that time, in views too."""
+        self.refuse_in_transaction("advance_to")
+        before = self.clock.given
+        self.clock.advance_to(moment)
+        try:
+            self.show_time()
+            self.keep()
+        except BaseException:
+            self.clock.given = before
+            raise
+
+    def close_epoch(self) -> None:
+        """End a logical epoch without a step."""
+        if self.changed is not None:
+            self._closing.update(self.executor.changing())
+        self.executor.close_epoch()
+
+    def rollback(self) -> None:
+        """Throw away what is pending."""
+        self.executor.rollback()
+        if "references" in self.__dict__:
+            self.references.clear()
+        self.keeping.clear()
+        if self.journal:
+            self.undo_definitions(None)
+
+    def savepoint(self) -> "Point":
+        """The present state, for :meth:`rollback_to`."""
+        return Point(self.executor.savepoint(), self.journal.mark(), self.references.waiting)
+
+    def rollback_to(self, point: "Point") -> None:
+        """Throw away what has changed since a savepoint."""
+        self.executor.rollback_to(point.rows)
+        self.references.return_to(point.waiting)
+        self.undo_definitions(point.mark)
+
+    def undo_definitions(self, mark: Mark | None) -> None:
+        """Have names mean what they meant."""
+        with self._interrupt:
+            self.journal.undo(mark)
+            if "references" in self.__dict__:
+                self.refresh_rules()
+
+    def advance(self) -> None:
+        """Take what inputs hold through everything, as far as all of them have advanced."""
+        self.refuse_in_transaction("a step")
+        for client in list(self.dataflows.values()):
+            client.pull()
+        self._stepped(self.executor.advance)
+        self.notifications.deliver()
+
+    def _stepped(self, step: Callable[[], object]) -> None:
+        if self.steps is not None:
+            self.steps.begin()
+        committed = False
+        try:
+            with self._interrupt:
+                step()
+                committed = True
+                if self.steps is not None:
+                    self.steps.note(self.executor.epoch)
+                if self.past is not None:
+                    self.past.note()
+                self.notifications.add(self._news())
+        except BaseException as error:
+            if committed:
+                # Ctrl-C was pressed meanwhile. It must not make the caller undo or repeat what is committed.
+                self.notifications.interrupt(error)
+                return
+            self.notifications.deliver()
+            if isinstance(error, DataError):
+                for client in self.dataflows.values():
+                    client.place(error)
+            raise
+
+    def tables_under(self, names: Iterable[str]) -> frozenset[str]:
+        """Relations, and all that they are made of."""
+        found: set[str] = set()
+        waiting = list(names)
+        while waiting:
+            name = waiting.pop()
+            if name not in found:
+                found.add(name)
+                waiting += self._uses.get(name, ())
+        return frozenset(found)
+
+    def note_uses(self, label: str, uses: frozenset[str]) -> None:
+        """Keep what a dataflow reads from being dropped."""
+        self._uses[label] = uses
+
+    def uses(self) -> Iterator[tuple[str, str]]:
+        """The views and what they are kept up to date by, pair by pair."""
+        return ((name, used) for name, names in self._uses.items() for used in sorted(names))
+
+    def forget_dataflow(self, label: str) -> None:
+        """A dataflow is gone."""
+        self._uses.pop(label, None)
+        self.dataflows.pop(label, None)
+
+    def drop(self, name: str) -> None:
+        """Forget a relation that nothing uses, and of a view the rows from outside that only it used."""
+        if name in self.dataflows:
+            self.dataflows[name].drop()
+            return
+        super().drop(name)
+
+    def run(self, planned: Planned) -> tuple[Words, Words]:
+        """The rows and multiplicities of a query, by a dataflow that lives only now.
+
+        It shares the arrangements there are; while changes are pending it sees the tables with those changes,
+        which takes a computation of its own.
+        """
+        return self._run(planned, isolated=self.executor.has_pending or self.seen is not None, then=self.seen)
+
+    def run_then(self, planned: Planned, epoch: int) -> tuple[Words, Words]:
+        """As :meth:`run`, as of an epoch; the catalog that it was planned by is that of then."""
+        return self._run(planned, isolated=True, then=epoch, own=False)
+
+    def recompute(self, planned: Planned) -> tuple[Words, Words]:
+        """As :meth:`run`, sharing nothing."""
+        return self._run(planned, isolated=True)
+
+    def select(self, planned: Planned) -> Result:
+        """The result of a one-off query."""
+        return planned.reader(self.executor.dictionary).result(*self.run(planned))
+
+    def check_views(self) -> None:
+        """Compute the views that the commit is to install: an error refuses the commit."""
+        state = self.row_state()
+        catalog = None
+        for name, keeping in self.keeping.items():
+            if keeping.computed == state or self.is_overlay(name):
+                continue
+            catalog = catalog or self.expanded_catalog()
+            entry = catalog.find(name)
+            if isinstance(entry, ViewEntry) and entry.rel is not None:
+                reader = Reader(
+                    entry.schema.names, rel_types(entry.rel), entry.order, self.executor.dictionary
+                )
+                self.run(plan_view_entry(entry, reader, catalog, self.statistics))
+
+    @property
+    def reading_catalog(self) -> Catalog:
+        """The catalog for a one-off query.
+
+        While changes are pending, maintained views lag behind the tables: queries then use their definitions.
+        """
+        lags = self.executor.has_pending or self.seen is not None
+        return self.expanded_catalog() if lags else self.catalog
+
+    def expanded_catalog(self, kept: Callable[[str], bool] = lambda name: False) -> Catalog:
+        """The catalog with every view to be expanded where it is used, inside other views too.
+
+        Except for materialized ones that are ``kept``, by their names.
+        """
+
+        def written_out(node: Rel) -> Rel:
+            if not isinstance(node, Get) or node.is_table or kept(node.name):
+                return node
+            view = self.catalog.get(node.name)
+            rel = view.rel if isinstance(view, ViewEntry) else None
+            return node if rel is None else transform_up(rel, written_out)
+
+        def expanded(entry: ViewEntry) -> Rel:
+            assert entry.rel is not None
+            return transform_up(entry.rel, written_out)
+
+        catalog = self.catalog.copy()
+        catalog.told = self.catalog
+        for entry in self.catalog:
+            if isinstance(entry, ViewEntry) and entry.definition is not None and not kept(entry.name):
+                definition = cache(partial(expanded, entry))
+                catalog.replace(replace(entry, definition=definition, materialized=False))
+        return catalog
+
+    def _run(
+        self, planned: Planned, isolated: bool, then: int | None = None, *, own: bool = True
+    ) -> tuple[Words, Words]:
+        self._queries += 1
+        self.touched += 1
+        with self._interrupt:
+            name = f"query {self._queries}"
+            installed = self.executor.install(name, planned.plan, isolated=isolated, then=then, own=own)
+            try:
+                return self._interrupt.having_room(installed.rows())
+            finally:
+                self.executor.uninstall(installed)
+
+    def _news(self) -> Iterator[tuple[str, Notification]]:
+        """Whom to tell of a commit."""
+        for view in list(self.views.values()):
+            if view.installed.watched and view.feed.is_heard():
+                for subscription, changes in view.feed.distribute():
+                    yield f"a subscriber of view {view.name}", partial(subscription.tell, changes)
+        for label, client in list(self.dataflows.items()):
+            yield from ((f"a callback of {label}", one) for one in client.notifications())
+        self.retire()
+
+    def retire(self) -> None:
+        """Free what closed inputs can never change again, once they have brought everything."""
+        if self.executor.inputs_ended():
+            for client in list(self.dataflows.values()):
+                client.retire()
+            self.executor.retire()
+
+    def tell(self, label: str, notifications: Iterable[Notification]) -> None:
+        """Tell a new listener of a dataflow what is there."""
+        try:
+            with self._interrupt:
+                self.notifications.add((f"a callback of {label}", one) for one in notifications)
+        finally:
+            self.notifications.deliver()
+
+
+KEPT: Final = 1_200
+"""Quarters of a second in which something happened that are remembered: five minutes at least."""
+
+
+class Steps:
+    """A running record, which costs a step about a microsecond."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        """The number of steps since the record began."""
+        self.seconds = 0.0
+        """What all of them took."""
+        self.last: deque[list[float]] = deque(maxlen=KEPT)
+        """Of each quarter: its number (4 * seconds since 1970), the last epoch, how many steps there were,
+        the seconds of all of them and of the longest."""
+        self._begun = 0.0
+
+    def begin(self) -> None:
+        """A step begins."""
+        self._begun = time.perf_counter()
+
+    def note(self, epoch: int) -> None:
+        """It is done, and has come to an epoch."""
+        took, quarter = time.perf_counter() - self._begun, int(4 * time.time())
+        self.count += 1
+        self.seconds += took
+        if self.last and self.last[-1][0] == quarter:
+            found = self.last[-1]
+            found[1] = epoch
+            found[2] += 1
+            found[3] += took
+            found[4] = max(found[4], took)
+        else:
+            self.last.append([quarter, epoch, 1, took, took])
+
+    def since(self, quarter: int) -> list[list[float]]:
+        """What is remembered of a quarter and those after it."""
+        found = []
+        for one in reversed(self.last):
+            if one[0] < quarter:
+                break
+            found.append(list(one))
+        return found[::-1]

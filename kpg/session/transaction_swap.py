@@ -1,0 +1,222 @@
+"""Uncommitted changes of a session, taken out of the tables and put back.
+
+The engine has one set of tables. While a session's statement runs, its uncommitted rows are in them; before
+another session's runs they are taken out (*parked*), so that nobody else ever sees them. Putting them back is
+doing them again: a row to be deleted must still be there, or somebody else has changed it meanwhile, which
+ends the transaction (first committer wins).
+
+The transaction of a session: as any, except that its commit may share a step with others'.
+"""
+
+from collections.abc import Callable
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kpg.execute.changes.foreign_keys import References, Removed
+from kpg.runtime.errors import SerializationError
+from kpg.runtime.records import dataclass
+from kpg.session.engine import Engine, Point
+from kpg.session.transaction import State, Transactions
+
+Words = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """What a transaction has changed in one table since a point: rowids are those at the time of parking."""
+
+    table: str
+    schema: object
+    deleted: Words
+    inserted: Words
+    words: Words
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """What it has changed up to its next savepoint, whose name is ``name``; the last has none."""
+
+    parts: tuple[Part, ...]
+    name: str = ""
+
+
+Points = list[tuple[str, Point]]
+
+
+def park(engine: Engine, points: Points) -> list[Segment]:
+    """Take all uncommitted changes out of the tables; ``points`` are the transaction's savepoints."""
+    segments: list[Segment] = []
+    end = ""
+    for name, point in reversed(points):
+        segments.append(_segment(engine, point, end))
+        engine.rollback_to(point)
+        end = name
+    segments.append(_segment(engine, None, end))
+    engine.rollback()
+    return segments[::-1]
+
+
+def _segment(engine: Engine, point: Point | None, name: str) -> Segment:
+    changed = engine.executor.changed_since(None if point is None else point.rows)
+    parts = tuple(
+        Part(table, engine.catalog.entries[table.lower()].schema, deleted, inserted, words)
+        for table, deleted, inserted, words in changed
+    )
+    return Segment(parts, name)
+
+
+def _references(engine: Engine) -> References | None:
+    return engine.references if "references" in engine.__dict__ else None
+
+
+def unpark(engine: Engine, segments: list[Segment], points: Points) -> None:
+    """Put changes back, and the savepoints, anew, into ``points``.
+
+    SerializationError where that cannot be: what comes before the last savepoint in ``points`` is there then.
+    """
+    moved: dict[str, list[tuple[Words, Words]]] = {}
+    try:
+        for segment in segments:
+            for part in segment.parts:
+                _check(engine, part)
+                _delete(engine, part, moved)
+            for part in segment.parts:
+                _insert(engine, part, moved)
+            references = _references(engine)
+            if references is not None and segment.parts:
+                # Others may have changed the other side of a foreign key.
+                references.settle(committing=False)
+            if segment.name:
+                points.append((segment.name, engine.savepoint()))
+    except BaseException:
+        if points:
+            engine.rollback_to(points[-1][1])
+        else:
+            engine.rollback()
+        raise
+
+
+def _check(engine: Engine, part: Part) -> None:
+    entry = engine.catalog.entries.get(part.table.lower())  # whatever the path is
+    if entry is None or entry.schema != part.schema:
+        raise SerializationError(f'could not serialize access: table "{part.table}" was altered meanwhile')
+
+
+def _delete(engine: Engine, part: Part, moved: dict[str, list[tuple[Words, Words]]]) -> None:
+    if not part.deleted.size:
+        return
+    rowids = _now(part.table, part.deleted, moved)
+    live = engine.executor.live(part.table, rowids)
+    if live.size < rowids.size:
+        raise SerializationError(
+            f'could not serialize access due to concurrent update of a row of table "{part.table}"'
+        )
+    old = engine.executor.fetch(part.table, rowids)
+    engine.executor.delete(part.table, rowids)
+    references = _references(engine)
+    if references is not None:
+        # What the deletion does to other tables is among the changes: it only has to be checked again.
+        for link in references.incoming(part.table):
+            columns = list(link.target_columns)
+            references.removals.append(Removed(link, old[columns], None, checked=True))
+
+
+def _insert(engine: Engine, part: Part, moved: dict[str, list[tuple[Words, Words]]]) -> None:
+    if not part.inserted.size:
+        return
+    rowids = engine.executor.insert(part.table, part.words)
+    moved.setdefault(part.table, []).append((part.inserted, rowids))
+    references = _references(engine)
+    if references is not None:
+        references.inserted(part.table, rowids, part.words)
+
+
+def _now(table: str, rowids: Words, moved: dict[str, list[tuple[Words, Words]]]) -> Words:
+    """Rowids of rows, of which those of the transaction itself have come again elsewhere."""
+    found = rowids.copy()
+    for before, after in moved.get(table, ()):
+        place = np.searchsorted(before, rowids)
+        place[place == before.size] = 0
+        same = before[place] == rowids
+        found[same] = after[place[same]]
+    return np.sort(found)
+
+
+class Gathering(Protocol):
+    """Where commits may wait for each other."""
+
+    @property
+    def gathering(self) -> bool:
+        """Whether a commit ends an epoch only, and the step comes later."""
+
+    def undo_statement(self) -> None:
+        """Throw away what the present statement has changed, and nothing of others."""
+
+
+class SessionTransactions(Transactions):
+    """Transactions of one of many sessions."""
+
+    def __init__(self, engine: Engine, committed: Callable[[], None], group: Gathering) -> None:
+        super().__init__(engine, committed)
+        self._group = group
+        self.parked: list[Segment] | None = None
+        self.lost: set[str] = set()
+        """Savepoints of a failed transaction after which others have changed what it changed before them."""
+
+    @property
+    def idle(self) -> bool:
+        """Whether no transaction is open; while commits are gathered, definitions must not be made."""
+        return super().idle and not self._group.gathering
+
+    def end_epoch(self) -> None:
+        """End the epoch: with a step, or, while commits are gathered, without."""
+        if self._group.gathering:
+            self._engine.close_epoch()
+        else:
+            super().end_epoch()
+
+    def tell(self) -> None:
+        """See Transactions. While commits are gathered, the group tells of them after their step."""
+        if not self._group.gathering:
+            super().tell()
+
+    def fail(self) -> None:
+        """Roll back after an error; what others have gathered stays."""
+        if self._group.gathering:
+            self._group.undo_statement()
+            self._points.clear()
+            if self.state is State.OPEN:
+                self.state = State.FAILED
+            return
+        super().fail()
+
+    def begin(self) -> None:
+        """See Transactions."""
+        self.lost = set()
+        super().begin()
+
+    def rollback_to(self, name: str) -> None:
+        """Return to a savepoint; SerializationError if what came before it cannot be."""
+        lost, self.lost = self.lost, set()
+        if self.state is State.FAILED and name.lower() in lost:
+            self.lost = lost
+            raise SerializationError(
+                f'could not serialize access due to concurrent update of what came before savepoint "{name}"'
+            )
+        super().rollback_to(name)
+
+    def abandon(self) -> None:
+        """End the transaction, whose changes are in no table now."""
+        self.parked = None
+        self._points.clear()
+        self.state = State.NONE
+        self.implicit = False
+        self.read_only = self._reads_only
+        if self._engine.transactions is self:  # type: ignore[attr-defined]
+            self.end_local()
+            self.settled.forget(0)
+        self.release_locks()
+        if self.mailbox:
+            self.mailbox.forget(0)
