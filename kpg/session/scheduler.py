@@ -228,7 +228,7 @@ class Slices:
             time.sleep(PATIENCE)
 
 
-log = logging.getLogger("kpg.sessions")
+log = logging.getLogger("kpg.session")
 
 
 @dataclass(slots=True, eq=False)

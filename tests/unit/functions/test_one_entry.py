@@ -6,7 +6,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[3]
 PROGRAM = """
-from kpg.runtime.functions import aggregation, algorithms
+from kpg.runtime.functions.aggregation import definition
 from kpg.runtime.functions.registry import Signature, is_function, memoized
 from kpg.runtime.functions.type_rules import fixed
 from kpg.runtime.types import BIGINT, INTEGER, TEXT
@@ -19,20 +19,20 @@ for name, rule, code in (
     assert not is_function(name), "choose another that sqlglot has a class for"
     memoized(name, "arguments", rule, {})(code)
 for name in ("skewness", "array_length", "kurtosis"):
-    aggregation.register(
-        aggregation.AggregateFunction(
+    definition.register(
+        definition.AggregateFunction(
             name,
             "a number",
             "Exclusive or.",
             {},
             lambda types: Signature((BIGINT,), BIGINT) if len(types) == 1 else None,
-            lambda types: aggregation.Algorithm(
+            lambda types: definition.Algorithm(
                 initialize=lambda: 0,
                 add=lambda state, operands, times: state ^ (operands[0] if times % 2 else 0),
                 merge=lambda left, right: left ^ right,
                 finish=lambda state: state,
             ),
-            aggregation.Basic(),
+            definition.Basic(),
         )
     )
 

@@ -125,7 +125,7 @@ def test_work_within_work_is_drawn_and_the_outer_goes_on(screen: Pictures) -> No
 
 SCRIPT = f"""
 import kpg
-from kpg import progress
+from kpg.api import progress
 
 progress.PATIENCE = 0.0
 db = kpg.connect()

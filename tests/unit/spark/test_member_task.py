@@ -57,9 +57,9 @@ def test_a_driver_that_is_not_reached_is_named_but_not_where_spark_tries_again(
 
 KILLED = """
 import os, signal
-from kpg.runtime.spark import own
-own.SETTINGS["spark.driver.memory"] = "1g"
-with own.own_session(own.Work.BRIEF) as mine:
+from kpg.runtime.spark import session
+session.SETTINGS["spark.driver.memory"] = "1g"
+with session.own_session(session.Work.BRIEF) as mine:
     import kpg
     db = kpg.connect(spark=mine.get(), workers=1)
     db.sql("create table t(k int primary key); insert into t values (1)")

@@ -26,8 +26,8 @@ pytestmark = pytest.mark.mounts
 ROOT = Path(__file__).parents[3]
 HERE, THERE = "10.77.0.1", "10.77.0.2"
 QUICK = """
-from kpg.runtime.cluster import door, guest
-door.IDLE, door.BETWEEN, door.LOST, guest.SECONDS_TO_END = 1, 1, 1, 2.0
+from kpg.runtime.cluster import member_process, transfer
+transfer.IDLE, transfer.BETWEEN, transfer.LOST, member_process.SECONDS_TO_END = 1, 1, 1, 2.0
 """
 
 
