@@ -24,7 +24,7 @@ from kpg.compiler.datalog.syntax.lattices import without_lattices
 from kpg.compiler.datalog.syntax.parse import parse
 from kpg.compiler.datalog.syntax.preprocessor import File, Read, Setting, preprocess
 from kpg.compiler.datalog.types.declarations import Relations, declare_types
-from kpg.compiler.datalog.types.functors import Made, declare_functors
+from kpg.compiler.datalog.types.functors import Made, declare_functors, with_folds
 from kpg.compiler.rules.core import (
     Assignment,
     Atom,
@@ -194,8 +194,6 @@ def _check(
     made = {} if after is None else after.functions
     declare_functors(declared, table, catalog, functors, made, diagnostics)
     if any(USERS_AGGREGATE in text for text in {_source(one) for one in statements}):
-        from kpg.compiler.datalog.types.functors import with_folds
-
         statements = with_folds(statements, table, diagnostics)
     relations = Relations(catalog, table, diagnostics, own)
     relations.declare(one for one in statements if isinstance(one, ast.Declaration))

@@ -24,6 +24,7 @@ from kpg.compiler.sql.parameterize.parameters import trees_of
 from kpg.compiler.sql.parse import statements as ast
 from kpg.compiler.sql.parse.parser import parse_query
 from kpg.compiler.sql.parse.syntax import relation_name
+from kpg.compiler.sql.rewrite.name_qualification import body_of
 from kpg.runtime.errors import Error, ProgrammingError
 from kpg.runtime.records import dataclass
 from kpg.runtime.types import Type
@@ -196,7 +197,6 @@ def read_relations(statement: object, catalog: Catalog) -> frozenset[str]:
 
 def _routines(tree: exp.Expr, catalog: Catalog) -> frozenset[str]:
     """The functions and aggregates in SQL that a tree and their bodies call, by the names that views know."""
-    from kpg.compiler.sql.rewrite.name_qualification import body_of
 
     found: set[str] = set()
     aggregates = catalog.aggregates if catalog.others else {}

@@ -20,7 +20,7 @@ from kpg.compiler.system.relations import (
     written_names,
     yes,
 )
-from kpg.compiler.system.user_objects import FACTS, composites, facts, identified, kind_of
+from kpg.compiler.system.user_objects import FACTS, composites, facts, identified, kind_of, typed_routines
 from kpg.runtime.types import Type
 
 
@@ -129,7 +129,6 @@ def _elements(catalog: Catalog) -> Iterator[Row]:
 
 def typed(catalog: Catalog) -> Iterator[tuple[str, str, str, str, Type]]:
     """The kind, the schema and the name of what has a type, the type's identifier there, and the type."""
-    from kpg.compiler.system.user_objects import typed_routines
 
     for schema, name, entry, place in places(catalog):
         kind = "VIEW" if isinstance(entry, ViewEntry) else "TABLE"

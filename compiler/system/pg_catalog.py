@@ -25,7 +25,8 @@ from kpg.compiler.system.oids import number_of, query_of, role_number, schema_nu
 from kpg.compiler.system.pg_class import defaults
 from kpg.compiler.system.pg_index import indexes, is_partitioned, rule_number
 from kpg.compiler.system.relations import Row, System, columns, entries
-from kpg.compiler.system.user_objects import routines, type_number_of
+from kpg.compiler.system.user_objects import enum_rows, function_rows, routines, type_number_of
+from kpg.runtime.functions import aggregates, functions
 from kpg.runtime.values.words import BLOCK
 
 STANDARD: Final = (
@@ -285,8 +286,6 @@ def _sequence_rows(catalog: Catalog) -> Iterator[Row]:
 
 
 def _functions(catalog: Catalog) -> Iterator[Row]:
-    from kpg.compiler.system.user_objects import function_rows
-    from kpg.runtime.functions import aggregates, functions
 
     yield from function_rows(catalog)
 
@@ -306,13 +305,11 @@ def every_routine(catalog: Catalog) -> Iterator[tuple[int, str]]:
 
 def is_function(name: str) -> bool:
     """Whether there is a function or an aggregate of that name that users have not made."""
-    from kpg.runtime.functions import aggregates, functions
 
     return name in {one.name for one in functions()} | {one.name for one in aggregates()}
 
 
 def _enums(catalog: Catalog) -> Iterator[Row]:
-    from kpg.compiler.system.user_objects import enum_rows
 
     return enum_rows(catalog)
 

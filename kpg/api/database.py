@@ -19,10 +19,12 @@ from kpg.api.view import Maintained, View
 from kpg.compiler.sql.parameterize.parameters import Parameters
 from kpg.compiler.sql.parse import statements as ast
 from kpg.compiler.sql.parse.parser import parse
+from kpg.execute.changes.table_writes import delete, insert, upsert
+from kpg.execute.queries import external_tables
 from kpg.execute.queries.query_plan import explain_export
 from kpg.execute.scripts import limited_outcomes, reading
 from kpg.execute.statements import execute
-from kpg.runtime.errors import InterfaceError, ProgrammingError, check_argument
+from kpg.runtime.errors import InterfaceError, NotSupportedError, ProgrammingError, check_argument
 from kpg.runtime.monitor import Monitor, synchronized
 from kpg.runtime.plan import Ego
 from kpg.runtime.types import BIGINT, TEXT
@@ -50,7 +52,6 @@ if TYPE_CHECKING:
 
 def check_plain(engine: "Engine", name: str) -> None:
     """NotSupportedError for a table whose partitions rows would go past."""
-    from kpg.runtime.errors import NotSupportedError
 
     lower = engine.catalog.get(name).name.lower()
     if ("partitioned", lower, "") in engine.catalog.others:
@@ -76,7 +77,6 @@ class Ingesting:
         Its columns are those of the data: an Arrow table or anything with an Arrow stream, a pandas or polars
         frame, a dict of columns, a list of dicts, parquet or CSV. Those of the primary key are NOT NULL.
         """
-        from kpg.execute.queries import external_tables
 
         check_argument("name", name, str, "the name of a table")
         return external_tables.create(self._engine, name, data, primary_key)
@@ -88,7 +88,6 @@ class Ingesting:
         Arrow stream, or a pandas or polars frame. Columns with names are matched by name; those that are not
         given get their DEFAULTs, as by INSERT.
         """
-        from kpg.execute.changes.table_writes import insert
 
         return self._change(name, lambda engine, table: insert(engine, table, data), position)
 
@@ -97,7 +96,6 @@ class Ingesting:
 
         Nothing happens for a row that is not there.
         """
-        from kpg.execute.changes.table_writes import delete
 
         return self._change(name, lambda _, table: delete(table, data), position)
 
@@ -107,7 +105,6 @@ class Ingesting:
         Of several rows with the same key the last counts. ``data`` is as for :meth:`insert`: a row that takes
         the place of another has DEFAULTs, too, in the columns that are not given.
         """
-        from kpg.execute.changes.table_writes import upsert
 
         return self._change(name, lambda engine, table: upsert(engine, table, data), position)
 

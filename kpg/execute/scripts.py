@@ -12,6 +12,7 @@ from typing import Any, Final, TypeVar
 from kpg.compiler.sql.parameterize.normalization import Asked, asked, kinds
 from kpg.compiler.sql.parameterize.parameters import Binder, Parameters, has_marks, numbered
 from kpg.compiler.sql.parameterize.value_lists import SHORT as VALUE_LISTS_SHORT
+from kpg.compiler.sql.parameterize.value_lists import parsed
 from kpg.compiler.sql.parse import statements as ast
 from kpg.compiler.sql.parse.parser import parse
 from kpg.execute.changes.insert_values import INSERT, Inserting, insert, inserts, mixed
@@ -148,7 +149,6 @@ def parsed_script(text: str) -> list[ast.Statement]:
     """The statements of a script, which may have long lists of constants."""
     if len(text) <= VALUE_LISTS_SHORT:
         return parse(text)
-    from kpg.compiler.sql.parameterize.value_lists import parsed
 
     return parsed(text)
 

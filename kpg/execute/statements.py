@@ -21,8 +21,11 @@ from kpg.compiler.sql.frontend import Bound
 from kpg.compiler.sql.parse import statements as ast
 from kpg.compiler.sql.parse.definitions import AnyDefinition, CreateSchema, Definition
 from kpg.compiler.sql.parse.statements import Session
+from kpg.compiler.sql.rewrite.name_qualification import anchored
 from kpg.execute.changes.dml import change, evaluated, settling, widening
+from kpg.execute.definitions.create_table import create_defined
 from kpg.execute.definitions.user_types import with_known_types
+from kpg.execute.definitions.views import create_view
 from kpg.execute.queries.query_plan import Planned, bind, plan_bound, plan_view
 from kpg.execute.queries.result_rows import expand
 from kpg.runtime.errors import NotSupportedError
@@ -155,7 +158,6 @@ def _anchored(engine: Engine, statement: Defining) -> Defining:
         constraints = statement.constraints
         if not (constraints.rules or constraints.checks or statement.partitioned):
             return statement  # it has none
-    from kpg.compiler.sql.rewrite.name_qualification import anchored
 
     return anchored(statement, engine.catalog)
 
@@ -167,8 +169,6 @@ def _define(engine: Engine, statement: Defining) -> Outcome:
         case ast.CreateTableAs():
             return _create_table_as(engine, statement)
         case ast.CreateView():
-            from kpg.execute.definitions.views import create_view
-
             return widening(lambda: create_view(engine, statement))
         case ast.Drop():
             from kpg.execute.definitions.drop import check_unused, drop_relations
@@ -324,8 +324,6 @@ def _create_table(engine: Engine, statement: ast.CreateTable) -> None:
     if statement.constraints is ast.NOTHING and not statement.likes:
         engine.create_table(name, statement.schema)
     else:
-        from kpg.execute.definitions.create_table import create_defined
-
         create_defined(engine, statement, name)
     if statement.distribution:
         from kpg.session.distribution import declare

@@ -20,6 +20,7 @@ from kpg.compiler.sql.parse import definitions
 from kpg.compiler.sql.parse import definitions as ddl
 from kpg.compiler.sql.parse import statements as ast
 from kpg.compiler.sql.parse.statements import LockTable
+from kpg.execute.definitions.ddl import to_truncate
 from kpg.runtime.errors import Error, InterfaceError, ProgrammingError
 from kpg.session.engine import Engine
 from kpg.session.locks import (
@@ -140,8 +141,6 @@ def _named(engine: Engine, statement: Defining) -> Iterator[Lock]:
         case ast.Drop(kind="TABLE"):
             yield from _dropped(engine, statement)
         case ddl.Truncate():
-            from kpg.execute.definitions.ddl import to_truncate
-
             yield from ((name, CLOSED) for name in sorted(to_truncate(engine, statement)))
         case ddl.CreateIndex():
             yield statement.table, SHARED

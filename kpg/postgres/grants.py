@@ -13,6 +13,7 @@ from kpg.compiler.catalog.entries import Catalog, Entry
 from kpg.compiler.catalog.privileges import (
     ALL,
     DATABASE,
+    EVERYBODY,
     LETTERS,
     PUBLIC,
     Item,
@@ -24,12 +25,18 @@ from kpg.compiler.catalog.privileges import (
     ordered,
 )
 from kpg.compiler.sql.parse import definitions as ast
+from kpg.compiler.sql.parse.definitions import DropOther
 from kpg.compiler.sql.parse.parser import parse_query
+from kpg.compiler.sql.parse.statements import Drop
 from kpg.compiler.sql.rewrite.eager_subexpressions import SETTINGS
 from kpg.compiler.system.oids import quoted
 from kpg.compiler.system.user_objects import type_name
+from kpg.execute.definitions.ddl import define
+from kpg.execute.definitions.drop import drop_relations
+from kpg.execute.definitions.routines import drop_routine, known_type
 from kpg.execute.queries.query_plan import plan
 from kpg.postgres.roles import known
+from kpg.postgres.row_security import release_role
 from kpg.runtime.errors import Error, PrivilegeError, ProgrammingError, Span
 from kpg.runtime.types import Type
 from kpg.session.engine import Engine
@@ -121,7 +128,6 @@ def _named(
 
 def _function(engine: Engine, name: str, types: Sequence[Type] | None, span: Span) -> Key | None:
     """A function of a user's; None is one of the system's, which everybody may call."""
-    from kpg.execute.definitions.routines import known_type
 
     catalog, (schema, _, plain) = engine.catalog, name.rpartition(".")
     if schema not in ("", "pg_catalog"):
@@ -389,7 +395,6 @@ def _default(
 
 
 def _natural(owner: str, kind: str) -> Items:
-    from kpg.compiler.catalog.privileges import EVERYBODY
 
     own = Item(owner, owner, ALL[kind])
     return (Item(PUBLIC, owner, EVERYBODY[kind]), own) if kind in EVERYBODY else (own,)
@@ -466,12 +471,6 @@ def _reassign(engine: Engine, statement: ast.Reassign) -> None:
 
 def _drop_owned(engine: Engine, owned: Iterable[Key], roles: list[str], statement: ast.Reassign) -> None:
     """Drop what roles own, and take from them what they were given."""
-    from kpg.compiler.sql.parse.definitions import DropOther
-    from kpg.compiler.sql.parse.statements import Drop
-    from kpg.execute.definitions.ddl import define
-    from kpg.execute.definitions.drop import drop_relations
-    from kpg.execute.definitions.routines import drop_routine
-    from kpg.postgres.row_security import release_role
 
     catalog, span = engine.catalog, statement.span
     rights = catalog.rights

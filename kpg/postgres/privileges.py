@@ -13,16 +13,19 @@ from kpg.compiler.catalog.access_control import (
     need_owner,
     need_schema,
     policies,
+    schema_of,
 )
 from kpg.compiler.catalog.constraints import ForeignKey, heirs
 from kpg.compiler.catalog.entries import Catalog, TableEntry, ViewEntry
 from kpg.compiler.catalog.privileges import DATABASE, Key
 from kpg.compiler.catalog.qualified_names import beside
+from kpg.compiler.sql.frontend import check_relation
 from kpg.compiler.sql.parse import definitions
 from kpg.compiler.sql.parse import definitions as ddl
 from kpg.compiler.sql.parse import statements as ast
-from kpg.compiler.sql.rewrite.changes import check_change
+from kpg.compiler.sql.rewrite.changes import check_change, lower_returning
 from kpg.postgres.grants import settle, things
+from kpg.postgres.roles import known
 from kpg.runtime.errors import PrivilegeError, Span
 from kpg.session.engine import Engine
 
@@ -35,8 +38,6 @@ def check_insertion(statement: ast.Insert, entry: TableEntry, catalog: Catalog) 
     """PrivilegeError unless rows may be inserted, and the numbers of their DEFAULTs taken."""
     check_change(statement, catalog)
     if statement.returning:
-        from kpg.compiler.sql.rewrite.changes import lower_returning
-
         lower_returning(statement, catalog)
     if entry.name.lower() not in catalog.parts:
         need_numbers(catalog, entry, statement.columns or entry.schema.names)
@@ -161,8 +162,6 @@ def _check_references(catalog: Catalog, statement: ast.CreateTable) -> None:
     for key in statement.constraints.foreign_keys:
         _need_referred(catalog, key, statement.span)
     for like in statement.likes:
-        from kpg.compiler.sql.frontend import check_relation
-
         if like.relation in catalog:
             check_relation(catalog, like.relation)
 
@@ -198,7 +197,6 @@ def _need_overloads(catalog: Catalog, name: str, span: Span) -> None:
 
 def _need_relation(catalog: Catalog, name: str, span: Span, *, dropping: bool = False) -> None:
     """PrivilegeError unless who asks owns a relation, or, to drop it, its schema."""
-    from kpg.compiler.catalog.access_control import schema_of
 
     need_named(catalog, name, span)
     entry = catalog.find(name)
@@ -266,8 +264,6 @@ def settling(engine: Engine, statement: Defining) -> Iterator[None]:
     yield
     owner = None
     if isinstance(statement, ddl.CreateSchema) and statement.owner:
-        from kpg.postgres.roles import known
-
         owner = known(engine, statement.owner, statement.span)
     settle(engine, before, owner, altered=altered)
 

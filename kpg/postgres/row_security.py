@@ -22,6 +22,7 @@ from kpg.compiler.sql.bind.query import new_binding
 from kpg.compiler.sql.parse import definitions as ddl
 from kpg.compiler.sql.parse import statements as ast
 from kpg.compiler.sql.parse.parser import parse_query
+from kpg.compiler.sql.parse.tokenizer import tokenize
 from kpg.compiler.sql.rewrite.eager_subexpressions import named_rows
 from kpg.compiler.sql.rewrite.row_security import changer, condition, governing, reads_target
 from kpg.execute.queries.query_plan import plan
@@ -177,7 +178,6 @@ def refuse_readers(engine: Engine, entry: TableEntry, span: Span) -> None:
 
 def refuse_column(catalog: Catalog, table: str, column: str, span: Span) -> None:
     """ProgrammingError if a policy names a column that is to go, or to have another name."""
-    from kpg.compiler.sql.parse.tokenizer import tokenize
 
     for one in policies(catalog, table):
         words = {token.text.lower() for token in tokenize(f"{one.using} {one.check}")}

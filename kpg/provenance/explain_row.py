@@ -23,6 +23,7 @@ from kpg.compiler.sql.parse.parser import parse_query
 from kpg.compiler.sql.parse.session_statements import meant_rows, meant_values
 from kpg.execute.queries.query_plan import plan, plan_bound
 from kpg.provenance import row_text as texts
+from kpg.provenance.absence import Missing, nearest
 from kpg.provenance.derivation import Children, Place, Walk
 from kpg.provenance.node_rows import NEVER, Asking, Below, Words
 from kpg.provenance.proof_tree import Absence, Kind, Proof
@@ -190,7 +191,6 @@ def explain_absence(engine: Engine, name: str, row: Any) -> Absence:
 def _absence(
     world: World, entry: Entry, names: Sequence[str], known: dict[int, int], values: tuple[Any, ...]
 ) -> Absence:
-    from kpg.provenance.absence import Missing, nearest
 
     engine = world.engine
     text = row_text(entry.name, names, values)

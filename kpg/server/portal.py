@@ -38,6 +38,7 @@ from kpg.server.binary_format import rows_of, text_writer
 from kpg.server.binary_input import types_of_users
 from kpg.server.subscribe import Subscribe
 from kpg.session.engine import Engine
+from kpg.session.settings import executed
 
 if TYPE_CHECKING:
     from kpg.session.session import Session
@@ -265,8 +266,6 @@ def shape_of(engine: Engine, statement: ast.Statement | None) -> Shape | None:
         bound = bind(statement, catalog)
         return Shape(bound.names[: bound.visible], bound.types[: bound.visible], bound.origins)
     if isinstance(statement, session_statements.Execute):
-        from kpg.session.settings import executed
-
         return shape_of(engine, executed(engine, statement))
     if isinstance(statement, session_statements.Fetch):
         declared = None if statement.moves else cursors.shape_of(engine, statement.name)

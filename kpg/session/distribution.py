@@ -6,11 +6,13 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from kpg.compiler.catalog.entries import TableEntry
+from kpg.compiler.physical.placement import place
 from kpg.runtime.errors import ProgrammingError
 from kpg.runtime.executor_factory import shared_executor
 from kpg.runtime.handles import Work
 from kpg.runtime.plan import Plan, Source
 from kpg.runtime.records import dataclass
+from kpg.session.memory_limit import used_bytes
 
 if TYPE_CHECKING:
     from kpg.compiler.physical.placement import Placement
@@ -140,7 +142,6 @@ class Workers:
 
     def used_bytes(self) -> int:
         """Memory of this process, of the members on this machine, and what they have in common."""
-        from kpg.session.memory_limit import used_bytes
 
         members = sum(used_bytes(process) for process in self.crew.processes)
         return used_bytes() + members + self.crew.memory.allocated
@@ -152,7 +153,6 @@ class Workers:
 
     def place(self, name: str, plan: Plan) -> tuple[Plan, bool]:
         """The plan for many workers, and whether all of them have all rows of its output."""
-        from kpg.compiler.physical.placement import place
 
         sizes = self.sizes(plan)
         made = place(plan, sizes)

@@ -36,8 +36,10 @@ from kpg.compiler.algebra.rel import Get, Rel
 from kpg.compiler.algebra.rel import types as rel_types
 from kpg.compiler.algebra.traverse import transform_up
 from kpg.compiler.catalog.cache import Consulted, Keeping
+from kpg.compiler.catalog.constraints import is_plain
 from kpg.compiler.catalog.entries import Catalog, TableEntry, ViewEntry
 from kpg.compiler.catalog.privileges import Asker
+from kpg.compiler.sql.frontend import is_computed
 from kpg.compiler.sql.parse.statements import Prepare
 from kpg.execute.queries.query_plan import LiveStatistics, Planned, plan_view_entry
 from kpg.execute.queries.result_rows import Reader
@@ -169,7 +171,6 @@ class InPostgresWords:
 
     def is_computed(self, catalog: "Catalog", view: "ViewEntry", place: int) -> bool:
         """Whether a column of a view is computed, so that its type has neither length nor digits."""
-        from kpg.compiler.sql.frontend import is_computed
 
         return is_computed(catalog, view, place)
 
@@ -326,8 +327,6 @@ def changes_alone(engine: "Engine", name: str) -> bool:
     others = engine.catalog.others
     if not others:
         return True
-    from kpg.compiler.catalog.constraints import is_plain
-    from kpg.compiler.catalog.entries import TableEntry
 
     entry = engine.catalog.find(name)
     return isinstance(entry, TableEntry) and is_plain(others, entry.name)

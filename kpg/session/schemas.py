@@ -18,7 +18,7 @@ from kpg.compiler.catalog.privileges import FIRST
 from kpg.compiler.catalog.qualified_names import Resolved, untaken
 from kpg.compiler.catalog.routines import ArrayFold
 from kpg.execute.queries.query_plan import LiveStatistics, Planned, plan_view_entry
-from kpg.execute.queries.result_rows import Reader
+from kpg.execute.queries.result_rows import Folds, Reader
 from kpg.runtime.errors import NotSupportedError, ProgrammingError
 from kpg.runtime.executor import Executor
 from kpg.runtime.handles import Installation
@@ -36,7 +36,6 @@ from kpg.session.undo import Journal
 if TYPE_CHECKING:
     from kpg.execute.changes.defaults import Sequences
     from kpg.execute.changes.foreign_keys import References
-    from kpg.execute.queries.result_rows import Folds
     from kpg.runtime.functions.user_functions import Own
     from kpg.session.time_travel import Past
 
@@ -109,7 +108,6 @@ class Schemas:
     @cached_property
     def folds(self) -> "Folds":
         """The functions of arrays that compute users' aggregates."""
-        from kpg.execute.queries.result_rows import Folds
 
         return Folds(self.executor)
 

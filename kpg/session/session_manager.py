@@ -12,6 +12,8 @@ from itertools import count
 from threading import get_ident
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
+from kpg.execute.definitions.ddl import end
+from kpg.execute.queries.cursors import forget
 from kpg.runtime.errors import CanceledError, Error, InterfaceError, Waiting
 from kpg.session import group_commit
 from kpg.session.cancel import Cancellation
@@ -399,16 +401,12 @@ class Hub:
             if session.transactions.state is not State.NONE:
                 session.transactions.rollback()
             if self.engine.catalog.temporary in self.engine.catalog.schemas:
-                from kpg.execute.definitions.ddl import end
-
                 end(self.engine)
             session.transactions.abandon()
             self.current = None
             self._put_in(self._owner)
         session.transactions.abandon()
         if self.engine.cursors:
-            from kpg.execute.queries.cursors import forget
-
             forget(self.engine, session.number)
         if "sequences" in vars(self.engine):
             self.engine.sequences.over(session.number)

@@ -14,13 +14,18 @@ from typing import TYPE_CHECKING, Any, Final, assert_never
 
 from kpg.api.result import Result, listing
 from kpg.compiler.catalog.access_control import key_of
-from kpg.compiler.catalog.entries import did_you_mean
+from kpg.compiler.catalog.entries import TableEntry, did_you_mean
 from kpg.compiler.catalog.privileges import Asker, Rights
 from kpg.compiler.catalog.qualified_names import USUAL_PATH, path_of
 from kpg.compiler.sql.parse import statements
 from kpg.compiler.sql.parse import statements as ast
 from kpg.compiler.sql.parse.parser import parse
+from kpg.compiler.sql.parse.session_statements import with_values
 from kpg.compiler.sql.parse.statements import Select, Statement
+from kpg.compiler.system.pg_index import indexes
+from kpg.execute.changes.source_positions import set_position
+from kpg.execute.queries.cursors import forget, listed, run_cursor
+from kpg.execute.statements import execute
 from kpg.runtime.errors import InterfaceError, NotSupportedError, ProgrammingError, Span
 from kpg.runtime.types import TEXT
 from kpg.runtime.values.styles import NAMES
@@ -28,13 +33,12 @@ from kpg.session.engine import Engine
 from kpg.session.locks import SHOWN
 from kpg.session.memory_limit import SETTING, in_force, statement_limit
 from kpg.session.notices import say_skipped, warn
-from kpg.session.setting_values import CHECKED, ISOLATION, checked, switched
+from kpg.session.setting_values import CHECKED, ISOLATION, checked, meant, switched
 from kpg.session.transaction import State
 from kpg.session.undo import deferral, putting_back
 
 if TYPE_CHECKING:
     from kpg.api.view import Maintained
-    from kpg.compiler.catalog.entries import TableEntry
 
 
 SETTINGS: Final = {
@@ -153,8 +157,6 @@ def run_session(engine: Engine, statement: ast.AnySession, execute: Run) -> "Res
         case ast.Execute():
             return _execute(engine, statement, execute)
         case ast.SetPosition():
-            from kpg.execute.changes.source_positions import set_position
-
             with engine.transactions.statement(changes=True):
                 set_position(engine, statement)
         case _:
@@ -200,8 +202,6 @@ def _setting(engine: Engine, statement: ast.AnySession) -> Result | None:
             if not engine.prepared.drop(name):
                 raise ProgrammingError(f'prepared statement "{name}" does not exist', span=statement.span)
         case ast.Declare() | ast.Fetch() | ast.Close():
-            from kpg.execute.queries.cursors import run_cursor
-
             return run_cursor(engine, statement)
         case ast.Savepoint() | ast.Execute() | ast.SetPosition():
             raise AssertionError(statement)
@@ -299,8 +299,6 @@ def _given_value(engine: Engine, statement: ast.Set) -> str | None:
     if not statement.values:
         return None
     if name in NAMES:
-        from kpg.session.setting_values import meant
-
         found = meant(name, value, shown(engine, name), statement.span)
         return None if found == SETTINGS[name] else found
     if SETTINGS.get(name) in ("on", "off") and name not in (*NAMED, *FIXED):
@@ -382,7 +380,6 @@ def _execute(engine: Engine, statement: ast.Execute, execute: Run) -> "Result | 
 
 def executed(engine: Engine, statement: ast.Execute) -> Statement:
     """What EXECUTE runs: the statement that was prepared, with its values, within what stands around it."""
-    from kpg.compiler.sql.parse.session_statements import with_values
 
     found = engine.prepared.find(engine, statement.name)
     if found is None:
@@ -459,8 +456,6 @@ def session_rows(engine: "Engine", what: str) -> Iterable[Row]:
     """The rows of a kind."""
     match what:
         case "cursors":
-            from kpg.execute.queries.cursors import listed
-
             return listed(engine)
         case "prepared":
             return _prepared(engine)
@@ -477,7 +472,6 @@ def session_rows(engine: "Engine", what: str) -> Iterable[Row]:
 
 
 def _tables(engine: "Engine") -> Iterable["TableEntry"]:
-    from kpg.compiler.catalog.entries import TableEntry
 
     return [entry for entry in engine.catalog if isinstance(entry, TableEntry)]
 
@@ -574,7 +568,6 @@ def _refuse(message: str, state: str) -> None:
 
 def _check_index(engine: Engine, name: str, statement: ast.Accepted) -> None:
     """ProgrammingError if there is no index of a name."""
-    from kpg.compiler.system.pg_index import indexes
 
     plain = name.rpartition(".")[2].lower()
     if not any(known.name.rpartition(".")[2].lower() == plain for known in indexes(engine.catalog)):
@@ -584,8 +577,6 @@ def _check_index(engine: Engine, name: str, statement: ast.Accepted) -> None:
 def _discard(engine: Engine, part: str) -> None:
     """Forget what the session has, or a part of it."""
     from kpg.execute.definitions.ddl import end
-    from kpg.execute.queries.cursors import forget
-    from kpg.execute.statements import execute
 
     if part in ("ALL", "SEQUENCES") and "sequences" in vars(engine):
         engine.sequences.unask()

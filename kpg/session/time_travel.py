@@ -22,7 +22,7 @@ from kpg.compiler.catalog.entries import CLOCK, CLOCK_SCHEMA, TableEntry, get_of
 from kpg.compiler.sql.frontend import Bound
 from kpg.compiler.sql.parse import statements as ast
 from kpg.compiler.sql.parse.parser import parse_query
-from kpg.compiler.sql.rewrite.as_of import query_of
+from kpg.compiler.sql.rewrite.as_of import evaluated, query_of
 from kpg.execute.queries.query_plan import Planned, bind, plan_bound
 from kpg.execute.queries.result_rows import Decoded
 from kpg.runtime.errors import Error, InterfaceError, ProgrammingError, Span
@@ -305,7 +305,6 @@ def settled(engine: "Engine", statement: Settled) -> Settled:
 
 def within(engine: "Engine", statement: ast.Statement) -> ast.Statement:
     """A statement with tables in the place of queries AS OF an epoch that are parts of it, as above."""
-    from kpg.compiler.sql.rewrite.as_of import evaluated
 
     return evaluated(statement, lambda query: attached(engine, query), statement.span)
 

@@ -15,9 +15,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kpg.runtime import plan
+from kpg.runtime.cluster import constraint_audit
 from kpg.runtime.cluster.messages import Command, Crew, MemberGoneError, Reply, UnsendableError, with_columns
 from kpg.runtime.cluster.remote_load import FarTable, Landings
 from kpg.runtime.cluster.shared_memory import NO_NEWS
+from kpg.runtime.cluster.skew import with_heavy
 from kpg.runtime.cluster.text_exchange import Told
 from kpg.runtime.errors import InternalError, NotSupportedError, OperationalError
 from kpg.runtime.handles import (
@@ -184,7 +186,6 @@ class Asking:
 
     def work(self) -> list[Work]:
         """What each member keeps and has done."""
-        from kpg.runtime.cluster.skew import with_heavy
 
         works, found = zip(*self.ask("work_here"), strict=True)
         return with_heavy(works, found)
@@ -383,13 +384,11 @@ class Remote:
 
     def ranks(self) -> RankLookup | None:
         """See ``Installation``."""
-        from kpg.runtime.cluster import constraint_audit
 
         return constraint_audit.ranks(self)
 
     def first_rounds(self) -> tuple[Words, Words] | None:
         """See ``Installation``."""
-        from kpg.runtime.cluster import constraint_audit
 
         return constraint_audit.first_rounds(self)
 

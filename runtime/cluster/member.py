@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from kpg.runtime.cluster.constraint_audit import Recalling
 from kpg.runtime.cluster.messages import STEPS, Changed, Command, Reply, unsealed
 from kpg.runtime.cluster.shared_memory import Memory
+from kpg.runtime.cluster.skew import sampled
 from kpg.runtime.cluster.text_exchange import OneForAll, Strings
 from kpg.runtime.cluster.transfer import Offer, types_of
 from kpg.runtime.cluster.worker_group import LEVEL, Company, PeerFailedError, Peers, StoppedError, level_of
@@ -378,7 +379,6 @@ class Member(Recalling):
 
     def work_here(self) -> "tuple[Work, list[Sampled]]":
         """What this worker keeps and has done, and what its indexes have."""
-        from kpg.runtime.cluster.skew import sampled
 
         operators = set(self._all_operators())
         sending = [one for one in operators if isinstance(one, Sending)]

@@ -40,7 +40,7 @@ from kpg.runtime.types import (
     Type,
     same_words,
 )
-from kpg.runtime.values import codec_of, numeric
+from kpg.runtime.values import codec_of, intervals, numeric
 from kpg.runtime.values.codec import codec_of as codec_codec_of
 from kpg.runtime.values.codec import stripped
 from kpg.runtime.values.jsons import Json
@@ -160,7 +160,6 @@ def to_digits(type_: Type, value: Any, digits: int) -> Any:
 
 def to_field(value: Any, last: str) -> Any:
     """An interval without what is below a field."""
-    from kpg.runtime.values import intervals
 
     return intervals.cut(value, last)
 

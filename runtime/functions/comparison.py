@@ -56,7 +56,7 @@ from kpg.runtime.types import (
     is_loose,
 )
 from kpg.runtime.types import decimal as decimal_type
-from kpg.runtime.values import codec_of, numeric
+from kpg.runtime.values import codec_of, intervals, jsons, numeric
 from kpg.runtime.values.words import limits
 
 BELOW: Final = {"gt": "$below", "le": "$below", "ge": "$above", "lt": "$above"}
@@ -293,16 +293,10 @@ def _form(type_: Type) -> Form:
     """From a value to the form that all its equals share."""
     match type_.kind:
         case Kind.NUMERIC:
-            from kpg.runtime.values import numeric
-
             return numeric.trimmed
         case Kind.INTERVAL:
-            from kpg.runtime.values import intervals
-
             return lambda value: intervals.Interval(0, 0, intervals.span(value))
         case Kind.JSONB:
-            from kpg.runtime.values import jsons
-
             return lambda value: jsons.Json(_json(value.value))
         case Kind.ARRAY:
             item = _or_none(_form(type_.parts[0]))
@@ -324,7 +318,6 @@ def _or_none(form: Form) -> Form:
 
 
 def _json(value: Any) -> Any:
-    from kpg.runtime.values import numeric
 
     match value:
         case Decimal():
@@ -342,7 +335,6 @@ def _of_call(call: Call) -> Form:
     form = _form(call.type)
     if not source.is_exact:
         return form
-    from kpg.runtime.values import numeric
 
     return lambda value: form(numeric.of_number(value, source, call.type))
 

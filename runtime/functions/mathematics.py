@@ -27,6 +27,7 @@ import numpy as np
 
 from kpg.runtime.functions import arithmetic
 from kpg.runtime.functions.arithmetic import combine, from_doubles
+from kpg.runtime.functions.arrays import key_of
 from kpg.runtime.functions.numerics import careful
 from kpg.runtime.functions.registry import (
     Composition,
@@ -356,7 +357,6 @@ def _among_bounds(types: tuple[Type, ...]) -> Signature | None:
 
 
 def _bound_below(call: Call) -> Callable[[Any, Any], int]:
-    from kpg.runtime.functions.arrays import key_of
 
     key = key_of(call.args[0].type)
 

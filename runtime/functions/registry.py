@@ -24,6 +24,7 @@ from kpg.runtime.records import dataclass
 from kpg.runtime.scalar import Call, Column, Fetch, If, Literal, Named, Scalar, spelling
 from kpg.runtime.types import BIGINT, BOOLEAN, Kind, Type
 from kpg.runtime.unsupported_features import unsupported_call
+from kpg.runtime.values import numeric
 
 Guard = tuple[tuple[Scalar, ...], tuple[Scalar, ...]]
 """Predicates, and what is computed of rows that satisfy them to see whether it can be."""
@@ -199,8 +200,6 @@ def _is_few(type_: Type) -> bool:
 def _of_literal(literal: Literal) -> Shadow:
     """A constant; of a NUMERIC it is known whether it is 0."""
     if literal.type.kind is Kind.NUMERIC and isinstance(literal.value, str):
-        from kpg.runtime.values import numeric
-
         value = numeric.decode(literal.value)
         word = ONE if value else ZERO
         return Shadow((), word, zero=True, few=value.is_finite() and abs(value.adjusted()) < 1000, plain=True)

@@ -13,7 +13,7 @@ from typing import Any
 
 from kpg.runtime.errors import no_text
 from kpg.runtime.records import dataclass
-from kpg.runtime.types import TEXT_KINDS, Kind, Type
+from kpg.runtime.types import TEXT_KINDS, Kind, Type, float_to_word, word_to_float
 from kpg.runtime.values.words import Mistyped, Unfit, encoder_of, python_of
 
 Speller = Callable[[Any], str]
@@ -175,7 +175,6 @@ def _words(type_: Type) -> Codec:
 
 def word_functions(type_: Type) -> tuple[Callable[[Any], int], Callable[[int], Any]]:
     """From values of a type of words to words, and back."""
-    from kpg.runtime.types import float_to_word, word_to_float
 
     if type_.is_float:
         return float_to_word, word_to_float

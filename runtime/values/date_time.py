@@ -20,6 +20,7 @@ from typing import Any, Final, NamedTuple
 
 from kpg.runtime.types import Kind, Type
 from kpg.runtime.values.codec import Codec, ordered, spelled, unordered
+from kpg.runtime.values.intervals import clock
 from kpg.runtime.values.words import BLANKS, DAY, ENDS, EPOCH, MICROSECOND, days_of, is_infinite
 
 SECOND: Final = 1_000_000
@@ -57,7 +58,6 @@ def parse_timetz(text: str, default: datetime.tzinfo | None = None) -> tuple[int
 
 def show_timetz(value: tuple[int, int]) -> str:
     """As Postgres writes it."""
-    from kpg.runtime.values.intervals import clock
 
     return clock(value[0]) + zone_text(value[1])
 

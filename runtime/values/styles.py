@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from kpg.runtime.records import dataclass
 from kpg.runtime.types import Kind, Type
+from kpg.runtime.values import arrays, codec
 
 NAMES: Final = frozenset({"timezone", "datestyle", "intervalstyle", "extra_float_digits", "bytea_output"})
 """The settings that a style is made of."""
@@ -83,7 +84,7 @@ def zone_of(style: Style) -> Any:
 @functools.lru_cache(maxsize=256)
 def writer_of(type_: Type, style: Style) -> Callable[[Any], str]:
     """How values are written in a style, as parts of others and alone."""
-    from kpg.runtime.values import arrays, codec, ranges, row_values, style_output
+    from kpg.runtime.values import ranges, row_values, style_output
 
     match type_.kind:
         case Kind.DATE:
@@ -113,7 +114,7 @@ def writer_of(type_: Type, style: Style) -> Callable[[Any], str]:
 @functools.lru_cache(maxsize=256)
 def reader_of(type_: Type, style: Style) -> Callable[[str], Any]:
     """From text to a value, in a style."""
-    from kpg.runtime.values import arrays, codec, date_time
+    from kpg.runtime.values import date_time
 
     order = style.order
     match type_.kind:

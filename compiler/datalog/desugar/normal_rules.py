@@ -54,6 +54,7 @@ from kpg.compiler.rules.core import (
     variables,
 )
 from kpg.runtime.errors import Span
+from kpg.runtime.functions.regex import compiled
 from kpg.runtime.records import dataclass
 from kpg.runtime.types import BIGINT, BOOLEAN, DOUBLE, Type
 
@@ -223,7 +224,6 @@ class Normalizer:
         self.out.append(Comparison("eq", call, wanted, atom.span))
 
     def _check_pattern(self, pattern: Constant, span: Span) -> None:
-        from kpg.runtime.functions.regex import compiled
 
         try:
             compiled(str(pattern.value))

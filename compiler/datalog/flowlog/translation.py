@@ -27,7 +27,7 @@ from dataclasses import field, replace
 from typing import Any, Final, TypeVar
 
 from kpg.compiler.datalog.diagnostics import Diagnostics
-from kpg.compiler.datalog.flowlog.loops import Block, without_blocks
+from kpg.compiler.datalog.flowlog.loops import Block, by_rounds, without_blocks
 from kpg.compiler.datalog.syntax import ast
 from kpg.compiler.datalog.syntax.traverse import head_aggregate, nodes, rewritten
 from kpg.runtime.errors import Span
@@ -148,7 +148,6 @@ def translate(
     statements: Sequence[ast.Statement | Block], diagnostics: Diagnostics
 ) -> tuple[ast.Statement, ...]:
     """FlowLog's statements as ours; what has no equal is noted."""
-    from kpg.compiler.datalog.flowlog.loops import by_rounds
 
     flat = with_merges(by_rounds(without_blocks(spelled(statements), diagnostics), diagnostics))
     functions = {one.name.text for one in flat if isinstance(one, ast.Functor)}

@@ -17,7 +17,16 @@ from sqlglot import exp
 
 from kpg.compiler.algebra.rel import AggregateCall, Get
 from kpg.compiler.algebra.scalars import substitute
-from kpg.compiler.sql.bind.calls import brought, call, coerce, comparable, condition, settled, unified
+from kpg.compiler.sql.bind.calls import (
+    brought,
+    call,
+    coerce,
+    comparable,
+    condition,
+    over_words,
+    settled,
+    unified,
+)
 from kpg.compiler.sql.bind.functions import Called, aggregate_of, listed
 from kpg.compiler.sql.bind.scope import ROW, Aggregates, Binding, Marker, Scope, resolve_name
 from kpg.compiler.sql.bound_tree import Group, GroupingSets, Ids, Node, Scan, Window, used, walk
@@ -290,8 +299,6 @@ def _collected(
     written = ", ".join(arg.sql("postgres") for arg in called.args)
     maintenance: Maintenance = function.maintenance
     if taken and taken[0].type == NUMERIC and not distinct:
-        from kpg.compiler.sql.bind.calls import over_words
-
         maintenance, taken = over_words(function.name, taken) or (maintenance, taken)
     if not isinstance(maintenance, Composed):
         keys, order = _ordered(binding, into, function, taken, operands, node)

@@ -37,7 +37,7 @@ from kpg.compiler.sql.parse.type_names import sql_type
 from kpg.runtime.errors import DataError, NotSupportedError, ProgrammingError
 from kpg.runtime.functions import Composed, Part, Resolution, castable, common_type, resolve, shown_type
 from kpg.runtime.functions.aggregation.builtins import sum_type
-from kpg.runtime.functions.comparison import key
+from kpg.runtime.functions.comparison import bounded, key
 from kpg.runtime.functions.date_time.dates import lengths
 from kpg.runtime.functions.text import shown
 from kpg.runtime.scalar import Call, Column, If, Literal, Scalar, literal_text
@@ -170,7 +170,6 @@ def _as_words(name: str, args: Sequence[Scalar]) -> list[Scalar]:
     """The sides of a comparison as words, if one is a NUMERIC and the other is of words."""
     if not any(arg.type.kind is Kind.NUMERIC for arg in args):
         return list(args)
-    from kpg.runtime.functions.comparison import bounded
 
     return bounded(name, args)
 

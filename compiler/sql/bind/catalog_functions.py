@@ -25,6 +25,7 @@ from kpg.compiler.sql.parse.syntax import span_of
 from kpg.compiler.system import oids, pg_catalog, pg_class, pg_index, user_objects
 from kpg.compiler.system.oids import is_visible, quoted
 from kpg.runtime.errors import ProgrammingError
+from kpg.runtime.functions.user_functions import Declared, scalar_function
 from kpg.runtime.scalar import Call, If, Literal, Scalar
 from kpg.runtime.types import BIGINT, BOOLEAN, OID, TEXT, Type
 from kpg.runtime.unsupported_features import unsupported_type
@@ -96,7 +97,6 @@ def _is(binding: Binding, name: str, value: Scalar, key: Scalar) -> Scalar:
 
 
 def _looked_up(binding: Binding, known: Mapping[Any, str], type_: Type) -> "Named[Any]":
-    from kpg.runtime.functions.user_functions import Declared, scalar_function
 
     consulted = binding.catalog.consulted
     consulted.times, consulted.steady = consulted.times + 1, consulted.steady + 1

@@ -15,6 +15,7 @@ from kpg.compiler.catalog.routines import Chosen, Routine, chosen
 from kpg.compiler.sql.bind.calls import brought, call, coerce, settled
 from kpg.compiler.sql.bind.functions import aggregate_of, operands_of
 from kpg.compiler.sql.bind.query_output import settled_query
+from kpg.compiler.sql.bind.row_functions import called_rows
 from kpg.compiler.sql.bind.scope import Binding, Field, Scope
 from kpg.compiler.sql.bound_tree import Filter, Join, Map, Node, Query, Reads, Rows, Subquery, TopK, Window
 from kpg.compiler.sql.parse.call_syntax import NAMED
@@ -215,7 +216,6 @@ def _simple(binding: Binding, routine: Routine, values: Sequence[Scalar]) -> Sca
 
 
 def _may_make_rows(binding: Binding, node: exp.Expr) -> bool:
-    from kpg.compiler.sql.bind.row_functions import called_rows
 
     found = routines_of(binding, node)
     if found is not None and any(one.rows for one in found[0]):

@@ -15,10 +15,12 @@ from sqlglot import exp
 from kpg.compiler.catalog.constraints import Domain
 from kpg.compiler.sql.bind.aggregate import bind_aggregate, bind_grouping
 from kpg.compiler.sql.bind.calls import (
+    as_texts,
     bind_case,
     call,
     coerce,
     compared_as_they_are,
+    concatenated,
     of_places,
     settle,
     special_moment,
@@ -448,8 +450,6 @@ def _function(binding: Binding, scope: Scope, node: exp.Expr) -> Scalar:
         if window_function(name) is not None:
             binding.wrong(f"window function {name} needs OVER", node, f"write {name}(...) OVER (...)")
     elif type(node) is exp.Concat:
-        from kpg.compiler.sql.bind.calls import concatenated
-
         return concatenated(binding, scope, node)
     else:
         from kpg.compiler.sql.rewrite.per_row_calls import bind_varying
@@ -462,7 +462,6 @@ def _function(binding: Binding, scope: Scope, node: exp.Expr) -> Scalar:
         made = joined(binding, args, node)
         if made is not None:
             return made
-        from kpg.compiler.sql.bind.calls import as_texts
 
         args = as_texts(args)
     args = _settled(binding, scope, name, args, operands, node)

@@ -22,14 +22,21 @@ from kpg.compiler.catalog.entries import Catalog, TableEntry
 from kpg.compiler.catalog.qualified_names import DATABASE
 from kpg.compiler.sql.bind.calls import call, coerce, settled
 from kpg.compiler.sql.bind.catalog_functions import (
+    bind_inquiry,
     choice,
     chosen,
+    definition_text,
     formatted,
+    given_privileges,
     kept_choice,
     kept_texts,
+    of_routine,
     reg_type,
+    routine_names,
+    routine_number,
     type_names,
     type_number,
+    visible,
 )
 from kpg.compiler.sql.bind.composite import made_row
 from kpg.compiler.sql.bind.scope import Binding, Scope
@@ -224,12 +231,8 @@ def bind_system(binding: Binding, scope: Scope, node: exp.Expr) -> Scalar:
     if name in TRUE:
         return Literal(1, BOOLEAN)
     if name in VISIBLE:
-        from kpg.compiler.sql.bind.catalog_functions import visible
-
         return visible(binding, node, VISIBLE[name], args[0])
     if name in INQUIRIES:
-        from kpg.compiler.sql.bind.catalog_functions import bind_inquiry
-
         return bind_inquiry(binding, node, name, args)
     if name in ANSWERS:
         return Literal(*ANSWERS[name])
@@ -273,16 +276,10 @@ def _described(binding: Binding, node: exp.Anonymous, name: str, args: list[Scal
             known_roles = ((oids.role_number(one.name), one.name) for one in catalog.rights.every())
             return choice(binding, node, args[0], known_roles)
         case _ if name in OF_ROUTINES:
-            from kpg.compiler.sql.bind.catalog_functions import of_routine
-
             return of_routine(binding, node, name, args[0])
         case _ if name in DEFINITIONS:
-            from kpg.compiler.sql.bind.catalog_functions import definition_text
-
             return definition_text(binding, node, name, args)
         case "acldefault":
-            from kpg.compiler.sql.bind.catalog_functions import given_privileges
-
             return given_privileges(binding, node, *args)
         case "current_setting":
             shown = {str(one[0]): str(one[1]) for one in catalog.consulted.session("settings")}
@@ -411,8 +408,6 @@ def _reg(binding: Binding, scope: Scope, node: exp.Cast) -> Scalar:
     if kind == "oid" or (operand.type.is_numeric and _of_a_kind(node)):
         return _oid(binding, operand, node)
     if kind in ("regoperator", "regprocedure"):
-        from kpg.compiler.sql.bind.catalog_functions import routine_names
-
         return routine_names(binding, operand, node, kind)
     if kind == "regclass":
         if isinstance(constant, str):
@@ -476,8 +471,6 @@ def _oid(binding: Binding, operand: Scalar, node: exp.Cast) -> Scalar:
     """A cast to oid, of the name of a function too."""
     inside, name = node.this, operand.value if isinstance(operand, Literal) else None
     if isinstance(name, str) and isinstance(inside, exp.Cast) and "regproc" in str(inside.to).lower():
-        from kpg.compiler.sql.bind.catalog_functions import routine_number
-
         return Literal(routine_number(binding, name, inside), OID)
     return coerce(operand, OID)
 

@@ -29,6 +29,7 @@ from kpg.compiler.sql.parse.call_syntax import in_their_places
 from kpg.runtime.errors import DataError, NotSupportedError, ProgrammingError
 from kpg.runtime.scalar import Call, Column, Literal, Scalar, columns, transform
 from kpg.runtime.types import BOOLEAN, DATE, TIME, TIMESTAMP, TIMESTAMPTZ, Type
+from kpg.runtime.values import intervals
 
 HINT: Final = "in WHERE, compare it with a column: at > now() - INTERVAL '5 minutes'"
 COMPARED: Final = frozenset({"lt", "le", "gt", "ge"})
@@ -248,7 +249,6 @@ def _numbers(node: exp.Expr) -> list[float]:
 
 def _seconds(node: exp.Expr) -> float:
     """How long pg_sleep waits, and pg_sleep_for, which takes an interval."""
-    from kpg.runtime.values import intervals
 
     if len(node.expressions) != 1:
         raise ProgrammingError(f"{node.sql('postgres')} takes one argument")

@@ -8,7 +8,7 @@ from kpg.compiler.sql.parse import definitions as ast
 from kpg.compiler.sql.parse import statements
 from kpg.compiler.sql.parse.reader import Reader
 from kpg.compiler.sql.parse.statements import Accepted, Execute
-from kpg.compiler.sql.parse.tables import alter_sequence, create_sequence, create_table
+from kpg.compiler.sql.parse.tables import alter_sequence, create_sequence, create_table, create_view
 from kpg.runtime.errors import NotSupportedError
 from kpg.runtime.types import Kind, Type
 from kpg.runtime.unsupported_features import SYNTAX, unsupported_syntax
@@ -112,8 +112,6 @@ def create(reader: Reader) -> statements.Statement | None:
             return replace(made, or_replace=True)
         return made
     if reader.take("VIEW"):
-        from kpg.compiler.sql.parse.tables import create_view
-
         return create_view(reader, words)
     if reader.take("EGO", "VIEW"):
         from kpg.compiler.sql.parse.schema_objects import create_ego_view

@@ -16,6 +16,7 @@ from sqlglot import exp
 from sqlglot.tokenizer_core import Token, TokenType
 
 from kpg.compiler.sql.parse import statements as ast
+from kpg.compiler.sql.parse.reader import parsed_expression
 from kpg.compiler.sql.parse.syntax import construct_name, only, refuse, relation_name, span_of, wrong
 from kpg.runtime.errors import ProgrammingError, Span
 from kpg.runtime.types import Schema
@@ -400,7 +401,6 @@ def split(tokens: list[Token], text: str) -> tuple[list[Token], list[exp.Expr]]:
             groups.append([])
         else:
             groups[-1].append(token)
-    from kpg.compiler.sql.parse.reader import parsed_expression
 
     listed = [parsed_expression(text[one[0].start : one[-1].end + 1]) for one in groups if one]
     commas = [one for one in inside if one.token_type is TokenType.COMMA]

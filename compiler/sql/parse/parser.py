@@ -14,7 +14,7 @@ from sqlglot import exp
 from sqlglot.tokenizer_core import Token, TokenType
 
 from kpg.compiler.catalog.entries import did_you_mean
-from kpg.compiler.sql.parse import ddl
+from kpg.compiler.sql.parse import ddl, dml
 from kpg.compiler.sql.parse import statements as ast
 from kpg.compiler.sql.parse.dml import change, is_modifying, modifying, overriding, target
 from kpg.compiler.sql.parse.reader import Reader, tree_of
@@ -180,8 +180,6 @@ def _inserted(tokens: list[Token], text: str, span: Span) -> ast.Statement:
     given, tokens = overriding(tokens)
     listed: list[exp.Expr] = []
     if any(token.token_type in PARTS for token in tokens[:LIST]):
-        from kpg.compiler.sql.parse import dml
-
         tokens, listed = dml.split(tokens, text)
     inserted = _convert(_tree(tokens, text), text, span)
     if not isinstance(inserted, ast.Insert):

@@ -25,6 +25,7 @@ from kpg.compiler.sql.parse.tables import (
     IN_ORDER,
     TABLE_PARTS,
     Parts,
+    bound_of,
     collation,
     column,
     created,
@@ -377,8 +378,6 @@ def _other(reader: Reader) -> ast.Action:
         if reader.at(*words.split(), "RULE"):
             raise unsupported_syntax("RULE", reader.here(), verb=words)
     if reader.take("ATTACH", "PARTITION"):
-        from kpg.compiler.sql.parse.tables import bound_of
-
         child = reader.relation()
         return ast.Attach(child, bound_of(reader, ""))
     if reader.take("DETACH", "PARTITION"):

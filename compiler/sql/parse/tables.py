@@ -419,7 +419,6 @@ def column(reader: Reader, parts: Parts) -> None:
 
 
 def _no_type(name: str, place: object) -> Exception:
-    from kpg.runtime.errors import ProgrammingError, Span
 
     assert isinstance(place, Span)
     return ProgrammingError(f'column "{name}" has no type', span=place)
@@ -586,7 +585,6 @@ def _own_elements(reader: Reader) -> Parts:
 
 def reader_error(reader: Reader) -> Exception:
     """A CREATE TABLE without columns."""
-    from kpg.runtime.errors import ProgrammingError
 
     return ProgrammingError("CREATE TABLE needs a list of columns", span=reader.span)
 

@@ -81,7 +81,6 @@ def _shown(found: Through, columns: frozenset[str]) -> frozenset[str]:
 
 
 def _is_plain(found: Through, name: str) -> bool:
-    from kpg.runtime.scalar import Column
 
     return isinstance(found.columns[found.names.index(name)], Column)
 

@@ -8,6 +8,7 @@ from sqlglot import exp
 
 from kpg.compiler.catalog.constraints import Rule
 from kpg.compiler.catalog.entries import Catalog, TableEntry, did_you_mean
+from kpg.compiler.sql.bind.row_functions import has_rows
 from kpg.compiler.sql.bind.volatile_calls import has_calls
 from kpg.compiler.sql.parse import statements as ast
 from kpg.compiler.sql.parse.dml import typed
@@ -87,7 +88,6 @@ def _with_rows(statement: ast.Insert, entry: TableEntry, catalog: Catalog) -> as
     cells = node.expressions[0].expressions
     if not any(isinstance(one, exp.Anonymous | exp.Unnest) for cell in cells for one in cell.walk()):
         return statement
-    from kpg.compiler.sql.bind.row_functions import has_rows
 
     if not any(has_rows(cell, catalog) for cell in cells):
         return statement

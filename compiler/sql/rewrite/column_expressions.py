@@ -18,6 +18,7 @@ from kpg.compiler.sql.bind.scope import Binding, Field, Scope
 from kpg.compiler.sql.bind.volatile_calls import NEXTVAL, by_chance, is_chance, sequence_of
 from kpg.compiler.sql.parse.reader import parsed_expression
 from kpg.compiler.sql.parse.tokenizer import tokenize
+from kpg.compiler.sql.rewrite.per_row_calls import numbered_by
 from kpg.runtime.errors import NotSupportedError, ProgrammingError
 from kpg.runtime.functions import castable
 from kpg.runtime.plan import Mfp
@@ -142,8 +143,6 @@ def bind_default(column: ColumnDef, text: str, catalog: Catalog, *, checking: bo
     if checking:
         node = by_chance(node)
     elif any(map(is_chance, node.walk())):
-        from kpg.compiler.sql.rewrite.per_row_calls import numbered_by
-
         sequences.append(ROWS)
         fields.append(numbered_by(Column(binding.fresh(), BIGINT)))
     scope = Scope(fields=fields, clause="DEFAULT")

@@ -530,7 +530,6 @@ class _Renaming:
 
     @staticmethod
     def _alias(plain: str) -> str:
-        from kpg.compiler.system.oids import quoted
 
         return quoted(plain)
 

@@ -13,10 +13,14 @@ import pyarrow
 from numpy.typing import NDArray
 
 from kpg.api.result import Affected, Result, Row
-from kpg.compiler.catalog.access_control import is_secured, need_file
+from kpg.compiler.catalog.access_control import is_secured, need_columns, need_file
 from kpg.compiler.sql.frontend import lower_query
 from kpg.compiler.sql.parse import statements as ast
+from kpg.execute.changes.defaults import with_defaults
+from kpg.execute.changes.partition_routing import fits, route_words
 from kpg.execute.queries.result_rows import Decoded
+from kpg.execute.statements import select
+from kpg.postgres.privileges import need_numbers
 from kpg.runtime.convert import csv_format, files
 from kpg.runtime.convert.arrow import Origin, encode
 from kpg.runtime.convert.python_values import written
@@ -120,13 +124,9 @@ def copy_from(engine: Engine, statement: ast.CopyFrom) -> int:
     for words, defaulted in _chunks(table, schema, statement):
         whole = _placed(engine, table, words, places, defaulted)
         if statement.where:
-            from kpg.execute.changes.partition_routing import fits
-
             kept = fits(engine, engine.catalog.table(table.name), statement.where, whole)
             whole = np.ascontiguousarray(whole[:, kept])
         if ("partitioned", table.name.lower(), "") in engine.catalog.others:
-            from kpg.execute.changes.partition_routing import route_words
-
             several = route_words(engine, table.name, whole)
             several.apply()
             rows += several.count
@@ -138,8 +138,6 @@ def copy_from(engine: Engine, statement: ast.CopyFrom) -> int:
 
 def _check_allowed(engine: Engine, table: Table, statement: ast.CopyFrom) -> None:
     """PrivilegeError unless who asks may insert the rows, and read the file if there is one."""
-    from kpg.compiler.catalog.access_control import need_columns
-    from kpg.postgres.privileges import need_numbers
 
     columns = frozenset(statement.columns or table.schema.names)
     need_columns(engine.catalog, table.name, "a", columns, None)
@@ -260,7 +258,6 @@ def _placed(
     width, count = len(table.schema.columns), words.shape[1]
     if places == tuple(range(width)) and defaulted is None:
         return words
-    from kpg.execute.changes.defaults import with_defaults
 
     whole = np.full((width, count), ERROR, np.int64)
     whole[list(places)] = words if defaulted is None else np.where(defaulted, ERROR, words)
@@ -272,7 +269,6 @@ def copy_to(engine: Engine, statement: ast.CopyTo) -> Result:
     """COPY TO: write rows to a file; to STDOUT, as the lines that it would have."""
     if statement.path and engine.catalog.is_limited:
         need_file(engine.catalog, "to", statement.span)
-    from kpg.execute.statements import select
 
     if statement.path and not _is_own(statement):
         result = select(engine, statement.query)

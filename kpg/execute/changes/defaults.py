@@ -15,6 +15,7 @@ from kpg.compiler.catalog.qualified_names import Resolved
 from kpg.compiler.sql.rewrite.column_expressions import Default, defaults
 from kpg.runtime.errors import DataError, InterfaceError, ProgrammingError
 from kpg.runtime.executor import Executor
+from kpg.runtime.functions.mathematics import DRAWN
 from kpg.runtime.plan import Mfp
 from kpg.runtime.scalar import Column
 from kpg.runtime.types import ERROR, NULL
@@ -161,7 +162,6 @@ class Sequences:
 
     def begin(self, name: str, each: int) -> tuple[int, int, Numbers]:
         """A statement takes so many numbers for each row of a query: who counts, the first, the sequence."""
-        from kpg.runtime.functions.mathematics import DRAWN
 
         numbers = self._numbers(name)
         token = DRAWN.begin()
@@ -172,7 +172,6 @@ class Sequences:
         """What such a statement has computed is taken; DataError if there are not as many numbers."""
         if not self._drawn:
             return
-        from kpg.runtime.functions.mathematics import DRAWN
 
         drawn, self._drawn = self._drawn, []
         for token, name, each in drawn:

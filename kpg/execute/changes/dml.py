@@ -25,10 +25,10 @@ from kpg.compiler.sql.bind.volatile_calls import (
     replaced,
 )
 from kpg.compiler.sql.parse import statements as ast
-from kpg.compiler.sql.rewrite.changes import lower_returning
+from kpg.compiler.sql.rewrite.changes import lower_returning, through_view
 from kpg.compiler.sql.rewrite.column_defaults import given_insert, insert_places, with_sequences
 from kpg.execute.changes.table_writes import checked, distinct
-from kpg.execute.queries.query_plan import Planned, bind, constant_words, plan, plan_bound
+from kpg.execute.queries.query_plan import Planned, as_wide, bind, constant_words, plan, plan_bound
 from kpg.execute.queries.result_rows import Decoded, expand, permutation
 from kpg.runtime.errors import DataError, IntegrityError, NotSupportedError, SerializationError
 from kpg.runtime.plan import Mfp
@@ -61,7 +61,6 @@ def widening(compute: Callable[[], T]) -> T:
     except DataError as error:
         if not error.narrow:
             raise
-    from kpg.execute.queries.query_plan import as_wide
 
     return as_wide(compute)
 
@@ -210,7 +209,6 @@ def into_table(engine: Engine, statement: ast.Change) -> ast.Change:
     """The statement, of the table that a view which it names is of."""
     if isinstance(engine.catalog.find(statement.table), TableEntry):
         return statement
-    from kpg.compiler.sql.rewrite.changes import through_view
 
     return through_view(statement, engine.catalog)
 

@@ -16,7 +16,7 @@ from kpg.api.result import Result
 from kpg.compiler.catalog.constraints import Rule
 from kpg.compiler.catalog.entries import Catalog, TableEntry
 from kpg.compiler.sql.parameterize.parameters import Beyond
-from kpg.compiler.sql.parameterize.value_lists import Rows, Stored, among_others, column_values, read
+from kpg.compiler.sql.parameterize.value_lists import Rows, Stored, among_others, around, column_values, read
 from kpg.compiler.sql.parse import statements as ast
 from kpg.compiler.sql.parse.parser import parse
 from kpg.compiler.sql.rewrite.column_defaults import insert_places
@@ -80,7 +80,6 @@ def mixed(engine: Engine, text: str) -> list[Inserting | ast.Statement] | None:
     regions = among_others(text)
     if not regions:
         return None
-    from kpg.compiler.sql.parameterize.value_lists import around
 
     others = around(text, regions)
     made = [inserting(engine, one.rows) for one in regions]

@@ -16,6 +16,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from kpg.compiler.catalog.access_control import is_secured
 from kpg.compiler.catalog.entries import TableEntry
 from kpg.compiler.sql.parameterize.normalization import asked, kinds
 from kpg.compiler.sql.parameterize.parameters import Beyond, Parameters, Sized, Slot
@@ -24,9 +25,11 @@ from kpg.compiler.sql.parse import statements as ast
 from kpg.compiler.sql.parse.statements import Insert
 from kpg.compiler.sql.rewrite.changes import arbiters
 from kpg.execute.changes.insert_values import Inserting, inserting, shape_of
+from kpg.execute.changes.merge import conflict_of
 from kpg.execute.changes.table_writes import checked
 from kpg.execute.queries.plan_cache import Template, kept_template, slot_values
 from kpg.execute.queries.point_lookup import Constants
+from kpg.postgres.privileges import check_insertion
 from kpg.runtime.dictionary import Dictionary
 from kpg.runtime.errors import Error
 from kpg.runtime.plan import Mfp
@@ -118,8 +121,6 @@ def _recipe(engine: Engine, made: Inserting) -> Recipe | None:
     if engine.catalog.is_limited and not _may(engine, made.statement, entry):
         return None
     merges = shape.statement if made.statement.conflict is not None else None
-    if merges is not None:
-        from kpg.execute.changes.merge import conflict_of
     if merges is not None and (
         any(not one.primary for one in entry.constraints.uniques)
         or arbiters(merges, entry) != (entry.schema.primary_key,)
@@ -150,8 +151,6 @@ def _recipe(engine: Engine, made: Inserting) -> Recipe | None:
 
 def _may(engine: Engine, statement: Insert, entry: TableEntry) -> bool:
     """Whether who asks, may insert any rows; another privilege is another version of the catalog."""
-    from kpg.compiler.catalog.access_control import is_secured
-    from kpg.postgres.privileges import check_insertion
 
     if statement.conflict is not None or is_secured(engine.catalog, entry.name, engine.catalog.asker.user):
         return False
@@ -256,7 +255,6 @@ def change_some(engine: Engine, statements: Sequence[Keyed | Merged]) -> list[in
 def _merge_some(engine: Engine, statements: Sequence[Merged]) -> list[int] | None:
     recipe = statements[0].template
     assert recipe.merges is not None
-    from kpg.execute.changes.merge import conflict_of
 
     update = conflict_of(engine, recipe.merges)
     table = engine.table(recipe.entry.name)

@@ -18,12 +18,14 @@ from kpg.compiler.catalog.entries import TableEntry
 from kpg.compiler.sql.parse import statements as ast
 from kpg.compiler.sql.rewrite.changes import arbiters
 from kpg.compiler.sql.rewrite.eager_subexpressions import named_rows, returning_query, with_rows
-from kpg.compiler.sql.rewrite.upsert import OverPairs, missing_of
+from kpg.compiler.sql.rewrite.upsert import OverPairs, lower_conflict, missing_of
 from kpg.execute.changes.defaults import filled, numbered
 from kpg.execute.changes.dml import Changes, Returned, check_there, prepared
 from kpg.execute.changes.table_writes import Evaluate, checked, distinct, merged, missing
+from kpg.execute.definitions.indexes import arbiters_beside, without_conflicts
 from kpg.execute.queries.query_plan import explain, plan, plan_bound, returned_shape
 from kpg.execute.queries.result_rows import expand
+from kpg.postgres.row_security import check_merged
 from kpg.runtime.errors import DataError, ProgrammingError
 from kpg.runtime.plan import Mfp
 from kpg.runtime.types import BIGINT, ColumnDef, Schema
@@ -50,8 +52,6 @@ def settled(
         return merged(table, words, keys[0] if keys else (), _evaluation(engine, table, update), old)
     words = missing(table, words, keys) if keys or not rules else words
     if rules:
-        from kpg.execute.definitions.indexes import without_conflicts
-
         words = without_conflicts(rules, words)
     return words, None
 
@@ -67,7 +67,6 @@ def _check_seen(engine: Engine, table: Table, found: Iterable[Words]) -> None:
 
 def conflict_of(engine: Engine, statement: ast.Insert) -> "Mfp | OverPairs | None":
     """What ON CONFLICT makes of a row that is there next to the one that is given; None: it leaves it."""
-    from kpg.compiler.sql.rewrite.upsert import lower_conflict
 
     what = ("conflict", engine.executor.has_pending or engine.seen is not None)
     return engine.remembered.made(
@@ -86,7 +85,6 @@ def _arbiters(
     )
     if not beside:
         return arbiters(statement, entry), []
-    from kpg.execute.definitions.indexes import arbiters_beside
 
     return arbiters_beside(engine, entry, statement)
 
@@ -125,8 +123,6 @@ def merge_changes(engine: Engine, table: Table, statement: ast.Merge) -> Changes
     made = np.ascontiguousarray(np.concatenate(inserted, axis=1))
     changed = checked(np.ascontiguousarray(rows[:, updates]), table)
     if engine.catalog.others:
-        from kpg.postgres.row_security import check_merged
-
         check_merged(engine, table, statement, (rowids[updates], changed), rowids[deletes], made)
     return Changes(
         table,

@@ -15,6 +15,7 @@ from kpg.runtime.convert.python_values import to_rows
 from kpg.runtime.errors import Error, InterfaceError, ProgrammingError
 from kpg.runtime.types import JSONB, TEXT, ColumnDef, Schema
 from kpg.session.base_table import Table
+from kpg.session.time_travel import constant
 
 if TYPE_CHECKING:
     from kpg.session.engine import Engine
@@ -85,7 +86,6 @@ def _pairs(positions: Positions) -> list[tuple[str, Position]]:
 
 def set_position(engine: "Engine", statement: SetPosition) -> None:
     """SET POSITION source = position, or to NULL, which forgets it."""
-    from kpg.session.time_travel import constant
 
     source = constant(engine, Then(statement.source, statement.span))
     position = constant(engine, Then(statement.position, statement.span))

@@ -30,12 +30,15 @@ from kpg.compiler.sql.rewrite.deparse import RELATION
 from kpg.compiler.sql.rewrite.name_qualification import sequence_call
 from kpg.execute.changes.defaults import default_words
 from kpg.execute.changes.foreign_keys import Link, link_of
+from kpg.execute.changes.partition_routing import altered_together
 from kpg.execute.changes.table_writes import checked
 from kpg.execute.definitions.create_table import free_name, with_constraint
-from kpg.execute.definitions.ddl import rename_sequence
+from kpg.execute.definitions.ddl import define, rename_sequence
 from kpg.execute.definitions.drop import column_users, described, drop_users
-from kpg.execute.definitions.indexes import add_key, drop_key, install_if_there, keep
+from kpg.execute.definitions.indexes import add_key, drop_key, install_if_there, keep, rebuild_unique_indexes
+from kpg.execute.definitions.partitions import attach, detach
 from kpg.execute.definitions.rename import follow, rename_table
+from kpg.postgres.row_security import refuse_column, secure
 from kpg.runtime.errors import NotSupportedError, ProgrammingError, Span
 from kpg.runtime.types import NULL, ColumnDef, Schema
 from kpg.session.engine import Engine
@@ -157,16 +160,10 @@ def alter_kin(
     """Run an action on a table."""
     match action:
         case ast.Attach():
-            from kpg.execute.definitions.partitions import attach
-
             attach(engine, entry, action, span)
         case ast.Detach():
-            from kpg.execute.definitions.partitions import detach
-
             detach(engine, entry, action, span)
         case ast.Secure():
-            from kpg.postgres.row_security import secure
-
             secure(engine, entry, action, span)
         case _:
             assert_never(action)
@@ -230,8 +227,6 @@ class RuleChange(TableChange):
         if action.kind:
             self._set_rule(ast.SetRule(action.name, "identity", action.kind))
         if action.options:
-            from kpg.execute.definitions.ddl import define
-
             define(self.engine, ast.AlterSequence(rule.sequence, action.options, False, "", self.span))
 
     def _set_not_null(self, name: str, required: bool) -> None:
@@ -501,8 +496,6 @@ class ColumnChange(RuleChange):
 
     def _refuse_policies(self, column: str) -> None:
         if self.engine.catalog.others:
-            from kpg.postgres.row_security import refuse_column
-
             refuse_column(self.engine.catalog, self.entry.name, column, self.span)
 
     def _generated_from(self, name: str, *, cascade: bool) -> str:
@@ -668,8 +661,6 @@ def alter(engine: Engine, statement: ast.Alter) -> None:
                 )
             rest: tuple[str, ...] = ()
             if engine.catalog.others:
-                from kpg.execute.changes.partition_routing import altered_together
-
                 _, *rest_ = altered_together(engine, name, action, statement.span)
                 rest = tuple(rest_)
             name = _Altering(engine, found, statement.span).run(action)
@@ -680,8 +671,6 @@ def alter(engine: Engine, statement: ast.Alter) -> None:
                     _Altering(engine, child, statement.span).run(of_child)
     engine.refresh_rules()
     if any(key[:2] == ("unique index", name.lower()) for key in engine.catalog.others):
-        from kpg.execute.definitions.indexes import rebuild_unique_indexes
-
         rebuild_unique_indexes(engine, name)
 
 

@@ -8,15 +8,24 @@ from functools import partial
 from typing import assert_never
 
 from kpg.api.result import Affected, Result
-from kpg.compiler.catalog.constraints import Sequence
+from kpg.compiler.catalog.constraints import Sequence, heirs
 from kpg.compiler.catalog.entries import TableEntry
 from kpg.compiler.catalog.qualified_names import Resolved, beside
 from kpg.compiler.sql.parse import definitions
 from kpg.compiler.sql.parse import definitions as ast
 from kpg.compiler.sql.parse import statements as parse_statements
 from kpg.compiler.sql.parse.definitions import DropOther
+from kpg.compiler.sql.parse.parser import parse
 from kpg.compiler.sql.parse.tables import created, settled
+from kpg.compiler.sql.rewrite.deparse import SEQUENCE
 from kpg.compiler.sql.rewrite.name_qualification import asks_sequence, sequence_call
+from kpg.execute.definitions.domains import alter_domain, alter_type, create_domain, drop_domain
+from kpg.execute.definitions.indexes import create_index, drop_index, empty_unique_indexes, refuse_other_kind
+from kpg.execute.definitions.routines import define_aggregate, run_routine
+from kpg.execute.definitions.user_types import create_type, drop_type
+from kpg.execute.statements import execute
+from kpg.postgres.roles import run_roles
+from kpg.postgres.row_security import define_policy
 from kpg.runtime.errors import ProgrammingError, Span
 from kpg.session.engine import Engine
 from kpg.session.notices import say_cascade, say_missing, say_present, say_skipped, say_skipped_relation
@@ -26,8 +35,6 @@ def define(engine: Engine, statement: ast.AnyDefinition) -> Result | None:
     """Run one statement."""
     engine.check_defining("a definition")
     if isinstance(statement, definitions.AnyRole):
-        from kpg.postgres.roles import run_roles
-
         run_roles(engine, statement)
         return None
     match statement:
@@ -43,25 +50,16 @@ def define(engine: Engine, statement: ast.AnyDefinition) -> Result | None:
             _create_schema(engine, statement)
         case ast.CreateIndex():
             from kpg.execute.definitions.drop import check_unused
-            from kpg.execute.definitions.indexes import create_index
 
             check_unused(engine, (statement.table,), "CREATE INDEX", statement.span)
             create_index(engine, statement)
         case ast.CreateType():
-            from kpg.execute.definitions.user_types import create_type
-
             create_type(engine, statement)
         case ast.CreateDomain():
-            from kpg.execute.definitions.domains import create_domain
-
             create_domain(engine, statement)
         case ast.AlterDomain():
-            from kpg.execute.definitions.domains import alter_domain
-
             alter_domain(engine, statement)
         case ast.AlterUserType():
-            from kpg.execute.definitions.domains import alter_type
-
             alter_type(engine, statement)
         case ast.RenameSchema():
             from kpg.execute.definitions.rename import rename_schema
@@ -84,16 +82,10 @@ def define(engine: Engine, statement: ast.AnyDefinition) -> Result | None:
             check_altered(engine, statement)
             alter(engine, statement)
         case ast.DefinePolicy():
-            from kpg.postgres.row_security import define_policy
-
             define_policy(engine, statement)
         case ast.CreateAggregate() | ast.DropAggregate():
-            from kpg.execute.definitions.routines import define_aggregate
-
             define_aggregate(engine, statement)
         case ast.CreateFunction() | ast.DropFunction() | ast.AlterFunction():
-            from kpg.execute.definitions.routines import run_routine
-
             run_routine(engine, statement)
         case _:
             assert_never(statement)
@@ -151,7 +143,6 @@ def _alter_sequence(engine: Engine, statement: ast.AlterSequence) -> None:
 
 def rename_sequence(engine: Engine, old: Sequence, new: Resolved) -> None:
     """Give a sequence another name, and have what asks it follow."""
-    from kpg.compiler.sql.rewrite.deparse import SEQUENCE
     from kpg.execute.definitions.rename import follow
 
     move_sequence(engine, old, new)
@@ -195,8 +186,6 @@ def _create_schema(engine: Engine, statement: ast.CreateSchema) -> None:
 
 def _create_elements(engine: Engine, statement: ast.CreateSchema, name: str) -> None:
     """What CREATE SCHEMA makes in the schema."""
-    from kpg.compiler.sql.parse.parser import parse
-    from kpg.execute.statements import execute
 
     path = engine.catalog.search_path
     engine.catalog.search_path = (name, *path)
@@ -214,20 +203,14 @@ def _drop(engine: Engine, statement: ast.DropOther, name: str) -> None:
         case "SEQUENCE":
             drop_sequence(engine, statement, name)
         case "TYPE":
-            from kpg.execute.definitions.user_types import drop_type
-
             drop_type(engine, statement, name)
         case "DOMAIN":
-            from kpg.execute.definitions.domains import drop_domain
-
             drop_domain(engine, statement, name)
         case "SCHEMA":
             from kpg.execute.definitions.drop import drop_schema
 
             drop_schema(engine, statement, name.lower())
         case _:
-            from kpg.execute.definitions.indexes import drop_index
-
             drop_index(engine, statement, name)
 
 
@@ -236,8 +219,6 @@ def drop_sequence(engine: Engine, statement: ast.DropOther, name: str) -> None:
     catalog = engine.catalog
     found = catalog.find_sequence(name)
     if found is None:
-        from kpg.execute.definitions.indexes import refuse_other_kind
-
         refuse_other_kind(engine, name, statement)
         if not statement.if_exists:
             catalog.sequence(name, statement.span)
@@ -277,8 +258,6 @@ def _truncate(engine: Engine, statement: ast.Truncate) -> int:
         table.truncate(rowids)
         guard = table.guard
         if guard is not None and guard.expression_keys:
-            from kpg.execute.definitions.indexes import empty_unique_indexes
-
             empty_unique_indexes(engine, table.name)
         if statement.restart:
             for rule in catalog.table(name).constraints.rules:
@@ -294,8 +273,6 @@ def to_truncate(engine: Engine, statement: ast.Truncate) -> set[str]:
     catalog = engine.catalog
     chosen = {catalog.table(name, statement.span).name for name in statement.tables}
     if catalog.others:
-        from kpg.compiler.catalog.constraints import heirs
-
         chosen |= {heir for name in chosen for heir in heirs(catalog.others, name)}
     pending = list(chosen)
     while pending:
@@ -401,8 +378,6 @@ def tidy(engine: "Engine") -> None:
             table.delete(engine.executor.rowids(name))
             table.guard = guard
             if guard is not None and guard.expression_keys:
-                from kpg.execute.definitions.indexes import empty_unique_indexes
-
                 empty_unique_indexes(engine, name)
 
 

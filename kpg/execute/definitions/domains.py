@@ -14,6 +14,7 @@ from kpg.compiler.catalog.qualified_names import beside, written
 from kpg.compiler.sql.parse import definitions as ast
 from kpg.compiler.sql.parse.definitions import Definition
 from kpg.compiler.sql.parse.schema_objects import over_column
+from kpg.compiler.sql.rewrite.deparse import TYPE
 from kpg.runtime.errors import NotSupportedError, ProgrammingError, Span
 from kpg.runtime.types import ColumnDef, Kind, Type
 from kpg.session.notices import say_cascade, say_missing_type, say_skipped
@@ -165,7 +166,6 @@ def _following(entry: TableEntry, column: str, action: ast.Action, domain: Domai
 
 def rename_domain(engine: "Engine", domain: Domain, name: str, span: Span) -> None:
     """A domain has another name, and so do columns and texts know it."""
-    from kpg.compiler.sql.rewrite.deparse import TYPE
     from kpg.execute.definitions.rename import follow
 
     catalog, old = engine.catalog, domain.name

@@ -26,7 +26,14 @@ from kpg.compiler.sql.parse.statements import Drop
 from kpg.compiler.sql.rewrite.column_expressions import check_rules
 from kpg.compiler.sql.rewrite.name_qualification import calls, casts
 from kpg.compiler.system.oids import shown_name
+from kpg.execute.changes.partition_routing import dropped_together
 from kpg.execute.definitions.ddl import drop_sequence
+from kpg.execute.definitions.domains import alter_domain, drop_domain
+from kpg.execute.definitions.indexes import drop_index
+from kpg.execute.definitions.partitions import settle_defaults
+from kpg.execute.definitions.routines import define_aggregate, drop_routine
+from kpg.execute.definitions.user_types import drop_type
+from kpg.execute.queries.cursors import is_open
 from kpg.runtime.errors import Error, NotSupportedError, ProgrammingError, Span
 from kpg.runtime.plan import Ego
 from kpg.runtime.records import dataclass
@@ -65,8 +72,6 @@ def _open(engine: "Engine") -> Iterator[object]:
     """The statements of open cursors and portals."""
     number = engine.catalog.asker.number
     if engine.cursors:
-        from kpg.execute.queries.cursors import is_open
-
         for (owner, _), cursor in engine.cursors.items():
             if owner == number and cursor.transaction is not None and is_open(engine, cursor):
                 yield cursor.query
@@ -109,8 +114,6 @@ def drop_relations(engine: Engine, statement: Drop) -> None:
             )
         doomed.append(entry.name)
     if engine.catalog.others:
-        from kpg.execute.changes.partition_routing import dropped_together
-
         doomed = dropped_together(engine, doomed)
     for name in doomed:
         _release(engine, name, statement)
@@ -127,8 +130,6 @@ def drop_relations(engine: Engine, statement: Drop) -> None:
     say_cascade(engine, [described(engine, name) for name in others])
     drop_users(engine, everything)
     if any(one[0] == "partitioned" for one in engine.catalog.others):
-        from kpg.execute.definitions.partitions import settle_defaults
-
         settle_defaults(engine)
 
 
@@ -256,18 +257,12 @@ def _drop_relations(engine: Engine, statement: ast.DropOther, schema: str) -> No
 def _drop_others(engine: Engine, statement: ast.DropOther, schema: str) -> None:
     catalog = engine.catalog
     for name in [one for one in catalog.routines if _schema_of(one) == schema]:
-        from kpg.execute.definitions.routines import drop_routine
-
         for routine in catalog.routines.get(name, ()):
             drop_routine(engine, routine, statement.span, cascade=True)
     for name in [one for one in catalog.types if _schema_of(one) == schema]:
         if isinstance(catalog.types[name], Domain):
-            from kpg.execute.definitions.domains import drop_domain
-
             drop_domain(engine, replace(statement, kind="DOMAIN"), Resolved(name))
         else:
-            from kpg.execute.definitions.user_types import drop_type
-
             drop_type(engine, replace(statement, kind="TYPE"), Resolved(name))
 
 
@@ -385,7 +380,6 @@ def _of_table(engine: Engine, entry: TableEntry, names: Calls, span: Span) -> It
 
 def _of_domain(engine: Engine, name: str, domain: Domain, names: Calls, span: Span) -> Iterator[Caller]:
     def altered(action: ast.Action) -> Callable[[], object]:
-        from kpg.execute.definitions.domains import alter_domain
 
         return partial(alter_domain, engine, ast.AlterDomain(name, action, span))
 
@@ -418,15 +412,11 @@ def _without(engine: Engine, key: tuple[str, ...], one: object, span: Span) -> C
     """What takes away a definition that is kept by its kind, relation and name."""
     match one:
         case UniqueIndex():
-            from kpg.execute.definitions.indexes import drop_index
-
             name = beside(one.table, one.name)
             return partial(drop_index, engine, ast.DropOther("INDEX", (name,), True, True, span), name)
         case Partitioned():
             return partial(drop_relations, engine, statements.Drop("TABLE", (one.table,), True, True, span))
         case tuple():
-            from kpg.execute.definitions.routines import define_aggregate
-
             names = tuple((key[1], each.types) for each in one)
             return partial(define_aggregate, engine, ast.DropAggregate(names, True, True, span))
         case _:

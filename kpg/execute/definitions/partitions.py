@@ -17,8 +17,8 @@ from kpg.compiler.sql.parse import definitions as ddl
 from kpg.compiler.sql.parse import statements as ast
 from kpg.compiler.sql.parse.parser import parse_query
 from kpg.execute.changes.partition_routing import fits, order_of, partitions_of
-from kpg.execute.definitions.create_table import definition
-from kpg.execute.definitions.indexes import check_key
+from kpg.execute.definitions.create_table import definition, free_name
+from kpg.execute.definitions.indexes import add_key, check_key
 from kpg.execute.queries.query_plan import plan, relations_of
 from kpg.runtime.errors import IntegrityError, NotSupportedError, ProgrammingError, Span
 from kpg.runtime.types import Schema
@@ -191,8 +191,6 @@ def _check_columns(parent: TableEntry, child: TableEntry, span: Span) -> None:
 
 def with_keys(engine: Engine, parent: TableEntry, child: TableEntry) -> None:
     """Have a partition be unique in what the whole table is unique in."""
-    from kpg.execute.definitions.create_table import free_name
-    from kpg.execute.definitions.indexes import add_key
 
     known = {tuple(name.lower() for name in key.columns) for key in child.constraints.uniques}
     taken = [key.name for key in child.constraints.uniques]

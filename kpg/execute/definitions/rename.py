@@ -21,6 +21,7 @@ from kpg.compiler.sql.rewrite.deparse import Names as DeparseNames
 from kpg.compiler.sql.rewrite.name_qualification import with_texts
 from kpg.execute.definitions.ddl import move_sequence
 from kpg.execute.definitions.domains import rename_in_columns
+from kpg.execute.definitions.indexes import keep
 from kpg.runtime.errors import NotSupportedError, ProgrammingError, Span
 from kpg.runtime.types import Type
 from kpg.session.engine import Engine
@@ -285,7 +286,6 @@ class _Moving:
                 catalog.others["aggregate", new, ""] = tuple(replace(each, name=str(new)) for each in one)
 
     def _indexes(self) -> None:
-        from kpg.execute.definitions.indexes import keep
 
         engine, indexes = self._engine, self._engine.catalog.indexes
         for one in _within(self._old, list(indexes.values())):

@@ -20,9 +20,11 @@ from kpg.compiler.sql.parse import definitions as ast
 from kpg.compiler.sql.parse import statements
 from kpg.compiler.sql.parse.parser import parse_query
 from kpg.compiler.sql.parse.routines import CURRENT
+from kpg.compiler.sql.rewrite.deparse import FUNCTION
 from kpg.compiler.sql.rewrite.name_qualification import body_of, names_called, whole_body
 from kpg.compiler.system.oids import type_facts
 from kpg.compiler.system.user_objects import type_name
+from kpg.execute.definitions.views import views_calling
 from kpg.execute.queries.query_plan import plan
 from kpg.runtime.errors import NotSupportedError, ProgrammingError, Span
 from kpg.runtime.types import INTEGER, Kind, Type, record
@@ -68,8 +70,6 @@ def _create_routine(engine: Engine, statement: ast.CreateFunction) -> None:
             raise ProgrammingError(message, span=statement.span, hint="drop it first")
         known[known.index(old)] = routine
         if engine.users(old.key):
-            from kpg.execute.definitions.views import views_calling
-
             engine.plan_again(views_calling(engine, old, tuple(known), statement.span))
     else:
         known.append(routine)
@@ -249,7 +249,6 @@ def _alter(engine: Engine, statement: ast.AlterFunction) -> None:
     new = replace(routine, name=name, strict=strict, definer=definer, declared=declared)
     engine.catalog.routines[name] = (*engine.catalog.routines.get(name, ()), new)
     if statement.rename:
-        from kpg.compiler.sql.rewrite.deparse import FUNCTION
         from kpg.execute.definitions.rename import follow
 
         if routine.name not in engine.catalog.routines:

@@ -9,7 +9,7 @@ from dataclasses import replace
 from kpg.api.view import Maintained
 from kpg.compiler.algebra.rel import Get, Project, Rel
 from kpg.compiler.algebra.traverse import walk
-from kpg.compiler.catalog.access_control import need_schema
+from kpg.compiler.catalog.access_control import any_enabled, need_schema
 from kpg.compiler.catalog.entries import CLOCK, Catalog, ViewEntry
 from kpg.compiler.catalog.privileges import FIRST
 from kpg.compiler.catalog.routines import Routine
@@ -89,7 +89,6 @@ def _is_filtered(catalog: Catalog) -> bool:
     """Whether policies may keep rows from who asks."""
     if not catalog.is_limited or not catalog.others:
         return False
-    from kpg.compiler.catalog.access_control import any_enabled
 
     return any_enabled(catalog)
 

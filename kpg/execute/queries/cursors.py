@@ -14,9 +14,10 @@ from kpg.api.result import Affected, Result, Row
 from kpg.compiler.catalog.entries import TableEntry
 from kpg.compiler.sql.parse import statements as ast
 from kpg.compiler.sql.parse.statements import Select
-from kpg.compiler.sql.rewrite.row_locks import at_row
+from kpg.compiler.sql.rewrite.row_locks import at_row, with_row
 from kpg.execute.changes.dml import Changes, prepared
 from kpg.execute.queries.result_rows import Decoded, literal_of, words_of
+from kpg.execute.statements import select
 from kpg.runtime.errors import Error, ProgrammingError, Span
 from kpg.runtime.records import dataclass
 from kpg.runtime.types import Type
@@ -125,8 +126,6 @@ def opened(engine: Engine, name: str, query: Select, *, holds: bool = False) -> 
     """A cursor of the present transaction, or one that ``holds`` once that is committed."""
     found = _with_rows(engine, query)
     if found is None:
-        from kpg.execute.statements import select
-
         cursor = Cursor(name, select(engine, query), None, True)
     else:
         result, entry = found
@@ -163,8 +162,6 @@ def _tie(engine: Engine, key: tuple[int, str], cursor: Cursor) -> None:
 
 def _with_rows(engine: Engine, query: Select) -> tuple[Result, TableEntry] | None:
     """The rows of a query, and behind each that of its one table; None if it is not so simple."""
-    from kpg.compiler.sql.rewrite.row_locks import with_row
-    from kpg.execute.statements import select
 
     made = with_row(query.query, engine.reading_catalog) if query.then is None else None
     if made is None or engine.catalog.is_limited:

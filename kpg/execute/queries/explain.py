@@ -17,10 +17,12 @@ from xml.sax.saxutils import escape
 from kpg.api.result import Explanation, Result, listing
 from kpg.api.view import Maintained
 from kpg.compiler.catalog.entries import KEYS, TableEntry, ViewEntry
-from kpg.compiler.sql.frontend import lower_query
+from kpg.compiler.sql.frontend import check_relation, lower_query
+from kpg.compiler.sql.parameterize.generic_plans import named
 from kpg.compiler.sql.parse import statements as ast
-from kpg.compiler.sql.parse.parser import parse_query
-from kpg.execute.queries.query_plan import explain, plan_bound, plan_view_entry
+from kpg.compiler.sql.parse.parser import parse, parse_query
+from kpg.execute.changes.merge import explain_modifying
+from kpg.execute.queries.query_plan import explain, explain_export, plan_bound, plan_view_entry
 from kpg.runtime.errors import Error, InterfaceError, InternalError, NotSupportedError, ProgrammingError
 from kpg.runtime.trace.updates import Updates
 from kpg.runtime.types import BIGINT, BOOLEAN, JSON, TEXT, Type
@@ -88,8 +90,6 @@ def _shown(engine: Engine, statement: ast.Statement, stage: str) -> "Shown":
     how = statement.how if isinstance(statement, ast.Explain) else ast.Explaining()
     query = statement.statement if isinstance(statement, ast.Explain) else statement
     if isinstance(query, ast.Modifying):
-        from kpg.execute.changes.merge import explain_modifying
-
         return explain_modifying(engine, query, costs=how.costs)
     assert isinstance(query, ast.Explained)
     if how.generic:
@@ -99,7 +99,6 @@ def _shown(engine: Engine, statement: ast.Statement, stage: str) -> "Shown":
 
 def _generic(engine: Engine, query: ast.Explained, stage: str, *, costs: bool) -> "Shown":
     """The plan of a query whose parameters may have any values."""
-    from kpg.compiler.sql.parameterize.generic_plans import named
 
     try:
         shown = explain(query, stage, engine.reading_catalog, engine.statistics, costs=costs)
@@ -219,8 +218,6 @@ def explain_view(engine: Engine, statement: ast.ExplainView, stage: str) -> "Sho
     """The plan by which a view is kept; of one that is not kept, that of all its rows. ProgrammingError if it
     is no view.
     """
-    from kpg.compiler.sql.parse.parser import parse
-    from kpg.execute.queries.query_plan import explain, explain_export
 
     entry = engine.catalog.get(statement.relation, statement.place)
     if isinstance(entry, TableEntry):
@@ -268,8 +265,6 @@ def verified(engine: Engine, name: str) -> Result:
     """The view's name and its number of rows, if it is what its query says."""
     view = engine.view(name)
     if engine.catalog.is_limited:
-        from kpg.compiler.sql.frontend import check_relation
-
         check_relation(engine.catalog, name)
     verify(engine, view)
     return listing({"view": (TEXT, [view.name]), "rows": (BIGINT, [view.count()])})

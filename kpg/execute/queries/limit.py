@@ -18,9 +18,11 @@ from kpg.compiler.sql.frontend import Bound
 from kpg.compiler.sql.parse import statements
 from kpg.compiler.sql.parse import statements as ast
 from kpg.compiler.sql.rewrite.eager_subexpressions import limits, settings, with_limits, with_settings
+from kpg.execute.statements import execute, select
 from kpg.postgres.sqlstate import type_name
 from kpg.runtime.errors import EndlessError, ProgrammingError
 from kpg.session.engine import Engine
+from kpg.session.settings import SETTINGS, run_session, shown
 
 
 def settled(engine: Engine, statement: ast.Select) -> ast.Select:
@@ -36,7 +38,6 @@ def settled(engine: Engine, statement: ast.Select) -> ast.Select:
 
 
 def _count(engine: Engine, statement: ast.Select) -> int | None:
-    from kpg.execute.statements import select
 
     result = select(engine, statement)
     ((value,),), (type_,) = result.fetchall(), result.types
@@ -53,8 +54,6 @@ def _count(engine: Engine, statement: ast.Select) -> int | None:
 
 
 def _setting(engine: Engine, statement: ast.Select, name: str, args: list[str]) -> str | None:
-    from kpg.execute.statements import execute
-    from kpg.session.settings import SETTINGS, run_session, shown
 
     setting = args[0].lower() if args else ""
     if name == "set_config":

@@ -21,6 +21,7 @@ from kpg.compiler.sql.frontend import Bound, lower_query, lower_view, named_rela
 from kpg.compiler.sql.parse import statements as ast
 from kpg.compiler.sql.parse.parser import STAGES
 from kpg.compiler.sql.rewrite import changes
+from kpg.compiler.sql.rewrite.column_defaults import given_insert
 from kpg.execute.queries.result_rows import Reader
 from kpg.runtime import plan as ir
 from kpg.runtime.dictionary import Dictionary
@@ -228,7 +229,6 @@ def explain(
 def _explain_change(
     statement: ast.Change, catalog: Catalog, statistics: Statistics, *, costs: bool
 ) -> "Shown":
-    from kpg.compiler.sql.rewrite.column_defaults import given_insert
 
     if isinstance(statement, ast.Insert):
         statement = given_insert(statement, catalog)

@@ -16,6 +16,7 @@ from kpg.runtime.convert.python_values import to_rows
 from kpg.runtime.dictionary import Dictionary
 from kpg.runtime.errors import Error, InternalError
 from kpg.runtime.executor import Executor
+from kpg.runtime.functions.comparison import key_string
 from kpg.runtime.functions.registry import Memoized, NullRule, Overload, ScalarFunction, Signature
 from kpg.runtime.plan import Mfp
 from kpg.runtime.records import dataclass
@@ -205,8 +206,6 @@ def _text_ranks(words: Words, strings: Strings, type_: Type) -> Words:
     codes, positions = np.unique(words, return_inverse=True)
     texts = strings.decode(codes)
     if is_loose(type_):
-        from kpg.runtime.functions.comparison import key_string
-
         of_key = key_string(type_)
         texts = [None if text is None else of_key(text) for text in texts]
         ranking = {text: rank for rank, text in enumerate(sorted({text or "" for text in texts}))}

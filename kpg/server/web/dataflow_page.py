@@ -6,6 +6,7 @@ import time
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
+from kpg.api.ego import described as lines_of
 from kpg.compiler.catalog.entries import TableEntry, ViewEntry
 from kpg.compiler.sql.parse.parser import parse
 from kpg.execute.queries.explain import explain_statement
@@ -215,7 +216,6 @@ def _overlay(engine: "Engine", view: "Maintained", stage: str) -> dict[str, Any]
     info = view.installed.overlay()
     if info is None or view.plan is None:
         return {}
-    from kpg.api.ego import described as lines_of
 
     plan = explain_export(view.name, view.plan, stage, engine.catalog, engine.statistics).text()
     return {"overlay": {"levels": info.levels, "lines": lines_of(info)}, "explain": plan}

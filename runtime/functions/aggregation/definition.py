@@ -697,7 +697,6 @@ def _between(left: float, right: float, share: float) -> float:
 
 
 def _between_intervals(left: Value, right: Value, share: float) -> Value:
-    from kpg.runtime.values import intervals
 
     distance = intervals.made(*(Fraction(b - a) for a, b in zip(left, right, strict=True)))
     step = intervals.scaled(distance, share)

@@ -538,7 +538,6 @@ def east(offset: Interval) -> int:
 
 def _clock_there(call: Call) -> Callable[..., tuple[int, int]]:
     """A time of day as clocks in UTC show it, as those in a zone do."""
-    from kpg.runtime.values.date_time import at_zone
 
     if call.args[0].type.kind is Kind.INTERVAL:
         return lambda offset, time: at_zone((time, 0), east(offset) // ZONES_SECOND)
