@@ -14,7 +14,8 @@ from typing import Any, Final, assert_never
 from kpg.compiler.algebra.text import rel_text
 from kpg.compiler.catalog.entries import Catalog
 from kpg.compiler.passes import Step
-from kpg.compiler.physical.placement import Placed, Placement, Tables, place
+from kpg.compiler.physical.placement import Placed, Placement, Tables
+from kpg.compiler.physical.placement_rules import place
 from kpg.compiler.sql.parameterize.generic_plans import PARAMETER
 from kpg.runtime import plan
 from kpg.runtime.functions.registry import guard_of, is_dear

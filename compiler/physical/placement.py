@@ -205,31 +205,6 @@ class Placed:
         return self.placements[self.plan.output]
 
 
-def place(query: Plan, tables: Tables) -> Placed:
-    """The plan with exchanges where it needs them."""
-
-    level = Level(query.nodes, tables, Wishes(query.nodes))
-    output, _ = level.stream(query.output)
-    if _was_sent(level.out, output):
-        output = level._arrange(output, level.widths(query.output))
-    for ref, node in enumerate(query.nodes):
-        if listens(node):
-            level.stream(ref)
-    nodes, places, bodies, at = needed(level, (output,))
-    check_early(nodes, tables)
-    return Placed(Plan(nodes, at[output]), places, bodies)
-
-
-def _was_sent(nodes: Sequence[AnyNode], ref: Ref) -> bool:
-    """Whether some of a node's rows are what an exchange has sent, which keeps none."""
-    node = nodes[ref]
-    if isinstance(node, plan.Concat):
-        return any(_was_sent(nodes, source) for source in node.inputs)
-    if isinstance(node, plan.Linear | plan.Negate):
-        return _was_sent(nodes, node.input)
-    return isinstance(node, Exchange) and (not node.held or _was_sent(nodes, node.input))
-
-
 def listens(node: AnyNode) -> bool:
     """Whether somebody outside listens to a node, or to one within it."""
     if isinstance(node, plan.Loop):
@@ -266,6 +241,8 @@ class Level:
     nodes: Sequence[AnyNode]
     tables: Tables
     wishes: Wishes
+    place_node: "Callable[[Level, Ref, AnyNode], Ref]"
+    """Adds a node to the new list by the rule for its kind."""
     outer: "Level | None" = None
     variables: Sequence[Placement] = ()
     out: list[AnyNode] = field(default_factory=list)
@@ -324,9 +301,7 @@ class Level:
     def stream(self, ref: Ref) -> tuple[Ref, Placement]:
         """A node of the old list in the new one, wherever its rows are."""
         if ref not in self.streams:
-            from kpg.compiler.physical.placement_rules import placed
-
-            self.streams[ref] = placed(self, ref, self.nodes[ref])
+            self.streams[ref] = self.place_node(self, ref, self.nodes[ref])
         new = self.streams[ref]
         return new, self.places[new]
 
@@ -440,12 +415,12 @@ class Level:
             return self.add(plan.Enter(outside), self.outer.places[outside])
         if isinstance(node, plan.Arrange):
             source, _ = self.stream(node.input)
-            return self._arrange(bring(self, source), node.key)
+            return self.arrange(bring(self, source), node.key)
         new, _ = self.stream(ref)
         brought = bring(self, new)
-        return new if brought == new else self._arrange(brought, 1)
+        return new if brought == new else self.arrange(brought, 1)
 
-    def _arrange(self, new: Ref, key: int) -> Ref:
+    def arrange(self, new: Ref, key: int) -> Ref:
         return self.add(plan.Arrange(new, key), self.places[new])
 
 

@@ -20,7 +20,11 @@ from kpg.compiler.physical.placement import (
     PARTED,
     Key,
     Level,
+    Placed,
     Placement,
+    Tables,
+    Wishes,
+    check_early,
     listens,
     mapped,
     needed,
@@ -31,7 +35,7 @@ from kpg.compiler.physical.placement import (
 from kpg.runtime import plan
 from kpg.runtime.errors import InternalError
 from kpg.runtime.functions import AccumulatorKind, aggregate_named
-from kpg.runtime.plan import AnyNode, Combine, Exchange, Mfp, Ref, Route, user
+from kpg.runtime.plan import AnyNode, Combine, Exchange, Mfp, Plan, Ref, Route, user
 from kpg.runtime.records import dataclass
 from kpg.runtime.scalar import Call, Column, Fetch, Scalar, children
 
@@ -483,7 +487,9 @@ def _way(level: Level, ref: Ref, node: plan.Loop, by: Sequence[int], *, whole: b
         Placement(by=frozenset({column})) if width else FIRST
         for column, width in zip(by, widths, strict=True)
     ]
-    body = Level(node.body, level.tables, wishes, outer=level, variables=variables, loop=ref, whole=whole)
+    body = Level(
+        node.body, level.tables, wishes, placed, outer=level, variables=variables, loop=ref, whole=whole
+    )
     results = []
     for index, result in enumerate(node.results):
         new, _ = body.stream(result)
@@ -607,3 +613,27 @@ def _read(scalar: Scalar) -> Iterator[Scalar]:
     else:
         for one in children(scalar):
             yield from _read(one)
+
+
+def place(query: Plan, tables: Tables) -> Placed:
+    """The plan with exchanges where it needs them."""
+    level = Level(query.nodes, tables, Wishes(query.nodes), placed)
+    output, _ = level.stream(query.output)
+    if _was_sent(level.out, output):
+        output = level.arrange(output, level.widths(query.output))
+    for ref, node in enumerate(query.nodes):
+        if listens(node):
+            level.stream(ref)
+    nodes, places, bodies, at = needed(level, (output,))
+    check_early(nodes, tables)
+    return Placed(Plan(nodes, at[output]), places, bodies)
+
+
+def _was_sent(nodes: Sequence[AnyNode], ref: Ref) -> bool:
+    """Whether some of a node's rows are what an exchange has sent, which keeps none."""
+    node = nodes[ref]
+    if isinstance(node, plan.Concat):
+        return any(_was_sent(nodes, source) for source in node.inputs)
+    if isinstance(node, plan.Linear | plan.Negate):
+        return _was_sent(nodes, node.input)
+    return isinstance(node, Exchange) and (not node.held or _was_sent(nodes, node.input))

@@ -419,7 +419,7 @@ def _defaults(catalog: Catalog) -> Iterator[Row]:
         yield 17_000 + place, role_number(owner), where, kinds[kind], array_of(items)
 
 
-def _expanded(catalog: Catalog, key: Key, *, letters: str = "") -> Iterator[Granted]:
+def expanded_privileges(catalog: Catalog, key: Key, *, letters: str = "") -> Iterator[Granted]:
     """Each privilege of something for itself; of those only that who asks has given or got."""
     rights, user = catalog.rights, catalog.asker.user
     own = rights.acts_as(user)
@@ -441,16 +441,16 @@ def _standard(catalog: Catalog) -> Iterator[tuple[str, str, Entry]]:
 
 def _table_privileges(catalog: Catalog) -> Iterator[Row]:
     for schema, name, entry in _standard(catalog):
-        for grantor, grantee, word, passing in _expanded(catalog, ("RELATION", entry.name.lower())):
+        for grantor, grantee, word, passing in expanded_privileges(catalog, ("RELATION", entry.name.lower())):
             hierarchy = yes(word == "SELECT")
             yield grantor, grantee, DATABASE, schema, name, word, yes(passing), hierarchy
 
 
 def _column_privileges(catalog: Catalog) -> Iterator[Row]:
     for schema, name, entry in _standard(catalog):
-        whole = list(_expanded(catalog, ("RELATION", entry.name.lower()), letters=ALL["COLUMN"]))
+        whole = list(expanded_privileges(catalog, ("RELATION", entry.name.lower()), letters=ALL["COLUMN"]))
         for column in entry.schema.names:
-            own = list(_expanded(catalog, ("COLUMN", entry.name.lower(), column.lower())))
+            own = list(expanded_privileges(catalog, ("COLUMN", entry.name.lower(), column.lower())))
             for grantor, grantee, word, passing in dict.fromkeys([*whole, *own]):
                 yield grantor, grantee, DATABASE, schema, name, column, word, yes(passing)
 
@@ -459,41 +459,16 @@ def _usage_privileges(catalog: Catalog) -> Iterator[Row]:
     for key, domain in catalog.types.items():
         if isinstance(domain, Domain):
             schema, name = split(catalog, domain.name)
-            for grantor, grantee, word, passing in _expanded(catalog, ("TYPE", key), letters="U"):
+            for grantor, grantee, word, passing in expanded_privileges(catalog, ("TYPE", key), letters="U"):
                 yield grantor, grantee, DATABASE, schema, name, "DOMAIN", word, yes(passing)
     for one in catalog.sequences.values():
         if ("SEQUENCE", one.name.lower()) not in catalog.rights.lists:
             continue  # Postgres takes them for tables, whose owners have no USAGE
         schema, name = split(catalog, one.name)
-        for grantor, grantee, word, passing in _expanded(
+        for grantor, grantee, word, passing in expanded_privileges(
             catalog, ("SEQUENCE", one.name.lower()), letters="U"
         ):
             yield grantor, grantee, DATABASE, schema, name, "SEQUENCE", word, yes(passing)
-
-
-def _routine_privileges(catalog: Catalog) -> Iterator[Row]:
-    from kpg.compiler.system.user_objects import routines, specific_name
-
-    for number, one in routines(catalog):
-        schema, plain = split(catalog, one.name)
-        specific = specific_name(catalog, number, one.name)
-        for grantor, grantee, word, passing in _expanded(catalog, ("FUNCTION", one.name.lower())):
-            where = (DATABASE, schema, specific, DATABASE, schema, plain)
-            yield grantor, grantee, *where, word, yes(passing)
-
-
-def _type_privileges(catalog: Catalog) -> Iterator[Row]:
-    """Of types of rows, which relations have, too."""
-    from kpg.compiler.system.user_objects import composites
-
-    found = [(split(catalog, whole), ("TYPE", whole.lower())) for whole, _ in composites(catalog)]
-    for (schema, name), key in found:
-        for grantor, grantee, _, passing in _expanded(catalog, key, letters="U"):
-            yield grantor, grantee, DATABASE, schema, name, "TYPE USAGE", yes(passing)
-    for schema, name, entry in entries(catalog):
-        owner = catalog.rights.owner(("RELATION", entry.name.lower()))
-        for grantee in (owner, "PUBLIC"):
-            yield owner, grantee, DATABASE, schema, name, "TYPE USAGE", yes(grantee == owner)
 
 
 def _applicable(catalog: Catalog) -> Iterator[Row]:
@@ -526,7 +501,7 @@ def visible(catalog: Catalog, key: Key) -> bool:
     return any(one[0] == "COLUMN" and one[1] == key[1] and rights.given(user, one) for one in rights.lists)
 
 
-def _only_own(rows: Callable[[Catalog], Iterator[Row]]) -> Callable[[Catalog], Iterator[Row]]:
+def only_own_privileges(rows: Callable[[Catalog], Iterator[Row]]) -> Callable[[Catalog], Iterator[Row]]:
     """Of privileges those that a role has given or got whose privileges who asks has."""
 
     def own(catalog: Catalog) -> Iterator[Row]:
@@ -549,11 +524,6 @@ COLUMN: Final = (
 USAGE: Final = (
     "grantor grantee object_catalog object_schema object_name object_type privilege_type is_grantable"
 )
-ROUTINE: Final = (
-    "grantor grantee specific_catalog specific_schema specific_name routine_catalog routine_schema "
-    "routine_name privilege_type is_grantable"
-)
-TYPE: Final = "grantor grantee udt_catalog udt_schema udt_name privilege_type is_grantable"
 POSTGRES: Final = {
     "pg_roles": System(columns(f"oid:o {ROLE} rolpassword rolconfig"), roles),
     "pg_authid": System(columns(f"oid:o {ROLE} rolpassword"), _authid),
@@ -576,15 +546,11 @@ POSTGRES: Final = {
 }
 PRIVILEGE_RELATIONS: Final = {
     "table_privileges": System(columns(TABLE), _table_privileges),
-    "role_table_grants": System(columns(TABLE), _only_own(_table_privileges)),
+    "role_table_grants": System(columns(TABLE), only_own_privileges(_table_privileges)),
     "column_privileges": System(columns(COLUMN), _column_privileges),
-    "role_column_grants": System(columns(COLUMN), _only_own(_column_privileges)),
+    "role_column_grants": System(columns(COLUMN), only_own_privileges(_column_privileges)),
     "usage_privileges": System(columns(USAGE), _usage_privileges),
-    "role_usage_grants": System(columns(USAGE), _only_own(_usage_privileges)),
-    "routine_privileges": System(columns(ROUTINE), _routine_privileges),
-    "role_routine_grants": System(columns(ROUTINE), _only_own(_routine_privileges)),
-    "udt_privileges": System(columns(TYPE), _type_privileges),
-    "role_udt_grants": System(columns(TYPE), _only_own(_type_privileges)),
+    "role_usage_grants": System(columns(USAGE), only_own_privileges(_usage_privileges)),
     "applicable_roles": System(columns("grantee role_name is_grantable"), _applicable),
     "administrable_role_authorizations": System(columns("grantee role_name is_grantable"), _administrable),
     "enabled_roles": System(columns("role_name"), _enabled),

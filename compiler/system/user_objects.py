@@ -24,7 +24,16 @@ from kpg.compiler.system.oids import (
     split,
     type_facts,
 )
-from kpg.compiler.system.relations import Row, System, array_of, columns, yes
+from kpg.compiler.system.relations import (
+    Row,
+    System,
+    array_of,
+    columns,
+    entries,
+    expanded_privileges,
+    only_own_privileges,
+    yes,
+)
 from kpg.runtime.errors import ProgrammingError
 from kpg.runtime.types import Kind, Type
 
@@ -382,6 +391,32 @@ def _routines(catalog: Catalog) -> Iterator[Row]:
         )
 
 
+def _routine_privileges(catalog: Catalog) -> Iterator[Row]:
+    for number, one in routines(catalog):
+        schema, plain = split(catalog, one.name)
+        specific = specific_name(catalog, number, one.name)
+        for grantor, grantee, word, passing in expanded_privileges(catalog, ("FUNCTION", one.name.lower())):
+            where = (DATABASE, schema, specific, DATABASE, schema, plain)
+            yield grantor, grantee, *where, word, yes(passing)
+
+
+def _type_privileges(catalog: Catalog) -> Iterator[Row]:
+    """Of types of rows, which relations have, too."""
+    found = [(split(catalog, whole), ("TYPE", whole.lower())) for whole, _ in composites(catalog)]
+    for (schema, name), key in found:
+        for grantor, grantee, _, passing in expanded_privileges(catalog, key, letters="U"):
+            yield grantor, grantee, DATABASE, schema, name, "TYPE USAGE", yes(passing)
+    for schema, name, entry in entries(catalog):
+        owner = catalog.rights.owner(("RELATION", entry.name.lower()))
+        for grantee in (owner, "PUBLIC"):
+            yield owner, grantee, DATABASE, schema, name, "TYPE USAGE", yes(grantee == owner)
+
+
+ROUTINE: Final = (
+    "grantor grantee specific_catalog specific_schema specific_name routine_catalog routine_schema "
+    "routine_name privilege_type is_grantable"
+)
+TYPE: Final = "grantor grantee udt_catalog udt_schema udt_name privilege_type is_grantable"
 INFORMATION: Final = {
     "routines": System(
         columns(
@@ -401,4 +436,8 @@ INFORMATION: Final = {
         ),
         _parameters,
     ),
+    "routine_privileges": System(columns(ROUTINE), _routine_privileges),
+    "role_routine_grants": System(columns(ROUTINE), only_own_privileges(_routine_privileges)),
+    "udt_privileges": System(columns(TYPE), _type_privileges),
+    "role_udt_grants": System(columns(TYPE), only_own_privileges(_type_privileges)),
 }

@@ -6,7 +6,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from kpg.compiler.catalog.entries import TableEntry
-from kpg.compiler.physical.placement import place
+from kpg.compiler.physical.placement_rules import place
 from kpg.runtime.errors import ProgrammingError
 from kpg.runtime.executor_factory import shared_executor
 from kpg.runtime.handles import Work
@@ -153,7 +153,6 @@ class Workers:
 
     def place(self, name: str, plan: Plan) -> tuple[Plan, bool]:
         """The plan for many workers, and whether all of them have all rows of its output."""
-
         sizes = self.sizes(plan)
         made = place(plan, sizes)
         self.views[name] = Standing(plan, sizes, made.output)

@@ -9,10 +9,11 @@ catalog's.
 The options of ``.input``, ``.output`` and ``.printsize``: which there are, and what they may be.
 """
 
+import enum
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import field
-from typing import TYPE_CHECKING, Final, assert_never
+from typing import Final, assert_never
 
 from kpg.compiler.catalog.entries import Catalog, did_you_mean
 from kpg.compiler.datalog.diagnostics import Diagnostics, plural
@@ -23,9 +24,6 @@ from kpg.runtime.functions.registry import ScalarFunction
 from kpg.runtime.records import dataclass
 from kpg.runtime.scalar import Named
 from kpg.runtime.types import BIGINT, BOOLEAN, DATE, DOUBLE, TEXT, TIMESTAMP, Type, decimal
-
-if TYPE_CHECKING:
-    from kpg.compiler.datalog.types.functors import Functor
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +42,27 @@ class TypeKind:
     @property
     def is_numeric(self) -> bool:
         return self.domain in (Domain.NUMBER, Domain.UNSIGNED, Domain.FLOAT)
+
+
+class Scheme(enum.Enum):
+    """How the types of a functor's arguments and result hang together."""
+
+    SAME = "the arguments and the result are of one kind"
+    FIXED = "every argument and the result have their kind"
+    CONVERT = "one argument of some kinds"
+
+
+@dataclass(frozen=True, slots=True)
+class Functor:
+    """A functor. ``domains``: the domains of the arguments (SAME, CONVERT)."""
+
+    name: str
+    scheme: Scheme
+    least: int
+    most: int
+    domains: frozenset[Domain] = frozenset()
+    args: tuple[TypeKind, ...] = ()
+    result: TypeKind | None = None
 
 
 NUMBER = TypeKind(Domain.NUMBER, BIGINT)
@@ -111,7 +130,7 @@ class TypeTable:
     bases: dict[str, str] = field(default_factory=dict)
     records: dict[str, Branch] = field(default_factory=dict)
     branches: dict[str, Branch] = field(default_factory=dict)
-    functors: "dict[str, Functor]" = field(default_factory=dict)
+    functors: dict[str, Functor] = field(default_factory=dict)
     functions: dict[str, Named[ScalarFunction]] = field(default_factory=dict)
     """What is called by those names that are not kpg's: users' functions, by functors' names too."""
     folds: dict[str, TypeKind] = field(default_factory=dict)

@@ -28,6 +28,8 @@ from kpg.compiler.datalog.types.declarations import (
     NUMBER,
     SYMBOL,
     UNSIGNED,
+    Functor,
+    Scheme,
     TypeKind,
     TypeTable,
     type_name,
@@ -38,33 +40,11 @@ from kpg.runtime.functions.aggregation.definition import AggregateFunction
 from kpg.runtime.functions.datalog import branch, quote, record, show
 from kpg.runtime.functions.registry import ScalarFunction
 from kpg.runtime.functions.user_functions import Declared, aggregate_function, scalar_function
-from kpg.runtime.records import dataclass
 from kpg.runtime.scalar import Named, shown
 from kpg.runtime.types import BIGINT, BOOLEAN, DATE, DOUBLE, INTEGER, TEXT, TIMESTAMP, Type, float_to_word
 
 ANY_NUMBER: Final = 1000
 """The most arguments of a functor that takes any number: more than a rule has."""
-
-
-class Scheme(enum.Enum):
-    """How the types of a functor's arguments and result hang together."""
-
-    SAME = "the arguments and the result are of one kind"
-    FIXED = "every argument and the result have their kind"
-    CONVERT = "one argument of some kinds"
-
-
-@dataclass(frozen=True, slots=True)
-class Functor:
-    """A functor. ``domains``: the domains of the arguments (SAME, CONVERT)."""
-
-    name: str
-    scheme: Scheme
-    least: int
-    most: int
-    domains: frozenset[Domain] = frozenset()
-    args: tuple[TypeKind, ...] = ()
-    result: TypeKind | None = None
 
 
 NUMERIC: Final = frozenset({Domain.NUMBER, Domain.UNSIGNED, Domain.FLOAT})

@@ -28,9 +28,9 @@ from kpg.compiler.catalog.constraints import Partitioned, heirs
 from kpg.compiler.catalog.entries import Catalog, Entry, TableEntry, ViewEntry
 from kpg.compiler.catalog.qualified_names import written
 from kpg.compiler.sql.bind.calls import brought, call, coerce, settled
-from kpg.compiler.sql.bind.from_clause import KEYWORDS, OPTIONS, alias_of, enter
+from kpg.compiler.sql.bind.functions import KEYWORDS, OPTIONS
 from kpg.compiler.sql.bind.query_output import settled_query
-from kpg.compiler.sql.bind.scope import Binding, Field, Scope
+from kpg.compiler.sql.bind.scope import Binding, Field, Scope, enter, relation_alias
 from kpg.compiler.sql.bind.system import as_number, sequence_row, system_rows
 from kpg.compiler.sql.bound_tree import Filter, Map, Node, Query, Rows, Scan, Window
 from kpg.compiler.sql.parse.reader import tree_of
@@ -212,7 +212,7 @@ def _system(binding: Binding, scope: Scope, node: exp.Table) -> Node | None:
         return None
     rows = system_rows(binding, system)
     columns = tuple(Column(id_, type_) for id_, type_ in zip(rows.ids, rows.types, strict=True))
-    alias, renamed = alias_of(binding, node, node.name)
+    alias, renamed = relation_alias(binding, node, node.name)
     enter(binding, scope, alias, tuple(one for one, _ in system.columns), columns, renamed, node)
     number = binding.fresh()
     scope.fields.append(Field(alias, "tableoid", Column(number, OID), of_system=True))
@@ -227,7 +227,7 @@ def _sequence(binding: Binding, scope: Scope, node: exp.Table) -> Node | None:
         return None
     rows = sequence_row(binding, sequence)
     columns = tuple(Column(id_, type_) for id_, type_ in zip(rows.ids, rows.types, strict=True))
-    alias, renamed = alias_of(binding, node, node.name)
+    alias, renamed = relation_alias(binding, node, node.name)
     enter(binding, scope, alias, ("last_value", "log_cnt", "is_called"), columns, renamed, node)
     return rows
 
@@ -235,7 +235,7 @@ def _sequence(binding: Binding, scope: Scope, node: exp.Table) -> Node | None:
 def no_options(binding: Binding, scope: Scope, node: exp.Table) -> Node:
     """The options of foreign things, of which there are none."""
     ids = (binding.fresh(), binding.fresh())
-    alias, renamed = alias_of(binding, node, OPTIONS)
+    alias, renamed = relation_alias(binding, node, OPTIONS)
     columns = tuple(Column(id_, TEXT) for id_ in ids)
     enter(binding, scope, alias, ("option_name", "option_value"), columns, renamed, node)
     return Rows((), ids, (TEXT, TEXT))
@@ -246,7 +246,7 @@ def word_rows(binding: Binding, scope: Scope, node: exp.Table) -> Node:
     types: tuple[Type, ...] = (TEXT, KINDS["c"], BOOLEAN, TEXT, TEXT)
     names = ("word", "catcode", "barelabel", "catdesc", "baredesc")
     ids = tuple(binding.fresh() for _ in types)
-    alias, renamed = alias_of(binding, node, KEYWORDS)
+    alias, renamed = relation_alias(binding, node, KEYWORDS)
     columns = tuple(Column(id_, type_) for id_, type_ in zip(ids, types, strict=True))
     enter(binding, scope, alias, names, columns, renamed, node)
     values = (tuple(Literal(*one) for one in zip(row, types, strict=True)) for row in keywords())
@@ -264,7 +264,7 @@ def kin_rows(binding: Binding, scope: Scope, node: exp.Table, sought: exp.Anonym
     if numbered:
         types, names = (*types, BIGINT), (*names, "ordinality")
     ids = tuple(binding.fresh() for _ in types)
-    alias, renamed = alias_of(binding, node, name)
+    alias, renamed = relation_alias(binding, node, name)
     columns = tuple(Column(id_, type_) for id_, type_ in zip(ids, types, strict=True))
     enter(binding, scope, alias, names, columns, renamed, node)
     binding.catalog.consulted.times += 1

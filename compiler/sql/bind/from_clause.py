@@ -15,11 +15,12 @@ from sqlglot import exp
 from kpg.compiler.algebra.rel import types as rel_types
 from kpg.compiler.catalog.entries import Entry, ViewEntry, did_you_mean, get_of
 from kpg.compiler.sql.bind.calls import assigned, brought, call, unified, user_type
+from kpg.compiler.sql.bind.functions import KEYWORDS, OPTIONS
 from kpg.compiler.sql.bind.literals import conjuncts, loose_type, settled_type
 from kpg.compiler.sql.bind.predicate import bind_condition
 from kpg.compiler.sql.bind.query_output import settled_query, united
 from kpg.compiler.sql.bind.row_functions import NUMBER, bind_from_calls, declared_of, in_order, only_call
-from kpg.compiler.sql.bind.scope import HIDDEN, Binding, Common, Field, Scope
+from kpg.compiler.sql.bind.scope import Binding, Common, Field, Scope, enter, relation_alias
 from kpg.compiler.sql.bound_tree import Join, Map, Node, Query, Rows, Scan, Shared, SortKey
 from kpg.compiler.sql.parse.syntax import construct_name, only, relation_name
 from kpg.runtime.functions import shown_type
@@ -230,48 +231,19 @@ def _named_join(binding: Binding, scope: Scope, node: exp.Subquery) -> Node:
     """``(a JOIN b ...) AS name (columns)``, whose relations have no names of their own outside."""
     inner = Scope(scope.parent, common=scope.common)
     result = _joined(binding, inner, node.this, [])
-    name, renamed = alias_of(binding, node, "")
+    name, renamed = relation_alias(binding, node, "")
     fields = inner.visible()
     names, columns = tuple(one.name for one in fields), tuple(one.column for one in fields)
     enter(binding, scope, name, names, columns, renamed, node)
     return result
 
 
-def alias_of(binding: Binding, node: exp.Expr, default: str) -> tuple[str, list[str]]:
-    alias = node.args.get("alias")
-    if alias is None:
-        return default, []
-    only(alias, binding.source, "this", "columns")
-    return alias.name or default, [column.name for column in alias.args.get("columns") or []]
-
-
 def _derived(binding: Binding, scope: Scope, query: Query, node: exp.Expr) -> Node:
     query = settled_query(query)
-    name, renamed = alias_of(binding, node, "")
+    name, renamed = relation_alias(binding, node, "")
     enter(binding, scope, name, query.names, query.columns, renamed, node)
     scope.orders[id(query.node)] = query.order
     return query.node
-
-
-def enter(
-    binding: Binding,
-    scope: Scope,
-    relation: str,
-    names: tuple[str, ...],
-    columns: tuple[Column, ...],
-    renamed: list[str],
-    node: exp.Expr,
-) -> None:
-    if len(renamed) > len(names):
-        binding.wrong(f'"{relation}" has {len(names)} columns but {len(renamed)} are named', node)
-    shown = (*renamed, *names[len(renamed) :])
-    known_names = {known.relation.lower() for known in (*scope.fields, *scope.hidden)}
-    if relation and relation.lower() in known_names:
-        binding.wrong(f'"{relation}" occurs twice in FROM', node, "give one of them an alias")
-    scope.fields += [
-        Field(relation, name, column, of_system=name.startswith(HIDDEN))
-        for name, column in zip(shown, columns, strict=True)
-    ]
 
 
 def _unlisted(binding: Binding, scope: Scope, node: exp.Table) -> Node:
@@ -298,7 +270,7 @@ def _table(binding: Binding, scope: Scope, node: exp.Table) -> Node:
     entry = binding.catalog.find(relation_name(node))
     if entry is None:
         return _unlisted(binding, scope, node)
-    name, renamed = alias_of(binding, node, binding.catalog.plain(entry.name))
+    name, renamed = relation_alias(binding, node, binding.catalog.plain(entry.name))
     if binding.catalog.others and not node.args.get("only"):
         from kpg.compiler.sql.bind.base_tables import with_heirs
 
@@ -369,7 +341,7 @@ def _share_view(binding: Binding, entry: ViewEntry) -> Query:
 
 
 def _common(binding: Binding, scope: Scope, common: Common, node: exp.Table) -> Node:
-    name, renamed = alias_of(binding, node, common.name)
+    name, renamed = relation_alias(binding, node, common.name)
     if common.shared is None:
         query = settled_query(binding.query(common.scope, common.syntax))
         names = (*common.columns, *query.names[len(common.columns) :])
@@ -388,8 +360,6 @@ def _common(binding: Binding, scope: Scope, common: Common, node: exp.Table) -> 
     return result
 
 
-OPTIONS: Final = "pg_options_to_table"
-KEYWORDS: Final = "pg_get_keywords"
 OF_PARTITIONS: Final = ("pg_partition_ancestors", "pg_partition_tree")
 
 
@@ -437,7 +407,7 @@ def bind_calls(
 ) -> Node:
     """Calls in FROM, whose arguments may name the items before."""
 
-    alias, renamed = alias_of(binding, node, "")
+    alias, renamed = relation_alias(binding, node, "")
     declared = declared_of(node)
     lists = [declared_of(part) for part in node.args.get("rows_from") or ()]
     if len(calls) == 1:

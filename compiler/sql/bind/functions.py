@@ -179,6 +179,10 @@ TYPE_NAMES: Final = {
 """The names of types, where sqlglot has another."""
 
 
+OPTIONS: Final = "pg_options_to_table"
+KEYWORDS: Final = "pg_get_keywords"
+
+
 def alias_of(node: exp.Expr) -> str:
     """The name that AS gives (what sqlglot calls a window's alias is the window that it builds on)."""
     return "" if isinstance(node, exp.Window) else node.alias

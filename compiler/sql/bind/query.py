@@ -28,11 +28,12 @@ from kpg.compiler.sql.bind.query_output import (
     limited,
     numbered,
     settled_query,
+    sort_key,
     united,
 )
 from kpg.compiler.sql.bind.scalar import MAX_DEPTH, bind_expression
 from kpg.compiler.sql.bind.scope import Binding, Common, Scope
-from kpg.compiler.sql.bind.select import bind_select, output_column, sort_key
+from kpg.compiler.sql.bind.select import bind_select, output_column
 from kpg.compiler.sql.bound_tree import (
     Distinct,
     Expand,

@@ -13,7 +13,7 @@ from typing import assert_never
 from sqlglot import exp
 
 from kpg.compiler.algebra.rel import Get
-from kpg.compiler.sql.bind.calls import brought, call, coerce, settled, stored, unlimited
+from kpg.compiler.sql.bind.calls import brought, call, coerce, comparable, settled, stored, unlimited
 from kpg.compiler.sql.bind.literals import convert
 from kpg.compiler.sql.bind.scope import Binding, Scope
 from kpg.compiler.sql.bound_tree import (
@@ -406,3 +406,11 @@ def _constant(scalar: Scalar) -> Scalar:
         case "neg":
             first = -first
     return Literal(first, scalar.type)
+
+
+def sort_key(binding: Binding, node: exp.Expr, column: Column) -> SortKey:
+    """One key of ORDER BY; NULLs are largest where the text does not place them."""
+    only(node, binding.source, "this", "desc", "nulls_first")
+    comparable(binding, column.type, "ordering", node)
+    descending = bool(node.args.get("desc"))
+    return SortKey(column, descending, bool(node.args.get("nulls_first")))

@@ -14,7 +14,7 @@ from sqlglot import exp
 from kpg.compiler.algebra.rel import AggregateCall, RowCall
 from kpg.compiler.catalog.entries import Catalog, did_you_mean
 from kpg.compiler.sql.bound_tree import Loop, Map, Node, Query, Reads, SortKey, Subquery, produced
-from kpg.compiler.sql.parse.syntax import refuse, span_of, whole, wrong
+from kpg.compiler.sql.parse.syntax import only, refuse, span_of, whole, wrong
 from kpg.runtime.errors import ProgrammingError
 from kpg.runtime.plan.nodes import Frame
 from kpg.runtime.records import dataclass
@@ -378,3 +378,34 @@ def as_columns(binding: Binding, source: Node, scalars: Sequence[Scalar]) -> tup
         ids, values = zip(*((column.index, scalar) for column, scalar in fresh), strict=True)
         source = Map(source, ids, values)
     return source, tuple(columns)
+
+
+def relation_alias(binding: Binding, node: exp.Expr, default: str) -> tuple[str, list[str]]:
+    """The name that a relation has in FROM, and the names that its alias gives its columns."""
+    alias = node.args.get("alias")
+    if alias is None:
+        return default, []
+    only(alias, binding.source, "this", "columns")
+    return alias.name or default, [column.name for column in alias.args.get("columns") or []]
+
+
+def enter(
+    binding: Binding,
+    scope: Scope,
+    relation: str,
+    names: tuple[str, ...],
+    columns: tuple[Column, ...],
+    renamed: list[str],
+    node: exp.Expr,
+) -> None:
+    """Add a relation's columns to the scope, under their new names if it has any."""
+    if len(renamed) > len(names):
+        binding.wrong(f'"{relation}" has {len(names)} columns but {len(renamed)} are named', node)
+    shown = (*renamed, *names[len(renamed) :])
+    known_names = {known.relation.lower() for known in (*scope.fields, *scope.hidden)}
+    if relation and relation.lower() in known_names:
+        binding.wrong(f'"{relation}" occurs twice in FROM', node, "give one of them an alias")
+    scope.fields += [
+        Field(relation, name, column, of_system=name.startswith(HIDDEN))
+        for name, column in zip(shown, columns, strict=True)
+    ]

@@ -19,7 +19,7 @@ from kpg.compiler.sql.bind.from_clause import bind_from
 from kpg.compiler.sql.bind.functions import alias_of, default_name
 from kpg.compiler.sql.bind.literals import conjuncts
 from kpg.compiler.sql.bind.predicate import bind_condition
-from kpg.compiler.sql.bind.query_output import numbered, order_within
+from kpg.compiler.sql.bind.query_output import numbered, order_within, sort_key
 from kpg.compiler.sql.bind.row_functions import expanded, taken
 from kpg.compiler.sql.bind.scope import Aggregates, Binding, Expansions, Field, Scope, Windows, as_columns
 from kpg.compiler.sql.bind.volatile_calls import MENTIONS, timed
@@ -320,14 +320,6 @@ def _distinct_on(binding: Binding, scope: Scope, items: list[Item], node: exp.Se
         return []
     parts = on.expressions if isinstance(on, exp.Tuple) else [on.this if isinstance(on, exp.Paren) else on]
     return [(_output_scalar(binding, items, p) or binding.expression(scope, p), p) for p in parts]
-
-
-def sort_key(binding: Binding, node: exp.Expr, column: Column) -> SortKey:
-    """One key of ORDER BY; NULLs are largest where the text does not place them."""
-    only(node, binding.source, "this", "desc", "nulls_first")
-    comparable(binding, column.type, "ordering", node)
-    descending = bool(node.args.get("desc"))
-    return SortKey(column, descending, bool(node.args.get("nulls_first")))
 
 
 def shown(

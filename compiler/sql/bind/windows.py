@@ -490,7 +490,7 @@ def _defined(binding: Binding, scope: Scope, windows: Windows, node: exp.Window)
 
 
 def _sorted(binding: Binding, scope: Scope, node: exp.Expr) -> Sorted:
-    from kpg.compiler.sql.bind.select import sort_key
+    from kpg.compiler.sql.bind.query_output import sort_key
 
     scalar = key(settled(binding.expression(scope, node.this)))
     sorting: SortKey = sort_key(binding, node, Column(0, scalar.type))

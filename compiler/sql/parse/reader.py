@@ -361,3 +361,22 @@ def parsed_query(text: str) -> exp.Expr:
     for part in node.walk():
         part.meta.clear()
     return node
+
+
+def setting_value(reader: Reader) -> str:
+    """One value of a setting."""
+    if reader.take("DEFAULT"):
+        return "DEFAULT"
+    sign = "-" if reader.take("-") else ""
+    if reader.done:
+        reader.unexpected("a value")
+    text = reader.tokens[reader.place].text
+    reader.skip(1)
+    if text.upper() == "INTERVAL":
+        text = reader.string()
+        unit = "hour" if reader.take("HOUR") else ""
+        if unit and reader.take("TO"):
+            reader.need("MINUTE")
+            unit = "minute"
+        text = f"interval '{text}{f' {unit}' if text.lstrip('+-').isdecimal() else ''}'"
+    return sign + str(text)

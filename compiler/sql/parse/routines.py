@@ -8,8 +8,7 @@ from typing import Final
 
 from kpg.compiler.catalog.routines import Parameter
 from kpg.compiler.sql.parse import definitions as ast
-from kpg.compiler.sql.parse.reader import TEXTS, Reader
-from kpg.compiler.sql.parse.session_statements import setting_value
+from kpg.compiler.sql.parse.reader import TEXTS, Reader, setting_value
 from kpg.runtime.errors import Error
 from kpg.runtime.records import dataclass
 from kpg.runtime.types import Kind, Type

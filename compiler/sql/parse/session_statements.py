@@ -18,7 +18,7 @@ from kpg.compiler.sql.parameterize.parameters import rewritten
 from kpg.compiler.sql.parse import statements, storage_parameters
 from kpg.compiler.sql.parse import statements as ast
 from kpg.compiler.sql.parse.dialect import Dialect
-from kpg.compiler.sql.parse.reader import Reader, parsed_expression
+from kpg.compiler.sql.parse.reader import Reader, parsed_expression, setting_value
 from kpg.compiler.sql.parse.statements import Select
 from kpg.compiler.sql.parse.syntax import transformed
 from kpg.runtime.errors import ProgrammingError, Span
@@ -239,25 +239,6 @@ def _setting_name(reader: Reader) -> str:
     while reader.take("."):
         parts.append(reader.name())
     return ".".join(parts).lower()
-
-
-def setting_value(reader: Reader) -> str:
-    """One value of a setting."""
-    if reader.take("DEFAULT"):
-        return "DEFAULT"
-    sign = "-" if reader.take("-") else ""
-    if reader.done:
-        reader.unexpected("a value")
-    text = reader.tokens[reader.place].text
-    reader.skip(1)
-    if text.upper() == "INTERVAL":
-        text = reader.string()
-        unit = "hour" if reader.take("HOUR") else ""
-        if unit and reader.take("TO"):
-            reader.need("MINUTE")
-            unit = "minute"
-        text = f"interval '{text}{f' {unit}' if text.lstrip('+-').isdecimal() else ''}'"
-    return sign + str(text)
 
 
 def accepted(reader: Reader) -> statements.Statement:
