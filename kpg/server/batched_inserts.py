@@ -7,7 +7,7 @@ and so does everything if one of the statements fails.
 
 import time
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,16 +18,17 @@ from kpg.runtime.records import dataclass
 from kpg.runtime.sockets import Found, Number, Pattern, Sockets
 from kpg.runtime.types import NULL, Type
 from kpg.runtime.values.styles import BINDING, PLAIN
+from kpg.server.logs import Limits
+from kpg.server.portal import Usual
+from kpg.server.statement_cache import Taker
+from kpg.session.engine_thread import Turns
 from kpg.session.group_commit import ApartError, Ready
+from kpg.session.session import Session
 
 if TYPE_CHECKING:
     from kpg.execute.changes.keyed_changes import Keyed, Merged, Recipe, Take
     from kpg.runtime.dictionary import Dictionary
-    from kpg.server.fast_path import Usual, Wire
-    from kpg.server.listener import Server
-    from kpg.server.statement_cache import Taker
     from kpg.session.engine import Engine
-    from kpg.session.session import Session
 
 Words = NDArray[np.int64]
 FEW: Final = 2
@@ -46,7 +47,7 @@ class Other:
 
     cell: int
     place: int
-    taker: "Taker"
+    taker: Taker
     type_: Type
     take: "Take"
 
@@ -63,7 +64,7 @@ class Form:
     reply: bytes
 
     @staticmethod
-    def of(usual: "Usual", recipe: "Recipe", version: int, reply: bytes) -> "Form":
+    def of(usual: Usual, recipe: "Recipe", version: int, reply: bytes) -> "Form":
         """Of a statement whose values make rows by a recipe."""
         assert usual.prepared is not None
         values: list[Number | int] = []
@@ -96,17 +97,57 @@ class Form:
             ]
 
 
+class Replies(Protocol):
+    """Where the replies to a client's requests go."""
+
+    def write(self, data: bytes) -> None:
+        """Send something at once."""
+
+    def took(self, text: str, seconds: float) -> None:
+        """Note a statement that has taken long."""
+
+    def leave(self, data: bytes = b"") -> None:
+        """End what :meth:`Source.join` began; ``data`` is still to be done."""
+
+
+class Source(Protocol):
+    """One connection's way in."""
+
+    number: int
+    """Of the socket, as the system knows it."""
+    form: Form | None
+    """Of the requests that the client is likely to send."""
+
+    @property
+    def lane(self) -> Replies:
+        """Where replies go."""
+
+    @property
+    def free_number(self) -> int:
+        """The number, if a write there follows all that has been sent; else -1."""
+
+    def read(self) -> None:
+        """Read and hand on what the client has sent."""
+
+    def came(self, data: bytes, count: int) -> None:
+        """Hand on ``count`` bytes; a negative count is an error number."""
+
+    def join(self) -> Session:
+        """Hold back what comes next, while a request is done with those of other clients."""
+
+
 class Forms:
     """The forms that clients have sent, and what reads and answers requests of a form."""
 
-    def __init__(self, server: "Server") -> None:
-        self._server = server
+    def __init__(self, turns: Turns, limits: Limits) -> None:
+        self.turns = turns
+        self.limits = limits
         self._forms: dict[tuple[object, ...], Form] = {}
         self._tried = -PATIENCE
         self._ready = False
         self.sockets: Sockets | None = None
 
-    def of(self, usual: "Usual", recipe: "Recipe", version: int, reply: bytes) -> Form | None:
+    def of(self, usual: Usual, recipe: "Recipe", version: int, reply: bytes) -> Form | None:
         """The form of a request; None if it has none, or there is nothing to read it by, yet."""
         if usual.prepared is None or not len(usual.takers) == len(recipe.cells) == recipe.values:
             return None
@@ -131,7 +172,7 @@ class Forms:
                 self._tried = float("inf")
         return self._ready
 
-    def read(self, form: Form, wires: "list[Wire]") -> None:
+    def read(self, form: Form, wires: "Sequence[Source]") -> None:
         """Read what has come from some clients, who send requests of a form, and have it be done."""
         if len(wires) <= FEW:
             for wire in wires:
@@ -150,7 +191,7 @@ class Forms:
                 wire.came(data[start : start + length], length)
         if alike:
             times = found.counts[found.counts > 0]
-            self._server.turns.take(Crowd(self._server, form, alike, times, found, data))
+            self.turns.take(Crowd(self, form, alike, times, found, data))
 
 
 class Crowd:
@@ -160,15 +201,15 @@ class Crowd:
 
     def __init__(
         self,
-        server: "Server",
+        forms: Forms,
         form: Form,
-        alike: "Sequence[tuple[Wire, int, int]]",
+        alike: "Sequence[tuple[Source, int, int]]",
         times: Words,
         found: Found,
         data: bytes,
     ) -> None:
         """``alike``: clients, and what of ``data`` each has sent: so many (``times``) requests."""
-        self._server, self._form, self._alike, self._times = server, form, alike, times
+        self._forms, self._form, self._alike, self._times = forms, form, alike, times
         self._found, self._data = found, data
         self._begun = time.monotonic()
         self.sessions: list[Session] = [wire.join() for wire, _, _ in alike]
@@ -201,21 +242,21 @@ class Crowd:
 
     def succeed(self, result: Any) -> None:
         """See Job."""
-        self._server.turns.finished(self._answer)
+        self._forms.turns.finished(self._answer)
 
     def fail(self, error: BaseException) -> None:
         """See Job: each statement is done again, with those of other sessions, and has its own error."""
-        self._server.turns.finished(self._part)
+        self._forms.turns.finished(self._part)
 
     # As what is sent
 
     def _answer(self) -> None:
         """All of it is done."""
-        if (took := time.monotonic() - self._begun) >= self._server.limits.slow:
+        if (took := time.monotonic() - self._begun) >= self._forms.limits.slow:
             for wire, _, _ in self._alike:
                 wire.lane.took(self._form.text, took)
         reply = self._form.reply
-        sockets = self._server.forms.sockets
+        sockets = self._forms.sockets
         assert sockets is not None
         numbers = [wire.free_number for wire, _, _ in self._alike]
         sent = sockets.send(numbers, self._times, reply)

@@ -9,10 +9,11 @@ import asyncio
 import contextlib
 import logging
 import secrets
+import ssl
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, Final, Protocol, TypeVar
 
 from pygwire import ConnectionPhase as Phase
 from pygwire import FrontendMessageDecoder, PygwireError
@@ -29,24 +30,21 @@ from kpg.runtime.interrupts import checked
 from kpg.runtime.values.styles import PLAIN, of_settings
 from kpg.server import logs, messages, statement_cache, streams, subscribe
 from kpg.server.extended_protocol import Extended
-from kpg.server.fast_path import Lane
+from kpg.server.fast_path import Lane, Wires
+from kpg.server.interfaces import Services
 from kpg.server.logs import address_of
 from kpg.server.messages import Pace, prepared_by, tag_of
 from kpg.server.portal import Portal, Prepared
-from kpg.server.startup import Login, Telling
+from kpg.server.startup import Login, People, Telling
 from kpg.server.statement_cache import Request
 from kpg.server.subscribe import Subscribe
 from kpg.server.subscription_cursors import Following
 from kpg.session.cancel import deadline_of
 from kpg.session.channels import Message
+from kpg.session.engine import Engine
 from kpg.session.session import Session, how
 from kpg.session.setting_values import seconds_of
 from kpg.session.transaction import State
-
-if TYPE_CHECKING:
-    from kpg.server.listener import Server
-    from kpg.session.engine import Engine
-
 
 FEW_AHEAD: Final = 4
 """So many messages are looked at before their turn."""
@@ -75,15 +73,43 @@ along with the Execute of a COPY, and rows of a COPY that has failed."""
 for _message, _phase in PASSED_OVER:
     STANDARD_REGISTRY.register(_message.identifier, MessageDirection.FRONTEND, frozenset({_phase}))(_message)
 
+Given = TypeVar("Given")
+
 
 class Gone(Exception):
     """The client has gone, or must go."""
 
 
+class Server(Services, Protocol):
+    """What a connection uses of its server."""
+
+    tls: ssl.SSLContext | None
+    users: People | None
+    """Who may come in with a password; None: anybody."""
+    wires: Wires
+    clients: "dict[int, Client]"
+    """Clients that have come in, by their numbers."""
+
+    def call(self, what: Callable[[], object]) -> None:
+        """Have the loop of the connections call something, from any thread."""
+
+    def run(self, session: Session, work: Callable[[Engine], Given], **flags: Any) -> Awaitable[Given]:
+        """Run something with the engine when it is the session's turn."""
+
+    def close_session(self, session: Session) -> Awaitable[None]:
+        """End a session, and roll back its open transaction."""
+
+    def refused(self, user: str) -> str:
+        """Return why one client more of a user is too many; empty if it is not."""
+
+    def cancel(self, number: int, secret: bytes) -> None:
+        """Cancel a client's statement, if the secret is the client's."""
+
+
 class Connection:
     """Messages in, replies out."""
 
-    def __init__(self, server: "Server", reader: Lane, writer: asyncio.StreamWriter) -> None:
+    def __init__(self, server: Server, reader: Lane, writer: asyncio.StreamWriter) -> None:
         self.server = server
         self._reader = reader
         self._writer = writer
@@ -205,7 +231,6 @@ class Connection:
 
 
 log = logging.getLogger("kpg.server")
-Given = TypeVar("Given")
 PATIENCE: Final = 0.5
 """Seconds that a statement may go on whose client has gone."""
 LONG: Final = 10_000
@@ -217,7 +242,7 @@ STATUS: Final = {State.NONE: "I", State.OPEN: "T", State.FAILED: "E"}
 class Client(Connection):
     """A connection and its session."""
 
-    def __init__(self, server: "Server", reader: Lane, writer: asyncio.StreamWriter) -> None:
+    def __init__(self, server: Server, reader: Lane, writer: asyncio.StreamWriter) -> None:
         super().__init__(server, reader, writer)
         self.number = 0
         self.secret = secrets.token_bytes(4)
@@ -227,8 +252,8 @@ class Client(Connection):
         """How often that has come to its end."""
         self.canceled = asyncio.Event()
         """Set when the client wants a subscription to end."""
-        self._extended = Extended(self)
         self.following = Following(self)
+        self._extended = Extended(self, self.following)
         reader.left = self._left
         self.wanted: dict[str, str] = {}  # settings that the client came with
         self.telling = Telling(self)
@@ -432,7 +457,7 @@ class Client(Connection):
 
     # Statements
 
-    async def engine(self, work: "Callable[[Engine], Given]", **flags: Any) -> Given:
+    async def engine(self, work: Callable[[Engine], Given], **flags: Any) -> Given:
         """Do something with the engine when it is this session's turn."""
         assert self.session is not None
         before, self.busy = self.busy, True
@@ -600,7 +625,7 @@ LIMITS: Final = {
 """What is said as the connection is closed."""
 
 
-async def look_after_idle(server: "Server") -> None:
+async def look_after_idle(server: Server) -> None:
     """Close connections that have been idle for longer than they may, until it is cancelled."""
     seen: dict[Client, tuple[int, float]] = {}
     while True:

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 from weakref import ref
 
 from pygwire import messages as wire
@@ -28,6 +28,7 @@ from kpg.runtime.errors import Error, InterfaceError, NotSupportedError, Span
 from kpg.runtime.types import UNKNOWN, Type
 from kpg.server import messages, statement_cache, streams, subscribe
 from kpg.server.binary_input import types_of_users
+from kpg.server.interfaces import ClientConnection
 from kpg.server.messages import tag_of
 from kpg.server.portal import (
     VOID,
@@ -42,12 +43,9 @@ from kpg.server.portal import (
 )
 from kpg.server.statement_cache import Request
 from kpg.server.subscribe import Subscribe
+from kpg.server.subscription_cursors import Following
 from kpg.session.engine import Opened, PreparedStatements
 from kpg.session.transaction import State
-
-if TYPE_CHECKING:
-    from kpg.server.client import Client
-
 
 NOWHERE = Span("", 0, 0)
 
@@ -55,7 +53,7 @@ NOWHERE = Span("", 0, 0)
 class Portals:
     """Portals by their names; the one without a name is the protocol's alone."""
 
-    def __init__(self, client: "Client") -> None:
+    def __init__(self, client: ClientConnection) -> None:
         self._client = client
         self._named: dict[str, Portal] = {}
 
@@ -175,8 +173,9 @@ EACH: Final = 10
 class Extended:
     """A client's prepared statements and portals."""
 
-    def __init__(self, client: "Client") -> None:
+    def __init__(self, client: ClientConnection, following: Following) -> None:
         self._client = client
+        self._following = following
         self._prepared: dict[str, Prepared] = {}
         """Those that came by messages."""
         self._of_sql: dict[str, tuple[statements.Prepare, Prepared]] = {}
@@ -199,7 +198,7 @@ class Extended:
         self, message: wire.Parse | wire.Bind | wire.Describe | wire.Execute | wire.Close
     ) -> None:
         """Do what a message says."""
-        if await self._client.following.handle(message):
+        if await self._following.handle(message):
             return
         match message:
             case wire.Parse():

@@ -18,30 +18,29 @@ import os
 import select
 import time
 from collections import deque
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from kpg.api.result import Affected, Result
-from kpg.execute.scripts import gathers, is_light, word_of
+from kpg.execute.scripts import is_light, word_of
 from kpg.runtime.errors import CanceledError
-from kpg.runtime.records import dataclass
 from kpg.runtime.types import Type
 from kpg.server import messages, statement_cache
+from kpg.server.batched_inserts import Form, Forms
+from kpg.server.interfaces import Services
 from kpg.server.messages import Pace
-from kpg.server.portal import Portal, Prepared, encoded, shape_of_result, spread
-from kpg.server.statement_cache import Repeated, Request, again, name_at, repeated, request_at, taken
+from kpg.server.portal import Portal, Prepared, Usual, encoded, shape_of_result, spread
+from kpg.server.statement_cache import Request, again, name_at, request_at, taken
 from kpg.session.cancel import deadline_of
 from kpg.session.group_commit import Ready
+from kpg.session.session import Session
 from kpg.session.transaction import State
 
 if TYPE_CHECKING:
     from kpg.execute.changes.keyed_changes import Keyed, Merged
-    from kpg.server.batched_inserts import Form, Forms
-    from kpg.server.client import Client
     from kpg.session.engine import Engine
-    from kpg.session.session import Session
 
 
 STATUS: Final = {State.NONE: "I", State.OPEN: "T", State.FAILED: "E"}
@@ -49,46 +48,51 @@ FEW: Final = 2_000
 """So many rows are a reply that is put together at once, if they are so little; more are sent in pieces."""
 LITTLE: Final = 1 << 20
 """Bytes."""
-NOTHING: Final = Repeated(b"", 0, b"", 0)
 ONE: Final = Affected(1)
 """What most INSERTs give."""
 
 
-@dataclass(frozen=True, slots=True)
-class Usual:
-    """A statement that may come again with other values: as it is asked for, and as it is answered."""
+class LaneClient(Protocol):
+    """What the fast path uses of a client."""
 
-    text: str
-    word: str
-    name: str
-    """Of the prepared statement; ``prepared`` is None for the text of a Query."""
-    prepared: Prepared | None
-    takers: Sequence[statement_cache.Taker]
-    known: Repeated
-    described: bool
-    formats: tuple[int, ...]
-    adds: bool | Callable[["Engine"], bool]
-    binaries: tuple[int, ...] = ()
-    """The forms of values, a one for each that is binary."""
+    session: Session | None
+    busy: bool
+    """Whether a request is being done or answered."""
 
-    def binary(self, position: int) -> bool:
-        """Whether the value at a position is binary."""
-        return bool(self.binaries[position])
+    @property
+    def server(self) -> Services:
+        """The server's services."""
 
-    @staticmethod
-    def of(client: "Client", request: Request, text: str, word: str, data: bytes) -> "Usual":
-        """Of the first request for it."""
-        prepared = None if request.name is None else client.prepared(request.name)
-        takers: Sequence[statement_cache.Taker] = ()
-        binaries: Sequence[int] = ()
-        known = NOTHING
-        if prepared is not None:
-            binaries = spread(request.formats, len(request.values))
-            takers = statement_cache.takers_of(binaries, prepared.parameters) or ()
-            known = repeated(data, request)
-        name = request.name or ""
-        described, results, adds = request.described, request.results, gathers(text)
-        return Usual(text, word, name, prepared, takers, known, described, results, adds, tuple(binaries))
+    @property
+    def unsent(self) -> int:
+        """Bytes that the client has not taken."""
+
+    def write(self, data: bytes) -> None:
+        """Send at once."""
+
+    def send(self, data: bytes) -> None:
+        """Send with what follows, before the next message is waited for."""
+
+    def send_rows(self, portal: Portal, most: int) -> Awaitable[int]:
+        """Send up to ``most`` rows (0: all) of a portal, and return how many."""
+
+    def rest(self) -> None:
+        """Note that the request is done, and cannot be canceled any more."""
+
+    def took(self, text: str, seconds: float) -> None:
+        """Log a statement if it took long."""
+
+    def fail(self) -> Awaitable[None]:
+        """Mark the open transaction as failed."""
+
+    def prepared(self, name: str) -> Prepared | None:
+        """Return the prepared statement of a name."""
+
+    def goes_on_as(self, name: str, prepared: Prepared | None) -> bool:
+        """Return whether a name still has a prepared statement, with the columns that its client knows."""
+
+    def asked(self, request: Request) -> tuple[str, list[Any] | None] | None:
+        """Return the text and the values of a request, if it may be run from these."""
 
 
 class Reply:
@@ -116,7 +120,7 @@ class Reply:
     )
 
     def __init__(
-        self, lane: "Lane", client: "Client", usual: Usual, values: list[Any] | None, stop: int
+        self, lane: "Lane", client: LaneClient, usual: Usual, values: list[Any] | None, stop: int
     ) -> None:
         assert client.session is not None
         self.session = client.session
@@ -312,7 +316,7 @@ class Lane(asyncio.StreamReader):
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         super().__init__(loop=loop)
-        self._client: Client | None = None
+        self._client: LaneClient | None = None
         self._held: list[bytes] = []
         self._replies: deque[Reply] = deque()
         self._at_end = self._joined = False
@@ -326,7 +330,7 @@ class Lane(asyncio.StreamReader):
         self.left: Callable[[], object] | None = None
         """Called when the client has gone."""
 
-    def open_for(self, client: "Client") -> None:
+    def open_for(self, client: LaneClient) -> None:
         """The client's task waits for the next request, unless something has come already."""
         self._client = None if self._buffer else client  # type: ignore[attr-defined]
 
@@ -388,7 +392,7 @@ class Lane(asyncio.StreamReader):
         else:
             self._hand_on(rest)
 
-    def _again(self, client: "Client", data: bytes, start: int) -> Reply | None:
+    def _again(self, client: LaneClient, data: bytes, start: int) -> Reply | None:
         """The request that begins at ``start``, if it is as one before, but for its values."""
         name = name_at(data, start)
         usual = None if name is None else self._usual.get(name)
@@ -400,7 +404,7 @@ class Lane(asyncio.StreamReader):
         values = taken(found[0], usual.takers)
         return None if values is None else Reply(self, client, usual, values or None, found[1])
 
-    def _first(self, client: "Client", data: bytes, start: int) -> Reply | None:
+    def _first(self, client: LaneClient, data: bytes, start: int) -> Reply | None:
         """The request that begins at ``start``; None if it cannot be run here."""
         request = request_at(data, start)
         if request is None:
@@ -409,7 +413,8 @@ class Lane(asyncio.StreamReader):
         word = None if asked is None else word_of(asked[0])
         if asked is None or word is None:
             return None
-        usual = Usual.of(client, request, asked[0], word, data)
+        prepared = None if request.name is None else client.prepared(request.name)
+        usual = Usual.of(prepared, request, asked[0], word, data)
         if request.name is not None:
             if len(self._usual) >= MOST_USUAL:
                 self._usual.clear()
@@ -449,7 +454,7 @@ class Lane(asyncio.StreamReader):
         elif last.usual is not self._formed:
             self._form = self._formed = None
 
-    def join(self) -> "Session":
+    def join(self) -> Session:
         """What has come is done with that of others: what comes until :meth:`leave` waits."""
         client = self._client
         assert client is not None
@@ -480,7 +485,7 @@ class Lane(asyncio.StreamReader):
         if self._client is not None:
             self._client.took(text, seconds)
 
-    def _go_on(self, client: "Client") -> None:
+    def _go_on(self, client: LaneClient) -> None:
         if self._held:
             # The task still waits.
             held, self._held = b"".join(self._held), []
@@ -630,7 +635,7 @@ class Wire:
             self.pause_reading()
             self._transport.abort()
 
-    def join(self) -> "Session":
+    def join(self) -> Session:
         """What has come is done with that of others: see ``Lane.join``."""
         self.form = None
         return self.lane.join()

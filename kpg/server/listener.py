@@ -6,8 +6,8 @@ import secrets
 import socket
 import ssl
 import time
-from collections.abc import Callable, Collection, Coroutine, Mapping
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
 from kpg.postgres.passwords import Verifier
 from kpg.server.batched_inserts import Forms
@@ -22,7 +22,6 @@ from kpg.session.session_manager import Hub
 
 if TYPE_CHECKING:
     from kpg.api.view import Maintained
-    from kpg.server.web.dataflow_page import Sampler
     from kpg.server.web.json_results import Spelling
 
 Given = TypeVar("Given")
@@ -46,6 +45,13 @@ SETTINGS: Final = {
 """What clients are told as they come in."""
 
 
+class FigureSource(Protocol):
+    """Reads the figures of the dataflow."""
+
+    def figures(self) -> Awaitable[dict[str, Any]]:
+        """Return the figures, as of not long ago."""
+
+
 class Server:
     """Serves one database. ``users`` are those who may come in with their passwords; None: anybody."""
 
@@ -65,7 +71,7 @@ class Server:
         self.clients: dict[int, Client] = {}
         self.web: Collection[object] = ()
         """Clients that have come by HTTP."""
-        self.sampler: Sampler
+        self.sampler: FigureSource
         """Reads the figures of the dataflow for the page."""
         self.life = secrets.token_hex(4)
         """Tells this server's epochs from those of another life of its database."""
@@ -75,7 +81,7 @@ class Server:
         self._local: asyncio.Server | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self.turns = Turns(hub)
-        self.forms = Forms(self)
+        self.forms = Forms(self.turns, self.limits)
         self.wires = Wires(self.turns.hold, self.turns.go, self.forms)
 
     def call(self, what: Callable[[], object]) -> None:

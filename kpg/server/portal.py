@@ -7,7 +7,7 @@ what the binder makes of it: the column that it is compared with makes it one of
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -26,7 +26,7 @@ from kpg.execute.queries import cursors, side_effects
 from kpg.execute.queries.explain import type_of
 from kpg.execute.queries.query_plan import bind, returned_shape
 from kpg.execute.queries.result_rows import Decoded
-from kpg.execute.scripts import word_of
+from kpg.execute.scripts import gathers, word_of
 from kpg.runtime.dictionary import Dictionary
 from kpg.runtime.errors import CanceledError, InterfaceError
 from kpg.runtime.records import dataclass
@@ -36,6 +36,7 @@ from kpg.runtime.values.styles import PLAIN, Style
 from kpg.server import binary_format, binary_input, statement_cache
 from kpg.server.binary_format import rows_of, text_writer
 from kpg.server.binary_input import types_of_users
+from kpg.server.statement_cache import Repeated, Request, repeated
 from kpg.server.subscribe import Subscribe
 from kpg.session.engine import Engine
 from kpg.session.settings import executed
@@ -283,6 +284,45 @@ def gives_rows(statement: ast.Statement | Subscribe | None) -> bool:
         statement,
         ast.ExplainRow | ast.ShowTables | ast.Describe | ast.VerifyView | session_statements.Show,
     )
+
+
+NOTHING: Final = Repeated(b"", 0, b"", 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Usual:
+    """A statement that may come again with other values: as it is asked for, and as it is answered."""
+
+    text: str
+    word: str
+    name: str
+    """Of the prepared statement; ``prepared`` is None for the text of a Query."""
+    prepared: Prepared | None
+    takers: Sequence[statement_cache.Taker]
+    known: Repeated
+    described: bool
+    formats: tuple[int, ...]
+    adds: bool | Callable[[Engine], bool]
+    binaries: tuple[int, ...] = ()
+    """The forms of values, a one for each that is binary."""
+
+    def binary(self, position: int) -> bool:
+        """Whether the value at a position is binary."""
+        return bool(self.binaries[position])
+
+    @staticmethod
+    def of(prepared: Prepared | None, request: Request, text: str, word: str, data: bytes) -> "Usual":
+        """Of the first request for it."""
+        takers: Sequence[statement_cache.Taker] = ()
+        binaries: Sequence[int] = ()
+        known = NOTHING
+        if prepared is not None:
+            binaries = spread(request.formats, len(request.values))
+            takers = statement_cache.takers_of(binaries, prepared.parameters) or ()
+            known = repeated(data, request)
+        name = request.name or ""
+        described, results, adds = request.described, request.results, gathers(text)
+        return Usual(text, word, name, prepared, takers, known, described, results, adds, tuple(binaries))
 
 
 class Portal:

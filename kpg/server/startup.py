@@ -9,9 +9,10 @@ import asyncio
 import base64
 import contextlib
 import re
-from collections.abc import Mapping
+import ssl
+from collections.abc import Awaitable, Mapping
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Final
+from typing import Any, Final, Protocol
 
 from pygwire import ConnectionPhase as Phase
 from pygwire import messages as wire
@@ -24,12 +25,9 @@ from kpg.runtime.errors import Error, Span
 from kpg.runtime.types import TIMESTAMPTZ
 from kpg.runtime.values import codec_of
 from kpg.server import logs, messages
+from kpg.server.interfaces import ClientConnection
+from kpg.session.session_manager import Hub
 from kpg.session.settings import of_asker, run_session
-
-if TYPE_CHECKING:
-    from kpg.server.client import Client
-    from kpg.server.listener import Server
-
 
 FORM: Final = re.compile(r"SCRAM-SHA-256\$(\d+):([^$]+)\$([^:]+):(.+)")
 
@@ -94,10 +92,56 @@ PATIENCE: Final = 60.0
 """Seconds that a client has to log in, as in Postgres."""
 
 
+class LoginClient(Protocol):
+    """What the first messages need of a client."""
+
+    wanted: dict[str, str]
+    """Settings that the client comes with."""
+    end_point: bytes
+    """The hash of the certificate of the TLS channel; empty without TLS."""
+
+    @property
+    def address(self) -> str:
+        """The client's network address."""
+
+    def send(self, data: bytes) -> None:
+        """Send with what follows, before the next message is waited for."""
+
+    def flush(self) -> Awaitable[None]:
+        """Send what is to be sent, and wait until the client has taken most of it."""
+
+    def receive(self) -> Awaitable[Any]:
+        """Return the client's next message."""
+
+    def phase(self, phase: Phase) -> None:
+        """Set which messages are expected."""
+
+    def secure(self) -> Awaitable[None]:
+        """Switch the connection to TLS."""
+
+    def admit(self, user: str) -> None:
+        """Open the session of a user who has logged in."""
+
+
+class LoginServer(Protocol):
+    """What the first messages need of the server."""
+
+    hub: Hub
+    tls: ssl.SSLContext | None
+    users: People | None
+    """Who may come in with a password; None: anybody."""
+
+    def refused(self, user: str) -> str:
+        """Return why one client more of a user is too many; empty if it is not."""
+
+    def cancel(self, number: int, secret: bytes) -> None:
+        """Cancel a client's statement, if the secret is the client's."""
+
+
 class Login:
     """The first messages of one client."""
 
-    def __init__(self, client: "Client", server: "Server") -> None:
+    def __init__(self, client: LoginClient, server: LoginServer) -> None:
         self._client = client
         self._server = server
         self._user = ""
@@ -214,7 +258,7 @@ def options_of(text: str) -> dict[str, str]:
 class Telling:
     """The settings of one client."""
 
-    def __init__(self, client: "Client") -> None:
+    def __init__(self, client: ClientConnection) -> None:
         self._client = client
         self._shown: dict[str, str] = {}
         """Settings that it has been told."""

@@ -7,7 +7,7 @@ import asyncio
 import struct
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from pygwire import ConnectionPhase as Phase
 from pygwire import messages as wire
@@ -21,14 +21,11 @@ from kpg.runtime.errors import CanceledError, DataError, OperationalError
 from kpg.runtime.types import Type
 from kpg.server import binary_input
 from kpg.server import messages as replies
+from kpg.server.interfaces import ClientConnection
 from kpg.server.messages import NULL_FIELD, Pace, copy_data
 from kpg.server.portal import Portal, encoded
 from kpg.server.subscribe import Stream, Subscribe
 from kpg.server.subscribe import copied as line_of
-
-if TYPE_CHECKING:
-    from kpg.server.client import Client
-
 
 SIGNATURE: Final = b"PGCOPY\n\xff\r\n\0"
 HEAD: Final = SIGNATURE + struct.pack("!ii", 0, 0)
@@ -101,7 +98,7 @@ HEARTBEAT: Final = 1.0
 COPY_DONE: Final = wire.CopyDone().to_wire()
 
 
-async def copy_in(client: "Client", statement: ast.CopyFrom) -> ast.CopyFrom:
+async def copy_in(client: ClientConnection, statement: ast.CopyFrom) -> ast.CopyFrom:
     """The statement with what the client sends for it; DataError if the client gives up."""
     types = await client.engine(lambda engine: copied_types(engine, statement))
     form = int(statement.format == BINARY)
@@ -134,7 +131,7 @@ async def copy_in(client: "Client", statement: ast.CopyFrom) -> ast.CopyFrom:
     return replace(statement, text=binary_input.text_in(bytes(data)))
 
 
-async def copied_out(client: "Client", portal: Portal) -> bool:
+async def copied_out(client: ClientConnection, portal: Portal) -> bool:
     """Send what a COPY TO STDOUT gives; whether it was one."""
     statement, outcome = portal.statement, portal.outcome
     if not isinstance(statement, ast.CopyTo) or statement.path or outcome is None:
@@ -146,7 +143,7 @@ async def copied_out(client: "Client", portal: Portal) -> bool:
     return True
 
 
-async def copy_out_binary(client: "Client", outcome: Result) -> int:
+async def copy_out_binary(client: ClientConnection, outcome: Result) -> int:
     """Send the rows of a COPY TO STDOUT in binary form; how many."""
     client.send(wire.CopyOutResponse(overall_format=1, col_formats=[1] * len(outcome.types)).to_wire())
     for data in messages(outcome, client.server.hub.engine.executor.dictionary):
@@ -156,7 +153,7 @@ async def copy_out_binary(client: "Client", outcome: Result) -> int:
     return len(outcome)
 
 
-async def copy_out(client: "Client", outcome: Result) -> int:
+async def copy_out(client: ClientConnection, outcome: Result) -> int:
     """Send the lines of a COPY TO STDOUT; how many rows."""
     lines = outcome.contents
     assert isinstance(lines, Lines)
@@ -174,7 +171,7 @@ async def copy_out(client: "Client", outcome: Result) -> int:
     return len(lines.rows)
 
 
-async def subscribe(client: "Client", statement: Subscribe, form: int, *, describe: bool) -> None:
+async def subscribe(client: ClientConnection, statement: Subscribe, form: int, *, describe: bool) -> None:
     """Send a view's changes until the client cancels, which ends it with an error, or goes."""
     stream = Stream(statement, form, asyncio.get_running_loop())
     await client.engine(stream.open)
@@ -190,7 +187,7 @@ async def subscribe(client: "Client", statement: Subscribe, form: int, *, descri
         await client.server.look(stream.close)
 
 
-async def _forward(client: "Client", stream: Stream, statement: Subscribe) -> None:
+async def _forward(client: ClientConnection, stream: Stream, statement: Subscribe) -> None:
     client.canceled.clear()
     client.busy = False
     waiting = asyncio.ensure_future(client.canceled.wait())

@@ -11,7 +11,7 @@ waits for the first row if there is none; with a TIMEOUT it waits that long for 
 import asyncio
 import re
 from collections import deque
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from pygwire import messages as wire
 
@@ -24,15 +24,13 @@ from kpg.runtime.values import codec_of
 from kpg.server import messages
 from kpg.server import subscribe as subscribing
 from kpg.server.binary_format import text_writer, writer_of
+from kpg.server.interfaces import ClientConnection
 from kpg.server.portal import spread
 from kpg.server.subscribe import NAME, Subscribe
 from kpg.session.engine import Engine
 from kpg.session.setting_values import DURATION, seconds_of
 from kpg.session.subscriptions import Change, Subscription
 from kpg.session.transaction import State
-
-if TYPE_CHECKING:
-    from kpg.server.client import Client
 
 DECLARE: Final = re.compile(
     rf"\s*declare\s+(?P<name>{NAME})\s+(?:(?:no\s+scroll|insensitive|asensitive|scroll)\s+)*cursor\s+"
@@ -136,7 +134,7 @@ class Held:
 class Following:
     """One client's cursors over subscriptions."""
 
-    def __init__(self, client: "Client") -> None:
+    def __init__(self, client: ClientConnection) -> None:
         self._client = client
         self._held: dict[str, Held] = {}
         self._prepared: dict[str, Asked] = {}

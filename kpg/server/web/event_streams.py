@@ -176,7 +176,7 @@ class Events:
 async def subscribe(server: "Server", connection: Connection, request: Request, user: str) -> None:
     """Answer GET /subscribe until the client goes, or is too slow."""
     outbox = Outbox()
-    watch = Watch(wanted(request), server, Events(outbox, server.life))
+    watch = Watch(wanted(request), server.spellings, server.life, Events(outbox, server.life))
     session = await server.open_session(user)
     try:
         try:
@@ -392,7 +392,8 @@ class Talk:
             raise InterfaceError("there is a subscription of that id already")
         if len(self._watches) >= MOST_SUBSCRIPTIONS:
             raise InterfaceError(f"a connection has {MOST_SUBSCRIPTIONS} subscriptions at most")
-        watch = Watch(wanted_of(wanted), self._server, Answers(self._outbox, id_))
+        server, answers = self._server, Answers(self._outbox, id_)
+        watch = Watch(wanted_of(wanted), server.spellings, server.life, answers)
         self._watches[id_] = watch
         try:
             await self._server.run(self._session, watch.open)

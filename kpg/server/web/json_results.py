@@ -33,7 +33,6 @@ from kpg.session.subscriptions import Change
 
 if TYPE_CHECKING:
     from kpg.api.view import Maintained
-    from kpg.server.listener import Server
     from kpg.session.engine import Engine
 
 PORTION: Final = 2_000
@@ -228,10 +227,12 @@ class Spelling:
 class Watch:
     """One subscription, used on the engine's thread."""
 
-    def __init__(self, wanted: Wanted, server: "Server", sending: Sending) -> None:
-        """A server's subscriptions share its spellings."""
+    def __init__(
+        self, wanted: Wanted, spellings: "dict[Maintained, Spelling]", life: str, sending: Sending
+    ) -> None:
+        """A server's subscriptions share its ``spellings`` and the ``life`` in their marks."""
         self._wanted = wanted
-        self._spellings, self._life = server.spellings, server.life
+        self._spellings, self._life = spellings, life
         self._sending = sending
         self._close: list[Callable[[], object]] = []
         self._check: Callable[[Engine], object] = lambda engine: None
