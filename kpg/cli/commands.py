@@ -8,7 +8,7 @@ Lists of query numbers as the command line takes them.
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -17,6 +17,9 @@ from kpg.cli.datalog import datalog
 from kpg.cli.output import Format
 from kpg.gc_pause import collector_at_rest
 from kpg.runtime.errors import OperationalError
+
+if TYPE_CHECKING:
+    from kpg.api.database import Database
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -170,8 +173,13 @@ def sql(
 ) -> None:
     with collector_at_rest():
         from kpg.cli.script import run_command
+    raise typer.Exit(run_command(file, command, form, _prompt, folder, read_only=read_only))
 
-    raise typer.Exit(run_command(file, command, form, folder, read_only=read_only))
+
+def _prompt(db: "Database", form: Format) -> int:
+    from kpg.cli.sql_prompt import Prompt  # lazy: prompt_toolkit is an optional dependency
+
+    return Prompt(db, form).run()
 
 
 @app.command("explain", help=EXPLAIN_HELP)

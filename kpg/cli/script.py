@@ -1,4 +1,4 @@
-"""``kpg sql``: scripts, and the choice between them and the prompt.
+"""``kpg sql``: scripts, and the choice between them and the prompt, which the caller passes.
 
 Where a typed statement ends.
 
@@ -8,6 +8,7 @@ Where a typed statement ends.
 import re
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -109,18 +110,22 @@ def _is_file(text: str) -> bool:
 
 
 def run_command(
-    file: str | None, command: str | None, form: Format, folder: str | None = None, *, read_only: bool = False
+    file: str | None,
+    command: str | None,
+    form: Format,
+    prompt: "Callable[[Database, Format], int]",
+    folder: str | None = None,
+    *,
+    read_only: bool = False,
 ) -> int:
-    """Run what ``kpg sql`` was given; the exit code."""
+    """Run what ``kpg sql`` was given, ``prompt`` if that is nothing; the exit code."""
     if read_only and folder is None:
         raise InterfaceError("--read-only is about a folder", hint="name it with --folder")
     if file is not None and command is not None:
         raise InterfaceError("both a file and -c were given", hint="give one of them")
     with kpg.connect(folder, read_only=read_only) as db:
         if command is None and file is None and sys.stdin.isatty():
-            from kpg.cli.sql_prompt import Prompt
-
-            return Prompt(db, form).run()
+            return prompt(db, form)
         run_script(db, command if command is not None else _text_of(file), form)
     return 0
 

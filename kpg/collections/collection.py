@@ -6,7 +6,7 @@ Loops: scopes in which collections are defined by each other, round by round.
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from kpg.collections import operators
 from kpg.collections.expression import (
@@ -23,12 +23,23 @@ from kpg.collections.expression import (
     place_of,
     schema_of,
 )
-from kpg.collections.operators import Index
+from kpg.collections.operators import Index, Operator
+from kpg.collections.outputs import (
+    Callback,
+    Captured,
+    ColumnsCallback,
+    ColumnsInspection,
+    Inspection,
+    Output,
+    OutputFlow,
+    Probe,
+)
 from kpg.collections.rows import Rows, aligned, plain, united
 from kpg.collections.term import EnterTerm, LeaveTerm, Level, LoopTerm, Term, VariableTerm, enclosing
 from kpg.collections.term import variable as variable_term
 from kpg.compiler.algebra.scalars import can_be_null
 from kpg.runtime import plan
+from kpg.runtime.dictionary import Dictionary
 from kpg.runtime.errors import InterfaceError, ProgrammingError
 from kpg.runtime.monitor import synchronized
 from kpg.runtime.plan import Ref, user
@@ -37,20 +48,58 @@ from kpg.runtime.scalar import Column
 from kpg.runtime.types import BIGINT, Type
 
 if TYPE_CHECKING:
-    from kpg.collections.dataflow import Dataflow
-    from kpg.collections.operators import Operator
-    from kpg.collections.outputs import (
-        Callback,
-        Captured,
-        ColumnsCallback,
-        ColumnsInspection,
-        Inspection,
-        Output,
-        Probe,
-    )
+    from kpg.session.engine import Engine
 
 
 JoinKey = Names | dict[str, str] | None
+
+
+class Flow(OutputFlow, Protocol):
+    """The dataflow of a collection: it keeps what is installed, and the loops that are being written."""
+
+    @property
+    def engine(self) -> "Engine":
+        """The engine of the dataflow's database."""
+
+    @property
+    def dictionary(self) -> Dictionary:
+        """The database's strings."""
+
+    def check(self) -> None:
+        """Raise InterfaceError if the dataflow was dropped, or its database closed."""
+
+    def closing(self) -> None:
+        """Retire what a closed input has brought to its end, now or with the next commit."""
+
+    def arrange(self, index: Index, key: tuple[str, ...], rows: Rows) -> "Arranged":
+        """Keep an arrangement of rows; inside a loop it lives as the loop does."""
+
+    def export(self, name: str, collection: "Collection") -> "Arranged":
+        """Keep a collection as a view."""
+
+    def inspect(self, rows: Rows, callback: Callback) -> Inspection:
+        """Call a function for each change of rows."""
+
+    def inspect_columns(self, rows: Rows, callback: ColumnsCallback) -> ColumnsInspection:
+        """Call a function with the changes of rows, by columns."""
+
+    def probe(self, rows: Rows) -> Probe:
+        """Return a probe of rows."""
+
+    def capture(self, rows: Rows) -> Captured:
+        """Record the changes of rows."""
+
+    def scope(self, limit: int | None = None) -> "LoopScope":
+        """Return a loop inside of the one that is being written, if any."""
+
+    def enter_scope(self, loop: "LoopScope") -> "LoopScope | None":
+        """Begin a loop's block, and return the loop around it, if any."""
+
+    def leave_scope(self, loop: "LoopScope") -> None:
+        """End a loop's block."""
+
+    def install_outputs(self, term: Term, outputs: Iterable[tuple[Output, int | None]]) -> None:
+        """Compute a term, and let outputs read the sinks of the numbers that stand with them."""
 
 
 @synchronized()
@@ -61,7 +110,7 @@ class Collection:
     and become compiled programs. None is a value like others: equal to itself, last in an order.
     """
 
-    def __init__(self, flow: "Dataflow", rows: Rows) -> None:
+    def __init__(self, flow: Flow, rows: Rows) -> None:
         self._monitor = flow.monitor
         self._flow = flow
         self._rows = rows
@@ -246,24 +295,24 @@ class Collection:
 
         return iterated(self._flow, self, body, limit)
 
-    def apply(self, operator: "Operator", /, *others: "Collection", **types: ColumnType) -> "Collection":
+    def apply(self, operator: Operator, /, *others: "Collection", **types: ColumnType) -> "Collection":
         """What the user's operator sends, rows of ``types``; ``others`` are its inputs 1, 2, ..."""
         parts = [self._rows, *(other._rows for other in others)]
         return self._made(operators.custom(parts, operator, schema_of(types)))
 
-    def inspect(self, callback: "Callback") -> "Inspection":
+    def inspect(self, callback: Callback) -> Inspection:
         """Call ``callback(row, time, diff)`` for each change, after each step that commits it."""
         return self._flow.inspect(self._rows, callback)
 
-    def inspect_columns(self, callback: "ColumnsCallback") -> "ColumnsInspection":
+    def inspect_columns(self, callback: ColumnsCallback) -> ColumnsInspection:
         """Call ``callback(arrays, times, diffs)`` after each step that changes the collection."""
         return self._flow.inspect_columns(self._rows, callback)
 
-    def probe(self) -> "Probe":
+    def probe(self) -> Probe:
         """Up to which time the collection is complete."""
         return self._flow.probe(self._rows)
 
-    def capture(self) -> "Captured":
+    def capture(self) -> Captured:
         """A record of all changes, from the present contents on."""
         return self._flow.capture(self._rows)
 
@@ -354,9 +403,7 @@ class Arranged(Collection):
     at any time. They see what it holds now, and then its changes.
     """
 
-    def __init__(
-        self, flow: "Dataflow", index: Index, key: tuple[str, ...], table: Rows | None = None
-    ) -> None:
+    def __init__(self, flow: Flow, index: Index, key: tuple[str, ...], table: Rows | None = None) -> None:
         super().__init__(flow, index.rows if table is None else table)
         self._table = table
         """The rows of a table that are indexed: whatever needs no index reads them as others do."""
@@ -380,7 +427,7 @@ class Arranged(Collection):
 class Variable(Collection):
     """A recursive collection: ``initial`` (or nothing), and from then on what it is ``set`` to."""
 
-    def __init__(self, flow: "Dataflow", scope: "LoopScope", rows: Rows) -> None:
+    def __init__(self, flow: Flow, scope: "LoopScope", rows: Rows) -> None:
         super().__init__(flow, rows)
         self._scope = scope
         self._result: Rows | None = None
@@ -424,7 +471,7 @@ class LoopScope:
     block ends.
     """
 
-    def __init__(self, flow: "Dataflow", limit: int | None, error_at_limit: bool) -> None:
+    def __init__(self, flow: Flow, limit: int | None, error_at_limit: bool) -> None:
         self._monitor = flow.monitor
         self._flow = flow
         self.parent: Level | None = None
@@ -536,7 +583,7 @@ class LoopScope:
         """What is read inside."""
         return self._watched
 
-    def watch(self, term: Term, output: "Output", listener: int | None) -> None:
+    def watch(self, term: Term, output: Output, listener: int | None) -> None:
         """Have an output read a term of this loop, through the sink of that number, if any."""
         self.check_open("a collection of a loop is read")
         self._watched.append(term)
@@ -599,7 +646,7 @@ def _never(refs: Sequence[Ref]) -> plan.AnyNode:
 
 
 def iterated(
-    flow: "Dataflow", start: Collection, body: Callable[[Collection], Collection], limit: int | None
+    flow: Flow, start: Collection, body: Callable[[Collection], Collection], limit: int | None
 ) -> Collection:
     """``start``, ``body(start)``, ``body(body(start))`` and so on, to the end."""
     return _fixed_point(start._rows, lambda variable, _: body(variable), flow, start._rows, limit)
@@ -619,7 +666,7 @@ def recursive(
 def _fixed_point(
     model: Rows,
     body: Callable[[Collection, LoopScope], Collection],
-    flow: "Dataflow",
+    flow: Flow,
     start: Rows | None,
     limit: int | None,
 ) -> Collection:

@@ -111,7 +111,7 @@ def _table(entry: TableEntry) -> Rows:
 
 def adopted(flow: "Dataflow", engine: "Engine", collection: Collection) -> Collection:
     """A collection of another dataflow of the same database, arrangement and all."""
-    if collection._flow._engine is not engine:
+    if collection._flow.engine is not engine:
         raise InterfaceError(
             "the collection is of another database", hint="capture() it there, and replay() the record here"
         )
@@ -240,6 +240,11 @@ class Dataflow:
     def monitor(self) -> Monitor:
         """That of its database."""
         return self._monitor
+
+    @property
+    def engine(self) -> "Engine":
+        """The engine of its database."""
+        return self._engine
 
     @property
     def epoch(self) -> int:

@@ -1,11 +1,11 @@
 """Input sessions: how a program's own updates, at times of its own, come into a dataflow."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import numpy as np
 
-from kpg.collections.collection import Collection
+from kpg.collections.collection import Collection, Flow
 from kpg.collections.rows import plain
 from kpg.collections.term import Term
 from kpg.runtime import plan
@@ -17,9 +17,6 @@ from kpg.runtime.monitor import synchronized
 from kpg.runtime.plan import Ref, user
 from kpg.runtime.trace.updates import ONE, Updates, Words
 from kpg.runtime.types import Schema
-
-if TYPE_CHECKING:
-    from kpg.collections.dataflow import Dataflow
 
 FEW: Final = 8
 """So many rows are encoded one by one; more of them by columns."""
@@ -33,7 +30,7 @@ class Input(Collection):
     It is a stream: whoever is to read it later must find it arranged, or exported, from the start.
     """
 
-    def __init__(self, flow: "Dataflow", name: str, schema: Schema, handle: InputHandle) -> None:
+    def __init__(self, flow: Flow, name: str, schema: Schema, handle: InputHandle) -> None:
         identity = handle.identity
 
         def make(refs: Sequence[Ref]) -> plan.AnyNode:

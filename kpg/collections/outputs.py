@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from operator import le
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,19 +12,35 @@ from kpg.execute.queries.result_rows import Reader
 from kpg.runtime.convert.callbacks import to_arrays
 from kpg.runtime.errors import InterfaceError
 from kpg.runtime.handles import Installation
-from kpg.runtime.monitor import synchronized
+from kpg.runtime.monitor import Monitor, synchronized
 from kpg.runtime.trace.updates import Updates
 from kpg.runtime.types import Schema, Type
 from kpg.session.notification_queue import Guarded
-
-if TYPE_CHECKING:
-    from kpg.collections.dataflow import Dataflow
 
 Callback = Callable[[Row, Any, int], object]
 """Gets a row, the time of its change, and how often it came (negative: went)."""
 ColumnsCallback = Callable[[tuple[NDArray[Any], ...], NDArray[np.int64], NDArray[np.int64]], object]
 """Gets one array a column, the times (in a loop an array of epochs and one of each loop's rounds), and the
 multiplicities."""
+
+
+class OutputFlow(Protocol):
+    """The dataflow of an output."""
+
+    @property
+    def monitor(self) -> Monitor:
+        """The database's monitor."""
+
+    @property
+    def epoch(self) -> int:
+        """The last epoch that is complete in the whole dataflow."""
+
+    @property
+    def label(self) -> str:
+        """The dataflow's name among the users of tables and operators."""
+
+    def close_output(self, output: "Output", installed: Installation) -> None:
+        """Uninstall what an output reads."""
 
 
 @synchronized("attach", "installed", "notifications")
@@ -35,7 +51,7 @@ class Output:
     the outermost loop is written.
     """
 
-    def __init__(self, flow: "Dataflow", reader: Reader, depth: int) -> None:
+    def __init__(self, flow: OutputFlow, reader: Reader, depth: int) -> None:
         self._monitor = flow.monitor
         self._flow = flow
         self._reader = reader
@@ -120,7 +136,7 @@ class Probe(Output):
 class Inspection(Output):
     """A callback that is told of every change."""
 
-    def __init__(self, flow: "Dataflow", reader: Reader, depth: int, callback: Callback) -> None:
+    def __init__(self, flow: OutputFlow, reader: Reader, depth: int, callback: Callback) -> None:
         super().__init__(flow, reader, depth)
         self._callback = callback
         self._tell = Guarded(f"a callback of {flow.label}", self._each, self.close)
@@ -139,7 +155,7 @@ class ColumnsInspection(Output):
     """A callback that is told of every change, by columns."""
 
     def __init__(
-        self, flow: "Dataflow", reader: Reader, depth: int, schema: Schema, callback: ColumnsCallback
+        self, flow: OutputFlow, reader: Reader, depth: int, schema: Schema, callback: ColumnsCallback
     ) -> None:
         super().__init__(flow, reader, depth)
         self._schema = schema
@@ -165,7 +181,7 @@ class Captured(Output):
     database, while it grows.
     """
 
-    def __init__(self, flow: "Dataflow", reader: Reader, depth: int) -> None:
+    def __init__(self, flow: OutputFlow, reader: Reader, depth: int) -> None:
         super().__init__(flow, reader, depth)
         self._kept: list[Updates] = []
 

@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,15 +21,29 @@ from kpg.runtime.errors import InterfaceError
 from kpg.runtime.monitor import Monitor, synchronized
 from kpg.runtime.trace.updates import Updates
 from kpg.runtime.types import BOOLEAN, ColumnDef, Schema, Type
+from kpg.session.engine import Engine
 from kpg.session.notification_queue import Guarded, Handler, Notification
 from kpg.session.subscriptions import Callback, Change
-
-if TYPE_CHECKING:
-    from kpg.datalog.program import Program
 
 Words = NDArray[np.int64]
 HOLDS = "holds"
 """The column of the answer to a goal without variables: a row with true, or no row."""
+
+
+class GoalProgram(Protocol):
+    """The program of a goal."""
+
+    engine: Engine
+
+    @property
+    def dictionary(self) -> Dictionary:
+        """The database's strings."""
+
+    def check(self) -> None:
+        """Raise InterfaceError if the program was dropped, or its database closed."""
+
+    def release(self, form: QueryForm) -> None:
+        """Forget one user of a form, and drop a form that has none."""
 
 
 @synchronized()
@@ -39,7 +53,7 @@ class Goal:
     Calling it, with values for the goal's parameters, gives the answer.
     """
 
-    def __init__(self, program: "Program", text: core.Program, goal: core.Goal, form: QueryForm) -> None:
+    def __init__(self, program: GoalProgram, text: core.Program, goal: core.Goal, form: QueryForm) -> None:
         """Of a ``text`` that was checked after the program."""
         self._monitor = program.engine.monitor
         self._program = program

@@ -8,6 +8,7 @@ Work that sessions hand in: what is to be done, whom to tell of it, and what els
 """
 
 import threading
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
@@ -16,18 +17,68 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kpg.api.result import Affected
+from kpg.compiler.catalog.privileges import Asker
 from kpg.runtime.errors import InterfaceError, OperationalError, Waiting
 from kpg.runtime.records import dataclass
+from kpg.session.cancel import Cancellation, Watched
+from kpg.session.channels import Mailbox
+from kpg.session.engine import Engine, Opened, PreparedStatements
+from kpg.session.isolation import Isolated
 from kpg.session.locks import ROW_EXCLUSIVE
+from kpg.session.notices import Notice
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
 
     from kpg.execute.changes.keyed_changes import Keyed, Merged, Recipe
-    from kpg.session.engine import Engine
-    from kpg.session.notices import Notice
-    from kpg.session.session import Session
-    from kpg.session.session_manager import Hub
+
+
+class SessionState(Watched, Protocol):
+    """A session, as the session manager sees it: what the engine works by during its statements."""
+
+    number: int
+    """By which others know it, as Postgres' process id."""
+    user: str
+    transactions: Isolated
+    settings: dict[str, str]
+    prepared: PreparedStatements
+    path: tuple[str, ...]
+    """The schemas in which names are looked up."""
+    asker: Asker
+    portals: Callable[[], list[Opened]]
+    mailbox: Mailbox
+    notices: deque[Notice]
+    asked: str
+    """The last text that it has sent, as far as that is known."""
+    ender: Callable[[bool], object] | None
+    """Ends, on any thread, its statement or its connection."""
+    closed: bool
+
+    @property
+    def listed(self) -> tuple[object, ...]:
+        """Its row of pg_stat_activity."""
+
+    def cancel(self) -> None:
+        """Cancel its statement."""
+
+
+class GroupHub(Protocol):
+    """What statements that share a step need of the session manager."""
+
+    engine: Engine
+    cancellation: Cancellation
+
+    def enter(self, session: SessionState) -> None:
+        """Let the engine be a session's, with its uncommitted changes in the tables."""
+
+    def apart(self, job: "Job") -> None:
+        """Run a job of the group, which is undone, by itself."""
+
+    def do(self, job: "Job") -> None:
+        """Run one job, with a step of its own."""
+
+    def submit(self, session: SessionState, work: Callable[[], Any], **how: Any) -> "Future[Any]":
+        """Hand in a piece of work."""
 
 
 class Ready(NamedTuple):
@@ -46,7 +97,10 @@ class Ready(NamedTuple):
 class Job(Protocol):
     """Work of a session, and who waits for it."""
 
-    session: "Session"
+    @property
+    def session(self) -> SessionState:
+        """Whose work it is."""
+
     rolls_back: bool
     commits: bool
     """Whether it ends the transaction, whatever comes of it."""
@@ -54,7 +108,7 @@ class Job(Protocol):
     """Whether it returns to a savepoint, or as far as an error takes back."""
 
     @property
-    def sessions(self) -> "Sequence[Session] | None":
+    def sessions(self) -> Sequence[SessionState] | None:
         """Of statements of several sessions, which are only done together: they fail where that cannot be."""
 
     def work(self) -> Any:
@@ -96,7 +150,7 @@ class Promise(Protocol):
 class Given:
     """A job that is made of functions. ``adds``: whether it gathers, if that is so in any case."""
 
-    session: "Session"
+    session: SessionState
     do: Callable[[], Any]
     promise: Promise
     adds: "bool | Callable[[Engine], bool]" = False
@@ -146,7 +200,7 @@ def wait_a_little(future: "Future[Any]") -> None:
     done.wait(0.005)
 
 
-def amid(hub: "Hub", session: "Session", work: Callable[[], Any], how: Mapping[str, Any]) -> Any:
+def amid(hub: GroupHub, session: SessionState, work: Callable[[], Any], how: Mapping[str, Any]) -> Any:
     """What comes in the middle of a statement of the same thread: only an end, which is done after that.
 
     The collector of garbage may bring one at any instant, of a connection that nobody has any more.
@@ -173,11 +227,11 @@ class Failed(NamedTuple):
 class Group:
     """Where commits wait for each other."""
 
-    def __init__(self, hub: "Hub") -> None:
+    def __init__(self, hub: GroupHub) -> None:
         self._hub = hub
         self._engine = hub.engine
         self._point: Any = None
-        self._said: list[tuple[Session, list[Notice]]] = []
+        self._said: list[tuple[SessionState, list[Notice]]] = []
         """What the present pieces of work have said."""
         self.gathering = False
 
@@ -307,7 +361,7 @@ class Group:
                 job.fail(error)
 
 
-def sessions_of(job: Job) -> "Sequence[Session]":
+def sessions_of(job: Job) -> Sequence[SessionState]:
     """Whose work it is."""
     return (job.session,) if job.sessions is None else job.sessions
 

@@ -24,22 +24,17 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final, Protocol
 
 from kpg.execute.scripts import shown
 from kpg.runtime.errors import CanceledError, InterfaceError, Waiting
 from kpg.runtime.records import dataclass
-from kpg.session.cancel import deadline_of
-from kpg.session.engine import Point
+from kpg.session.cancel import Cancellation, deadline_of
+from kpg.session.engine import Engine, Point
+from kpg.session.group_commit import Job, SessionState
 from kpg.session.locks import SHARED, DeadlockError, NoLockError, Waits, Wish
 from kpg.session.setting_values import seconds_of
 from kpg.session.transaction import State
-
-if TYPE_CHECKING:
-    from kpg.session.group_commit import Job
-    from kpg.session.session import Session
-    from kpg.session.session_manager import Hub
-
 
 SLICE: Final = 0.05
 """Seconds for which a statement is planned without letting others in."""
@@ -51,11 +46,47 @@ PATIENCE: Final = 0.005
 """Seconds between two looks at whether somebody else has done with the engine."""
 
 
+class SchedulerHub(Protocol):
+    """What statements that wait, or are aside, need of the session manager."""
+
+    engine: Engine
+    cancellation: Cancellation
+    suspended: "Suspended"
+    sessions: dict[int, SessionState]
+    """Those that are not closed, by their numbers."""
+
+    @property
+    def waits(self) -> bool:
+        """Whether work has been handed in, and is not begun."""
+
+    @property
+    def works(self) -> bool:
+        """Whether work is being done."""
+
+    def has_engine(self) -> bool:
+        """Return whether the present transaction has changed definitions, so that all others wait."""
+
+    def keeps_out(self, session: SessionState) -> bool:
+        """Return whether another session has the database to itself."""
+
+    def work(self, *, leaves: bool = False) -> None:
+        """Run all that waits, inside the monitor, which statements may leave for a while if ``leaves``."""
+
+    def hand_back(self, jobs: list[Job]) -> None:
+        """Put jobs before all others that wait."""
+
+    def step_out(self) -> None:
+        """Let the thread that has the engine leave it in the middle of a statement."""
+
+    def step_in(self, session: SessionState) -> None:
+        """Go on with the session's statement."""
+
+
 @dataclass(slots=True, eq=False)
 class Running:
     """The statement that runs now."""
 
-    session: "Session"
+    session: SessionState
     point: Point | None
     """What is returned to if it has to wait."""
     leaves: bool
@@ -68,31 +99,31 @@ class Running:
 class Slices:
     """The statements of one hub that are aside: others have been let in while they are planned."""
 
-    def __init__(self, hub: "Hub") -> None:
+    def __init__(self, hub: SchedulerHub) -> None:
         self._hub = hub
         self.leaves = False
         """Whether the thread that is at work has entered the monitor for that only."""
         self.running: Running | None = None
-        self.aside: set[Session] = set()
+        self.aside: set[SessionState] = set()
         self._behind: list[Job] = []
         """What their sessions have asked for since."""
-        self._repeats: dict[Session, int] = {}
+        self._repeats: dict[SessionState, int] = {}
         self._closing = False
         """Whether no statement leaves until those that are aside have come back: somebody waits for that."""
         hub.cancellation.pause = self._pause
 
-    def begin(self, session: "Session", point: Point | None) -> Running:
+    def begin(self, session: SessionState, point: Point | None) -> Running:
         """A statement begins."""
         engine = self._hub.engine
         self.running = Running(session, point, self.leaves, engine.touched, engine.executor.epoch)
         return self.running
 
-    def over(self, session: "Session") -> None:
+    def over(self, session: SessionState) -> None:
         """A statement is over."""
         if self._repeats:
             self._repeats.pop(session, None)
 
-    def keeps_back(self, job: "Job") -> bool:
+    def keeps_back(self, job: Job) -> bool:
         """Keep a job for later if the statement before it, of the same session, is aside."""
         sessions = (job.session,) if job.sessions is None else job.sessions
         if self.aside.isdisjoint(sessions):
@@ -173,7 +204,7 @@ class Slices:
             self._repeats[session] = self._repeats.get(session, 0) + 1
             raise Waiting(None)
 
-    def _outside(self, session: "Session") -> BaseException | None:
+    def _outside(self, session: SessionState) -> BaseException | None:
         """Leave the monitor and come back when the engine is free; what was raised meanwhile."""
         raised: BaseException | None = None
         meanwhile = self._serve
@@ -188,13 +219,13 @@ class Slices:
                 return raised
             meanwhile = self._serve_or_wait
 
-    def _known(self, session: "Session") -> tuple[object, ...]:
+    def _known(self, session: SessionState) -> tuple[object, ...]:
         """What must be the same for a statement to go on."""
         engine = self._hub.engine
         snapshot = 0 if session.transactions.sees_latest else engine.executor.epoch
         return engine.catalog.version, engine.remembered.forgotten, snapshot, engine.locks.strong
 
-    def _return_jobs(self, session: "Session") -> None:
+    def _return_jobs(self, session: SessionState) -> None:
         jobs = [one for one in self._behind if self.aside.isdisjoint(one.sessions or (one.session,))]
         if jobs:
             self._behind = [one for one in self._behind if one not in jobs]
@@ -235,7 +266,7 @@ log = logging.getLogger("kpg.session")
 class Paused:
     """A statement that waits. Moments are of the monotonic clock; infinity is never."""
 
-    job: "Job"
+    job: Job
     limit: float
     """When it ends for taking too long."""
     locked: float
@@ -251,24 +282,24 @@ class Paused:
 class Suspended:
     """The statements of one hub that wait."""
 
-    def __init__(self, hub: "Hub") -> None:
+    def __init__(self, hub: SchedulerHub) -> None:
         self._hub = hub
-        self._paused: dict[Session, Paused] = {}
+        self._paused: dict[SessionState, Paused] = {}
         self._held: dict[Job, Paused] = {}
-        self.ready: deque[Session] = deque()
+        self.ready: deque[SessionState] = deque()
         """Sessions with a reason to look after what waits."""
-        self.later: list[Session] = []
+        self.later: list[SessionState] = []
         """Those of them who cannot go on before another session has done with the database."""
         self.wakes: tuple[Callable[[], object], ...] = ()
         """Have somebody do what waits, from any thread."""
 
-    def __contains__(self, session: "Session") -> bool:
+    def __contains__(self, session: SessionState) -> bool:
         return session in self._paused
 
     def __len__(self) -> int:
         return len(self._paused) + len(self._held)
 
-    def alarm(self, session: "Session") -> None:
+    def alarm(self, session: SessionState) -> None:
         """Have somebody look after what a session waits for, from any thread."""
         if session in self._paused or self._held:
             self.ready.append(session)
@@ -287,7 +318,7 @@ class Suspended:
             if not self._hub.works:
                 self.wake()
 
-    def point(self) -> "Point | None":
+    def point(self) -> Point | None:
         """What to return to if a statement has to wait for who has locked something."""
         engine = self._hub.engine
         if engine.transactions.state is not State.OPEN:
@@ -297,7 +328,7 @@ class Suspended:
 
     # Waiting
 
-    def pause(self, job: "Job", waiting: Waiting, point: "Point | None", before: Paused | None) -> None:
+    def pause(self, job: Job, waiting: Waiting, point: Point | None, before: Paused | None) -> None:
         """Undo a statement, which is to be done again; an error if it is not to wait."""
         hub, number, now = self._hub, job.session.number, time.monotonic()
         locks = hub.engine.locks
@@ -330,7 +361,7 @@ class Suspended:
         naps = () if waiting.wish is not None else (paused.until,)
         self._alarm_at(min(paused.limit, paused.locked, *naps), job.session)
 
-    def _alone(self, wish: Wish, session: "Session") -> DeadlockError:
+    def _alone(self, wish: Wish, session: SessionState) -> DeadlockError:
         """Of who has the database to itself, and waits for somebody who can do nothing before it ends."""
         locks, number = self._hub.engine.locks, session.number
         others = sorted(locks.blockers(number, wish))
@@ -349,7 +380,7 @@ class Suspended:
         told = (error.detail or "").replace("\n", " ")
         log.warning("%s: %s %s", error.message, told, queries, extra={"sessions": asked})
 
-    def waiting(self, session: "Session") -> tuple[str, str] | None:
+    def waiting(self, session: SessionState) -> tuple[str, str] | None:
         """The kind and the name of what a session waits for, as ``pg_stat_activity`` has them."""
         paused = self._paused.get(session)
         if paused is not None and paused.wish is None:
@@ -360,7 +391,7 @@ class Suspended:
             return "Lock", "object"
         return None
 
-    def _begun(self, job: "Job") -> Paused:
+    def _begun(self, job: Job) -> Paused:
         never = float("inf")
         return Paused(job, job.session.deadline or deadline_of(job.session) or never, never)
 
@@ -371,14 +402,14 @@ class Suspended:
         elif now >= paused.locked:
             raise NoLockError("canceling statement due to lock timeout")
 
-    def _alarm_at(self, moment: float, session: "Session") -> None:
+    def _alarm_at(self, moment: float, session: SessionState) -> None:
         if moment == float("inf"):
             return
         timer = threading.Timer(max(0.0, moment - time.monotonic()), self.alarm, (session,))
         timer.daemon = True
         timer.start()
 
-    def hold(self, job: "Job") -> None:
+    def hold(self, job: Job) -> None:
         """A job waits until who has the database to itself has done with it."""
         if job not in self._held:
             self._held[job] = paused = self._begun(job)
@@ -387,7 +418,7 @@ class Suspended:
             if job.session.token.canceled:  # while it waited for its turn
                 self.alarm(job.session)
 
-    def let_in(self, job: "Job") -> None:
+    def let_in(self, job: Job) -> None:
         """A job has its turn."""
         self._held.pop(job, None)
 
@@ -398,7 +429,9 @@ class Suspended:
         self.ready.extend(self.later)
         self.later.clear()
 
-    def look_after(self, session: "Session", do: Callable[["Job", Paused], object], held: deque[Any]) -> None:
+    def look_after(
+        self, session: SessionState, do: Callable[[Job, Paused], object], held: deque[Any]
+    ) -> None:
         """Do again what a session waits with; end jobs that wait too long."""
         now = time.monotonic()
         paused = self._paused.pop(session, None)
@@ -417,7 +450,7 @@ class Suspended:
                 del self._held[job]
                 self._fail(job, error)
 
-    def _stay_out(self, session: "Session", paused: Paused, now: float) -> None:
+    def _stay_out(self, session: SessionState, paused: Paused, now: float) -> None:
         """Go on waiting while another session has the database to itself, unless that is for too long."""
         error = self._over(paused, now)
         if error is None:
@@ -427,7 +460,7 @@ class Suspended:
             self._hub.engine.locks.give_up(session.number)
             self._fail(paused.job, error, begun=True)
 
-    def _waits_on(self, session: "Session", paused: Paused, now: float) -> bool:
+    def _waits_on(self, session: SessionState, paused: Paused, now: float) -> bool:
         """Whether a row that a session waits for is still, or again, another's; if not it is the session's.
 
         That row is, too, which another has put in its place meanwhile: who comes next waits for one only.
@@ -449,7 +482,7 @@ class Suspended:
             return None
         return NoLockError("canceling statement due to lock timeout")
 
-    def _fail(self, job: "Job", error: Exception, *, begun: bool = False) -> None:
+    def _fail(self, job: Job, error: Exception, *, begun: bool = False) -> None:
         """End a job that is not done, and the transaction of its session, whose changes are taken out."""
         transactions = job.session.transactions
         job.session.token.canceled = False
@@ -462,7 +495,7 @@ class Suspended:
         if begun or job.begin():
             job.fail(error)
 
-    def take_all(self) -> "list[Job]":
+    def take_all(self) -> list[Job]:
         """The jobs of all statements that wait, which do not wait any more."""
         jobs = [one.job for one in self._paused.values()]
         self._paused.clear()
@@ -470,7 +503,7 @@ class Suspended:
         self.ready.clear()
         return jobs
 
-    def end(self, session: "Session") -> None:
+    def end(self, session: SessionState) -> None:
         """A session waits no more, since it is to end."""
         paused = self._paused.pop(session, None)
         if paused is not None:

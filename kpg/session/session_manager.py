@@ -18,7 +18,7 @@ from kpg.runtime.errors import CanceledError, Error, InterfaceError, Waiting
 from kpg.session import group_commit
 from kpg.session.cancel import Cancellation
 from kpg.session.engine import Engine
-from kpg.session.group_commit import Group, Job
+from kpg.session.group_commit import Group, Job, SessionState
 from kpg.session.isolation import Snapshots
 from kpg.session.locks import DeadlockError, Own
 from kpg.session.memory_limit import relieved
@@ -28,7 +28,6 @@ from kpg.session.transaction_swap import Points, Segment, park, unpark
 
 if TYPE_CHECKING:
     from kpg.session.engine import Point
-    from kpg.session.session import Session
 
 Given = TypeVar("Given")
 MOST_GATHERED: Final = 256
@@ -74,7 +73,7 @@ class Hub:
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
         engine.changed = {}
-        self.current: Session | None = None
+        self.current: SessionState | None = None
         self.closed = False
         self._monitor = engine.monitor
         self._thread = 0
@@ -91,7 +90,7 @@ class Hub:
         engine.locks.freed = self.suspended.freed
         self.done: tuple[Callable[[], object], ...] = ()
         """Called when work has been done, by whoever did it."""
-        self.sessions: dict[int, Session] = {}
+        self.sessions: dict[int, SessionState] = {}
         """Those that are not closed, by their numbers."""
         self._numbers = count(1)
         engine.catalog.activity, engine.sessions = self.activity, self
@@ -117,7 +116,7 @@ class Hub:
         """As :class:`kpg.session.engine.Sessions` says."""
         self._asking().transactions.join(name)
 
-    def _asking(self) -> "Session":
+    def _asking(self) -> SessionState:
         if self.current is None:
             raise InterfaceError("only sessions have snapshots", hint="ask by db.session()")
         return self.current
@@ -133,7 +132,7 @@ class Hub:
             session.cancel()
         return True
 
-    def run(self, session: "Session", work: Callable[[], Given], **how: Any) -> Given:
+    def run(self, session: SessionState, work: Callable[[], Given], **how: Any) -> Given:
         """Do a piece of work for a session as soon as it is its turn, and give its result, or its error."""
         if nested := self._monitor.owner == get_ident():
             if self._thread:
@@ -150,7 +149,7 @@ class Hub:
                 group_commit.wait_a_little(future)
         return future.result()
 
-    def submit(self, session: "Session", work: Callable[[], Given], **how: Any) -> "Future[Given]":
+    def submit(self, session: SessionState, work: Callable[[], Given], **how: Any) -> "Future[Given]":
         """Hand in a piece of work; somebody has to call :meth:`work`."""
         future: Future[Given] = Future()
         self.hand_in(group_commit.Given(session, work, future, **how))
@@ -216,7 +215,7 @@ class Hub:
         self._put_in(self._owner)
         self._thread = 0
 
-    def step_in(self, session: "Session") -> None:
+    def step_in(self, session: SessionState) -> None:
         """The thread goes on with the session's statement."""
         self._thread = get_ident()
         self.enter(session)
@@ -325,14 +324,14 @@ class Hub:
         engine = self.engine
         return bool(engine.journal) and engine.transactions.state is not State.NONE
 
-    def _must_wait(self, session: "Session") -> bool:
+    def _must_wait(self, session: SessionState) -> bool:
         return session in self.suspended or self.keeps_out(session)
 
-    def keeps_out(self, session: "Session") -> bool:
+    def keeps_out(self, session: SessionState) -> bool:
         """Whether another session has the database to itself."""
         return session is not self.current and self.has_engine()
 
-    def enter(self, session: "Session", *, rolls_back: bool = False) -> None:
+    def enter(self, session: SessionState, *, rolls_back: bool = False) -> None:
         """Let the engine be a session's, with its uncommitted changes in the tables."""
         engine = self.engine
         if session is not self.current:
@@ -355,7 +354,7 @@ class Hub:
                 transactions.state = State.FAILED
             raise
 
-    def _put_in(self, one: "Session | Owner") -> None:
+    def _put_in(self, one: SessionState | Owner) -> None:
         """Have the engine work by somebody's transaction, settings and role."""
         engine = self.engine
         engine.transactions = one.transactions
@@ -377,7 +376,7 @@ class Hub:
             transactions.parked = park(self.engine, transactions.points)
             self._lock_changed(session)
 
-    def _lock_changed(self, session: "Session") -> None:
+    def _lock_changed(self, session: SessionState) -> None:
         """What a session has changed, and not committed, nobody else changes before its transaction ends."""
         transactions, locks = session.transactions, self.engine.locks
         if locks.parked(session.number, [one.parts for one in transactions.parked or ()]):
@@ -395,7 +394,7 @@ class Hub:
         if self._owner.parked is not None:
             self._owner.come_back(self.engine)
 
-    def forget(self, session: "Session") -> None:
+    def forget(self, session: SessionState) -> None:
         """A session is over, and what it has not committed gone."""
         if self.current is session:
             if session.transactions.state is not State.NONE:
@@ -495,7 +494,7 @@ class Hub:
         """Those after it that can share its step: others wait for that, each session's in its order."""
         jobs: list[Job] = []
         passed: list[Job] = []
-        before: set[Session] = set()
+        before: set[SessionState] = set()
         while self._waiting and len(jobs) < MOST_GATHERED - 1:
             job = self._waiting.popleft()
             if self.slices.aside and self.slices.keeps_back(job):
