@@ -35,8 +35,7 @@ if TYPE_CHECKING:
     from typing import Any as _Any
 
     from kpg import graph
-    from kpg.api.branch import Branch
-    from kpg.api.database import Database
+    from kpg.api.database import Branch, Database
     from kpg.api.diagram import Drawing
     from kpg.api.progress import show_progress
     from kpg.api.result import Result
@@ -113,7 +112,7 @@ _LAZY = {
     "Answers": "datalog",
     "Arranged": "collections",
     "Batch": "collections",
-    "Branch": "api.branch",
+    "Branch": "api.database",
     "Captured": "collections",
     "Collection": "collections",
     "Database": "api.database",

@@ -1,4 +1,6 @@
-"""Branches: a database that goes on from where another one is, by itself, until it is merged or discarded.
+"""How a branch begins, differs from its trunk and is merged into it.
+
+A branch is a database that goes on from where another one is, by itself, until it is merged or discarded.
 
 A branch has all tables, views, indexes and sequences of its trunk as they were, in milliseconds: arrays are
 shared, and copied by whoever uses them first. Strings are the trunk's, so that rows of one mean the same in
@@ -7,12 +9,11 @@ the other. It remembers its past since it began, which tells what it has changed
 
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
-from kpg.api.database import Database
+from kpg.api.result import Row
 from kpg.api.view import Maintained
 from kpg.compiler.catalog.entries import Catalog, TableEntry
 from kpg.execute.changes.source_positions import TABLE as POSITIONS
@@ -20,7 +21,6 @@ from kpg.execute.changes.source_positions import table_of
 from kpg.execute.queries.result_rows import Reader
 from kpg.runtime.convert.python_values import show
 from kpg.runtime.errors import IntegrityError, InterfaceError, NotSupportedError, ProgrammingError
-from kpg.runtime.monitor import synchronized
 from kpg.runtime.plan import Import, Plan
 from kpg.runtime.plan.user import Input
 from kpg.runtime.records import dataclass
@@ -30,9 +30,6 @@ from kpg.session.engine import Engine
 from kpg.session.subscriptions import Feed
 from kpg.session.time_travel import Past, Retention
 from kpg.session.undo import Journal
-
-if TYPE_CHECKING:
-    from kpg.api.result import Row
 
 Words = NDArray[np.int64]
 ALL = Retention(1 << 60, None)
@@ -47,37 +44,24 @@ class Changed:
     came: Words
 
 
-@synchronized()
-class Branch(Database):
-    """A database of its own that began as its trunk was. As a context manager it is discarded at the end."""
+class Fork:
+    """Where a branch began: the definitions and the epoch of its trunk, and the branch's own engine."""
 
-    def __init__(self, trunk: Database) -> None:
+    def __init__(self, trunk: Engine) -> None:
         """InterfaceError within a transaction; NotSupportedError if there is what has no branches."""
-        engine = trunk._engine
-        if not engine.transactions.idle or engine.executor.has_pending:
+        if not trunk.transactions.idle or trunk.executor.has_pending:
             raise InterfaceError("a branch begins outside of transactions", hint="commit first")
-        self._trunk = trunk
-        self._open = forked(engine)
-        self._monitor = engine.monitor
-        self._hub = None
-        self._began = self._open.catalog.copy()
-        self._epoch = engine.executor.epoch
+        self.engine = forked(trunk)
+        self._began = self.engine.catalog.copy()
+        self._epoch = trunk.executor.epoch
 
-    def discard(self) -> None:
-        """Give the branch up, with all that has changed in it."""
-        self.close()
-
-    def diff(self, name: str) -> "list[tuple[Row, int]]":
-        """In what a table or a maintained view differs from the trunk's: rows, and how often more they occur.
-
-        Less often, if negative. InterfaceError within a transaction.
-        """
-        mine, theirs = self._engine, self._trunk._engine
-        for engine in (mine, theirs):
+    def diff(self, trunk: Engine, name: str) -> list[tuple[Row, int]]:
+        """In what a relation differs from the trunk's: rows, and how often more they occur."""
+        for engine in (self.engine, trunk):
             if not engine.transactions.idle:
                 raise InterfaceError("a branch is compared outside of transactions", hint="commit first")
-        reader, (data, counts) = _contents(mine, name)
-        other, (before, counted) = _contents(theirs, name)
+        reader, (data, counts) = _contents(self.engine, name)
+        other, (before, counted) = _contents(trunk, name)
         if reader.types != other.types:
             raise ProgrammingError(f"the columns of {name} in the branch are not those in the trunk")
         parts = [Updates.of(data, (0,), counts), Updates.of(before, (0,), -counted)]
@@ -85,20 +69,14 @@ class Branch(Database):
 
     def changed(self) -> dict[str, tuple[int, int]]:
         """How many rows of each table have come and gone since the branch began, if any have."""
-        found = changes(self._engine, self._epoch)
-        return {one.name: (one.came.shape[1], one.gone.shape[0]) for one in found}
+        return _counts(changes(self.engine, self._epoch))
 
-    def merge(self) -> dict[str, tuple[int, int]]:
-        """Have the trunk's tables change as the branch's have, in one commit, and close the branch.
-
-        Returns how many rows of each table came and went. IntegrityError, with nothing changed, if the trunk
-        has changed a row that the branch has changed too, or if its rows would violate a constraint there;
-        NotSupportedError if tables or views were defined in the branch.
-        """
-        mine, theirs = self._engine, self._trunk._engine
+    def merge(self, trunk: Engine) -> dict[str, tuple[int, int]]:
+        """Change the trunk's tables as the branch's have, in one commit: how many rows came and went."""
+        mine, theirs = self.engine, trunk
         if not mine.transactions.idle or not theirs.transactions.idle:
             raise InterfaceError("a branch is merged outside of transactions", hint="commit first")
-        self._check_definitions(mine.catalog)
+        _check_definitions(self._began, mine.catalog)
         found = changes(mine, self._epoch)
         targets = [(one, _target(mine, theirs, one.name)) for one in found]
         with theirs.transactions.statement(changes=True):
@@ -110,19 +88,22 @@ class Branch(Database):
                     table.update(rows.updated, rows.updates)
                 table.insert(rows.came)
         _advance_sequences(mine, theirs)
-        counts = {one.name: (one.came.shape[1], one.gone.shape[0]) for one in found}
-        self.close()
-        return counts
+        return _counts(found)
 
-    def _check_definitions(self, catalog: Catalog) -> None:
-        before = {entry.name: entry for entry in self._began}
-        now = {entry.name: entry for entry in catalog}
-        for name in before.keys() | now.keys():
-            if before.get(name) is not now.get(name) and name != POSITIONS:
-                raise NotSupportedError(
-                    f'definitions are not merged, and the branch has changed "{name}"',
-                    hint="define it in the trunk, and merge a branch that begins after that",
-                )
+
+def _counts(found: list[Changed]) -> dict[str, tuple[int, int]]:
+    return {one.name: (one.came.shape[1], one.gone.shape[0]) for one in found}
+
+
+def _check_definitions(began: Catalog, catalog: Catalog) -> None:
+    before = {entry.name: entry for entry in began}
+    now = {entry.name: entry for entry in catalog}
+    for name in before.keys() | now.keys():
+        if before.get(name) is not now.get(name) and name != POSITIONS:
+            raise NotSupportedError(
+                f'definitions are not merged, and the branch has changed "{name}"',
+                hint="define it in the trunk, and merge a branch that begins after that",
+            )
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,11 +1,8 @@
-"""The database: what ``kpg.connect()`` returns.
-
-The part of a database that takes rows from Python and from files, with positions of where they come from.
+"""The database: what ``kpg.connect()`` returns, and its branches.
 
 A position says how far a source has been read, such as the offset of a topic. It is committed with the rows
 of a call or a transaction, and rolled back with them: who goes on from it after a crash reads each row once.
-
-The part of a database that tells what it keeps and what its work was.
+Where a method takes a ``position``, it is ``(source, position)``, or a dict of several, kept with the rows.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -14,7 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from kpg.api import progress
-from kpg.api.result import Result, listing
+from kpg.api.result import Result, Row, listing
 from kpg.api.view import Maintained, View
 from kpg.compiler.sql.parameterize.parameters import Parameters
 from kpg.compiler.sql.parse import statements as ast
@@ -25,7 +22,7 @@ from kpg.execute.queries.query_plan import explain_export
 from kpg.execute.scripts import limited_outcomes, reading
 from kpg.execute.statements import execute
 from kpg.runtime.errors import InterfaceError, NotSupportedError, ProgrammingError, check_argument
-from kpg.runtime.monitor import Monitor, synchronized
+from kpg.runtime.monitor import synchronized
 from kpg.runtime.plan import Ego
 from kpg.runtime.types import BIGINT, TEXT
 from kpg.session.engine import Engine
@@ -35,7 +32,7 @@ if TYPE_CHECKING:
     from datetime import datetime, timedelta
     from pathlib import Path
 
-    from kpg.api.branch import Branch
+    from kpg.api.branch import Fork
     from kpg.api.diagram import Drawing
     from kpg.api.ego import EgoView
     from kpg.collections.dataflow import Dataflow
@@ -61,289 +58,11 @@ def check_plain(engine: "Engine", name: str) -> None:
         )
 
 
-@synchronized()
-class Ingesting:
-    """See the module. ``position`` is ``(source, position)``, or a dict of several, kept with the rows."""
-
-    _monitor: Monitor
-
-    @property
-    def _engine(self) -> Engine:
-        raise NotImplementedError
-
-    def create_table(self, name: str, data: Any, primary_key: Sequence[str] = ()) -> int:
-        """Make a table of a file, a folder or glob of files, or data in memory, and load it; how many rows.
-
-        Its columns are those of the data: an Arrow table or anything with an Arrow stream, a pandas or polars
-        frame, a dict of columns, a list of dicts, parquet or CSV. Those of the primary key are NOT NULL.
-        """
-
-        check_argument("name", name, str, "the name of a table")
-        return external_tables.create(self._engine, name, data, primary_key)
-
-    def insert(self, name: str, data: Any, *, position: "Positions | None" = None) -> int:
-        """Insert rows; how many.
-
-        ``data`` is an iterable of tuples or dicts, a dict of columns, an Arrow table or anything with an
-        Arrow stream, or a pandas or polars frame. Columns with names are matched by name; those that are not
-        given get their DEFAULTs, as by INSERT.
-        """
-
-        return self._change(name, lambda engine, table: insert(engine, table, data), position)
-
-    def delete(self, name: str, data: Any, *, position: "Positions | None" = None) -> int:
-        """Delete rows; how many. Data with exactly the columns of the primary key names rows by it.
-
-        Nothing happens for a row that is not there.
-        """
-
-        return self._change(name, lambda _, table: delete(table, data), position)
-
-    def upsert(self, name: str, data: Any, *, position: "Positions | None" = None) -> int:
-        """Insert rows in place of those with the same primary key; how many were given.
-
-        Of several rows with the same key the last counts. ``data`` is as for :meth:`insert`: a row that takes
-        the place of another has DEFAULTs, too, in the columns that are not given.
-        """
-
-        return self._change(name, lambda engine, table: upsert(engine, table, data), position)
-
-    def load(
-        self,
-        name: str,
-        source: Any,
-        mode: str | None = None,
-        progress: "Progress | None" = None,
-        *,
-        position: "Positions | None" = None,
-    ) -> int:
-        """Load a file, a folder or glob of files, a Spark data frame, or data in memory; how many rows.
-
-        All or nothing. Files go through Spark (``mode="spark"``) or pyarrow (``mode="arrow"``); without
-        a mode, small local ones through pyarrow, others through Spark if it can run here. Columns that are
-        not given get their DEFAULTs, but for files that go through Spark, which have all. ``progress`` is
-        called with the table's name and its number of rows so far.
-        """
-        from kpg.execute.changes.bulk_load import load
-
-        return self._change(name, lambda engine, table: load(engine, table, source, mode, progress), position)
-
-    def load_all(
-        self,
-        sources: Mapping[str, Any],
-        mode: str | None = None,
-        progress: "Progress | None" = None,
-        *,
-        position: "Positions | None" = None,
-    ) -> dict[str, int]:
-        """As :meth:`load` for several tables at once, in one transaction and one Spark session."""
-        from kpg.execute.changes.bulk_load import load_all
-
-        check_argument("sources", sources, Mapping, "a mapping of what is loaded, by tables")
-        for name in sources:
-            check_argument("a table of sources", name, str, "the name of a table")
-        engine = self._engine
-        with engine.transactions.statement(changes=True):
-            if engine.catalog.others:
-                for name in sources:
-                    check_plain(engine, name)
-            tables = [(engine.table(name), source) for name, source in sources.items()]
-            loaded = load_all(engine, tables, mode, progress)
-            self._keep(position)
-            return loaded
-
-    def foreach_batch(self, name: str, source: str, change: str = "insert") -> Callable[[Any, int], None]:
-        """What ``writeStream.foreachBatch`` of Spark calls, so that each micro-batch is one commit.
-
-        The number of the batch is kept with its rows as the position of ``source``. So what Spark gives again
-        after a failure is not taken twice, as long as the query has the checkpoint that it began with.
-        ``change`` says whether rows are to be inserted, upserted or deleted.
-        """
-        check_argument("name", name, str, "the name of a table")
-        check_argument("source", source, str, "the name of a stream")
-        if change not in ("insert", "upsert", "delete"):
-            raise InterfaceError(
-                f'there is no change "{change}"', hint='it is "insert", "upsert" or "delete"'
-            )
-        self._engine.catalog.table(name)
-
-        def take(frame: Any, number: int) -> None:
-            self._monitor.run(self._take_batch, name, source, change, frame, number)
-
-        return take
-
-    def _take_batch(self, name: str, source: str, change: str, frame: Any, number: int) -> None:
-        before = self.positions().get(source, -1)
-        if not isinstance(before, int):
-            raise InterfaceError(f"the position of {source} is {before!r}, not the number of a batch")
-        if number <= before:
-            return
-        if change == "insert":
-            self.load(name, frame, position=(source, number))
-        elif change == "upsert":
-            self.upsert(name, frame.toArrow(), position=(source, number))
-        else:
-            self.delete(name, frame.toArrow(), position=(source, number))
-
-    def set_position(self, source: str, position: "Position | None") -> None:
-        """Note how far a source has been read, a number or a text; None forgets it.
-
-        In a transaction it is a part of it.
-        """
-        from kpg.execute.changes.source_positions import forget
-
-        engine = self._engine
-        with engine.transactions.statement(changes=True):
-            if position is None:
-                forget(engine, source)
-            else:
-                self._keep((source, position))
-
-    def positions(self) -> "dict[str, Position]":
-        """How far each source has been read: what was committed, or set in the transaction that is open."""
-        from kpg.execute.changes.source_positions import read
-
-        return read(self._engine)
-
-    def epochs(self) -> "Result":
-        """The epochs that can be asked for, and their moments; InterfaceError without ``history``."""
-        from kpg.session.time_travel import epochs
-
-        return epochs(self._engine)
-
-    def _change(
-        self, name: str, change: "Callable[[Engine, Table], int]", position: "Positions | None"
-    ) -> int:
-        check_argument("name", name, str, "the name of a table")
-        engine = self._engine
-        with engine.transactions.statement(changes=True):
-            if engine.catalog.others:
-                check_plain(engine, name)
-            changed = change(engine, engine.table(name))
-            if position is not None:
-                self._keep(position)
-            return changed
-
-    def _keep(self, position: "Positions | None") -> None:
-        if position is not None:
-            from kpg.execute.changes.source_positions import keep
-
-            keep(self._engine, position)
-
-    def ego(
-        self,
-        name: str,
-        *,
-        edges: str,
-        writes: str,
-        aggregate: Any = "sum",
-        window: "Window" = None,
-        neighbourhood: str = "out",
-        where: str | None = None,
-        readers: "str | Iterable[Any] | None" = None,
-        mode: str = "auto",
-        continuous: "str | Iterable[Any] | None" = None,
-        overlay: str = "vnm_a",
-        returns: Any = None,
-    ) -> "EgoView":
-        """Keep, for each node of a graph, an aggregate over what its neighbours wrote lately, as a view.
-
-        ``edges`` is a table, a view or a query; its first two columns are source and target. ``writes`` has
-        the order of a write (a number or a moment), its node and its value. ``aggregate`` is the name of an
-        aggregate, a call on ``value``, or an object with EAGr's methods. ``window``: the last so many writes
-        of each node, or those of the last ``timedelta`` (or SQL interval), or ``("range", t)`` of orders
-        above the greatest less t. ``neighbourhood`` is ``out`` (targets of a node's edges), ``in``,
-        ``both``, ``out 2`` (within two steps) and so on, or a relation (reader, writer). ``where`` is a
-        condition on edges, ``readers`` one on ``node``, a query or values. ``mode`` is ``auto``, ``push``,
-        ``pull`` or ``continuous``; ``continuous`` says, as ``readers`` does, which readers are pushed in any
-        mode. ``overlay`` is a way to build one. See docs/explanation/ego.md.
-        """
-        from kpg.api.ego import make
-
-        texts = {"name": name, "edges": edges, "writes": writes, "neighbourhood": neighbourhood}
-        for parameter, value in {**texts, "mode": mode, "overlay": overlay}.items():
-            check_argument(parameter, value, str, "a text")
-        return make(
-            self._engine, lambda: self._engine, name, aggregate, readers, continuous, returns, edges=edges,
-            writes=writes, window=window, neighbourhood=neighbourhood, where=where, mode=mode,
-            overlay=overlay,
-        )  # fmt: skip
-
-
-@synchronized()
-class Profiling:
-    """See the module."""
-
-    @property
-    def _engine(self) -> Engine:
-        raise NotImplementedError
-
-    def arrangements(self) -> Result:
-        """The indexes there are: of what, their rows, bytes and batches, and the views that share them."""
-        found = self._engine.executor.arrangements()
-        return listing(
-            {
-                "arrangement": (TEXT, [one.description for one in found]),
-                "rows": (BIGINT, [one.rows for one in found]),
-                "bytes": (BIGINT, [one.bytes for one in found]),
-                "batches": (BIGINT, [one.batches for one in found]),
-                "views": (TEXT, [", ".join(one.readers) for one in found]),
-            }
-        )
-
-    def operators(self) -> Result:
-        """A profile: every operator, its work since it was made, and the views that share it."""
-        found = self._engine.executor.operators()
-        return listing(
-            {
-                "operator": (BIGINT, [one.position for one in found]),
-                "description": (TEXT, [one.description for one in found]),
-                "updates_in": (BIGINT, [one.updates_in for one in found]),
-                "updates_out": (BIGINT, [one.updates_out for one in found]),
-                "rows": (BIGINT, [one.rows for one in found]),
-                "bytes": (BIGINT, [one.bytes for one in found]),
-                "microseconds": (BIGINT, [round(one.seconds * 1e6) for one in found]),
-                "views": (TEXT, [", ".join(one.readers) for one in found]),
-            }
-        )
-
-    def workers(self) -> Result:
-        """The workers: rows and bytes that each keeps, processor time, rows to and from others, meetings.
-
-        ``heavy`` are the keys that give one worker more rows than its share: see docs/explanation/workers.md.
-        """
-        from kpg.session.distribution import work
-
-        found = work(self._engine)
-        return listing(
-            {
-                "worker": (BIGINT, list(range(len(found)))),
-                "rows": (BIGINT, [one.rows for one in found]),
-                "bytes": (BIGINT, [one.bytes for one in found]),
-                "microseconds": (BIGINT, [round(one.seconds * 1e6) for one in found]),
-                "sent": (BIGINT, [one.sent for one in found]),
-                "received": (BIGINT, [one.received for one in found]),
-                "meetings": (BIGINT, [one.meetings for one in found]),
-                "heavy": (TEXT, ["; ".join(key.shown for key in one.heavy) for one in found]),
-            }
-        )
-
-    def draw(self, what: str | None = None) -> "Drawing":
-        """A picture of the dataflow, as it is now: SVG, which notebooks show and ``save(path)`` keeps.
-
-        Tables, the indexes that several views share, and views; of a view by its name the operators, with
-        what each keeps and took; of the text of a query its plan, with what a change costs each node.
-        """
-        from kpg.api.diagram import draw
-
-        return draw(self._engine, what)
-
-
 Outcome = Result | View | None
 
 
 @synchronized("closed", "hub")
-class Database(Ingesting, Profiling):
+class Database:
     """Tables in memory, and views over them that are kept up to date.
 
     Outside a transaction every call, and every statement of a script, is a transaction of its own. A
@@ -604,9 +323,271 @@ class Database(Ingesting, Profiling):
         Takes milliseconds for each view; rows and indexes are shared, and copied when they are used.
         InterfaceError within a transaction.
         """
-        from kpg.api.branch import Branch
-
         return Branch(self)
+
+    # Rows from Python and from files
+
+    def create_table(self, name: str, data: Any, primary_key: Sequence[str] = ()) -> int:
+        """Make a table of a file, a folder or glob of files, or data in memory, and load it; how many rows.
+
+        Its columns are those of the data: an Arrow table or anything with an Arrow stream, a pandas or polars
+        frame, a dict of columns, a list of dicts, parquet or CSV. Those of the primary key are NOT NULL.
+        """
+
+        check_argument("name", name, str, "the name of a table")
+        return external_tables.create(self._engine, name, data, primary_key)
+
+    def insert(self, name: str, data: Any, *, position: "Positions | None" = None) -> int:
+        """Insert rows; how many.
+
+        ``data`` is an iterable of tuples or dicts, a dict of columns, an Arrow table or anything with an
+        Arrow stream, or a pandas or polars frame. Columns with names are matched by name; those that are not
+        given get their DEFAULTs, as by INSERT.
+        """
+
+        return self._change(name, lambda engine, table: insert(engine, table, data), position)
+
+    def delete(self, name: str, data: Any, *, position: "Positions | None" = None) -> int:
+        """Delete rows; how many. Data with exactly the columns of the primary key names rows by it.
+
+        Nothing happens for a row that is not there.
+        """
+
+        return self._change(name, lambda _, table: delete(table, data), position)
+
+    def upsert(self, name: str, data: Any, *, position: "Positions | None" = None) -> int:
+        """Insert rows in place of those with the same primary key; how many were given.
+
+        Of several rows with the same key the last counts. ``data`` is as for :meth:`insert`: a row that takes
+        the place of another has DEFAULTs, too, in the columns that are not given.
+        """
+
+        return self._change(name, lambda engine, table: upsert(engine, table, data), position)
+
+    def load(
+        self,
+        name: str,
+        source: Any,
+        mode: str | None = None,
+        progress: "Progress | None" = None,
+        *,
+        position: "Positions | None" = None,
+    ) -> int:
+        """Load a file, a folder or glob of files, a Spark data frame, or data in memory; how many rows.
+
+        All or nothing. Files go through Spark (``mode="spark"``) or pyarrow (``mode="arrow"``); without
+        a mode, small local ones through pyarrow, others through Spark if it can run here. Columns that are
+        not given get their DEFAULTs, but for files that go through Spark, which have all. ``progress`` is
+        called with the table's name and its number of rows so far.
+        """
+        from kpg.execute.changes.bulk_load import load
+
+        return self._change(name, lambda engine, table: load(engine, table, source, mode, progress), position)
+
+    def load_all(
+        self,
+        sources: Mapping[str, Any],
+        mode: str | None = None,
+        progress: "Progress | None" = None,
+        *,
+        position: "Positions | None" = None,
+    ) -> dict[str, int]:
+        """As :meth:`load` for several tables at once, in one transaction and one Spark session."""
+        from kpg.execute.changes.bulk_load import load_all
+
+        check_argument("sources", sources, Mapping, "a mapping of what is loaded, by tables")
+        for name in sources:
+            check_argument("a table of sources", name, str, "the name of a table")
+        engine = self._engine
+        with engine.transactions.statement(changes=True):
+            if engine.catalog.others:
+                for name in sources:
+                    check_plain(engine, name)
+            tables = [(engine.table(name), source) for name, source in sources.items()]
+            loaded = load_all(engine, tables, mode, progress)
+            self._keep(position)
+            return loaded
+
+    def foreach_batch(self, name: str, source: str, change: str = "insert") -> Callable[[Any, int], None]:
+        """What ``writeStream.foreachBatch`` of Spark calls, so that each micro-batch is one commit.
+
+        The number of the batch is kept with its rows as the position of ``source``. So what Spark gives again
+        after a failure is not taken twice, as long as the query has the checkpoint that it began with.
+        ``change`` says whether rows are to be inserted, upserted or deleted.
+        """
+        check_argument("name", name, str, "the name of a table")
+        check_argument("source", source, str, "the name of a stream")
+        if change not in ("insert", "upsert", "delete"):
+            raise InterfaceError(
+                f'there is no change "{change}"', hint='it is "insert", "upsert" or "delete"'
+            )
+        self._engine.catalog.table(name)
+
+        def take(frame: Any, number: int) -> None:
+            self._monitor.run(self._take_batch, name, source, change, frame, number)
+
+        return take
+
+    def _take_batch(self, name: str, source: str, change: str, frame: Any, number: int) -> None:
+        before = self.positions().get(source, -1)
+        if not isinstance(before, int):
+            raise InterfaceError(f"the position of {source} is {before!r}, not the number of a batch")
+        if number <= before:
+            return
+        if change == "insert":
+            self.load(name, frame, position=(source, number))
+        elif change == "upsert":
+            self.upsert(name, frame.toArrow(), position=(source, number))
+        else:
+            self.delete(name, frame.toArrow(), position=(source, number))
+
+    def set_position(self, source: str, position: "Position | None") -> None:
+        """Note how far a source has been read, a number or a text; None forgets it.
+
+        In a transaction it is a part of it.
+        """
+        from kpg.execute.changes.source_positions import forget
+
+        engine = self._engine
+        with engine.transactions.statement(changes=True):
+            if position is None:
+                forget(engine, source)
+            else:
+                self._keep((source, position))
+
+    def positions(self) -> "dict[str, Position]":
+        """How far each source has been read: what was committed, or set in the transaction that is open."""
+        from kpg.execute.changes.source_positions import read
+
+        return read(self._engine)
+
+    def epochs(self) -> "Result":
+        """The epochs that can be asked for, and their moments; InterfaceError without ``history``."""
+        from kpg.session.time_travel import epochs
+
+        return epochs(self._engine)
+
+    def _change(
+        self, name: str, change: "Callable[[Engine, Table], int]", position: "Positions | None"
+    ) -> int:
+        check_argument("name", name, str, "the name of a table")
+        engine = self._engine
+        with engine.transactions.statement(changes=True):
+            if engine.catalog.others:
+                check_plain(engine, name)
+            changed = change(engine, engine.table(name))
+            if position is not None:
+                self._keep(position)
+            return changed
+
+    def _keep(self, position: "Positions | None") -> None:
+        if position is not None:
+            from kpg.execute.changes.source_positions import keep
+
+            keep(self._engine, position)
+
+    def ego(
+        self,
+        name: str,
+        *,
+        edges: str,
+        writes: str,
+        aggregate: Any = "sum",
+        window: "Window" = None,
+        neighbourhood: str = "out",
+        where: str | None = None,
+        readers: "str | Iterable[Any] | None" = None,
+        mode: str = "auto",
+        continuous: "str | Iterable[Any] | None" = None,
+        overlay: str = "vnm_a",
+        returns: Any = None,
+    ) -> "EgoView":
+        """Keep, for each node of a graph, an aggregate over what its neighbours wrote lately, as a view.
+
+        ``edges`` is a table, a view or a query; its first two columns are source and target. ``writes`` has
+        the order of a write (a number or a moment), its node and its value. ``aggregate`` is the name of an
+        aggregate, a call on ``value``, or an object with EAGr's methods. ``window``: the last so many writes
+        of each node, or those of the last ``timedelta`` (or SQL interval), or ``("range", t)`` of orders
+        above the greatest less t. ``neighbourhood`` is ``out`` (targets of a node's edges), ``in``,
+        ``both``, ``out 2`` (within two steps) and so on, or a relation (reader, writer). ``where`` is a
+        condition on edges, ``readers`` one on ``node``, a query or values. ``mode`` is ``auto``, ``push``,
+        ``pull`` or ``continuous``; ``continuous`` says, as ``readers`` does, which readers are pushed in any
+        mode. ``overlay`` is a way to build one. See docs/explanation/ego.md.
+        """
+        from kpg.api.ego import make
+
+        texts = {"name": name, "edges": edges, "writes": writes, "neighbourhood": neighbourhood}
+        for parameter, value in {**texts, "mode": mode, "overlay": overlay}.items():
+            check_argument(parameter, value, str, "a text")
+        return make(
+            self._engine, lambda: self._engine, name, aggregate, readers, continuous, returns, edges=edges,
+            writes=writes, window=window, neighbourhood=neighbourhood, where=where, mode=mode,
+            overlay=overlay,
+        )  # fmt: skip
+
+    # What is kept, and its work
+
+    def arrangements(self) -> Result:
+        """The indexes there are: of what, their rows, bytes and batches, and the views that share them."""
+        found = self._engine.executor.arrangements()
+        return listing(
+            {
+                "arrangement": (TEXT, [one.description for one in found]),
+                "rows": (BIGINT, [one.rows for one in found]),
+                "bytes": (BIGINT, [one.bytes for one in found]),
+                "batches": (BIGINT, [one.batches for one in found]),
+                "views": (TEXT, [", ".join(one.readers) for one in found]),
+            }
+        )
+
+    def operators(self) -> Result:
+        """A profile: every operator, its work since it was made, and the views that share it."""
+        found = self._engine.executor.operators()
+        return listing(
+            {
+                "operator": (BIGINT, [one.position for one in found]),
+                "description": (TEXT, [one.description for one in found]),
+                "updates_in": (BIGINT, [one.updates_in for one in found]),
+                "updates_out": (BIGINT, [one.updates_out for one in found]),
+                "rows": (BIGINT, [one.rows for one in found]),
+                "bytes": (BIGINT, [one.bytes for one in found]),
+                "microseconds": (BIGINT, [round(one.seconds * 1e6) for one in found]),
+                "views": (TEXT, [", ".join(one.readers) for one in found]),
+            }
+        )
+
+    def workers(self) -> Result:
+        """The workers: rows and bytes that each keeps, processor time, rows to and from others, meetings.
+
+        ``heavy`` are the keys that give one worker more rows than its share: see docs/explanation/workers.md.
+        """
+        from kpg.session.distribution import work
+
+        found = work(self._engine)
+        return listing(
+            {
+                "worker": (BIGINT, list(range(len(found)))),
+                "rows": (BIGINT, [one.rows for one in found]),
+                "bytes": (BIGINT, [one.bytes for one in found]),
+                "microseconds": (BIGINT, [round(one.seconds * 1e6) for one in found]),
+                "sent": (BIGINT, [one.sent for one in found]),
+                "received": (BIGINT, [one.received for one in found]),
+                "meetings": (BIGINT, [one.meetings for one in found]),
+                "heavy": (TEXT, ["; ".join(key.shown for key in one.heavy) for one in found]),
+            }
+        )
+
+    def draw(self, what: str | None = None) -> "Drawing":
+        """A picture of the dataflow, as it is now: SVG, which notebooks show and ``save(path)`` keeps.
+
+        Tables, the indexes that several views share, and views; of a view by its name the operators, with
+        what each keeps and took; of the text of a query its plan, with what a change costs each node.
+        """
+        from kpg.api.diagram import draw
+
+        return draw(self._engine, what)
+
+    # Views and relations
 
     def step(self) -> None:
         """Take what the inputs of all dataflows hold, before the least of their times, through everything."""
@@ -731,3 +712,49 @@ class Database(Ingesting, Profiling):
             return self.explain(f"create view v as {maintained.sql}", stage)
         engine, plan = self._engine, maintained.plan
         return explain_export(maintained.name, plan, stage, engine.catalog, engine.statistics).text()
+
+
+@synchronized()
+class Branch(Database):
+    """A database of its own that began as its trunk was. As a context manager it is discarded at the end."""
+
+    def __init__(self, trunk: Database) -> None:
+        """InterfaceError within a transaction; NotSupportedError if there is what has no branches."""
+        from kpg.api.branch import Fork  # lazy: the start loads nothing that only branches need
+
+        self._trunk = trunk
+        self._fork = Fork(trunk._engine)
+        self._open = self._fork.engine
+        self._monitor = self._open.monitor
+        self._hub = None
+
+    def discard(self) -> None:
+        """Give the branch up, with all that has changed in it."""
+        self.close()
+
+    def diff(self, name: str) -> list[tuple[Row, int]]:
+        """In what a table or a maintained view differs from the trunk's: rows, and how often more they occur.
+
+        Less often, if negative. InterfaceError within a transaction.
+        """
+        return self._opened_fork.diff(self._trunk._engine, name)
+
+    def changed(self) -> dict[str, tuple[int, int]]:
+        """How many rows of each table have come and gone since the branch began, if any have."""
+        return self._opened_fork.changed()
+
+    def merge(self) -> dict[str, tuple[int, int]]:
+        """Have the trunk's tables change as the branch's have, in one commit, and close the branch.
+
+        Returns how many rows of each table came and went. IntegrityError, with nothing changed, if the trunk
+        has changed a row that the branch has changed too, or if its rows would violate a constraint there;
+        NotSupportedError if tables or views were defined in the branch.
+        """
+        merged = self._opened_fork.merge(self._trunk._engine)
+        self.close()
+        return merged
+
+    @property
+    def _opened_fork(self) -> "Fork":
+        _ = self._engine  # InterfaceError if the branch was closed
+        return self._fork

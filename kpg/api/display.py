@@ -7,9 +7,8 @@ import shutil
 import unicodedata
 from collections.abc import Sequence
 from decimal import Decimal
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
-from kpg.api.result import Row, Rows
 from kpg.runtime.records import dataclass
 from kpg.runtime.types import NUMERIC_KINDS, VALUE_KINDS, Kind, Type
 
@@ -20,16 +19,25 @@ NARROWEST: Final = 16
 ELLIPSIS: Final = "…"
 
 
+class RowSource(Protocol):
+    """Rows that can be counted, and read in parts."""
+
+    def __len__(self) -> int: ...
+
+    def part(self, start: int = 0, stop: int | None = None) -> list[tuple[Any, ...]]:
+        """The rows from ``start`` to before ``stop``, or to the last."""
+
+
 @dataclass(frozen=True, slots=True)
 class Ends:
     """What is shown of ``total`` rows: the first ones and, if these are not all, the last ones."""
 
     total: int
-    head: Sequence[Row]
-    tail: Sequence[Row] = ()
+    head: Sequence[tuple[Any, ...]]
+    tail: Sequence[tuple[Any, ...]] = ()
 
     @classmethod
-    def of(cls, rows: Rows) -> "Ends":
+    def of(cls, rows: RowSource) -> "Ends":
         """All of at most 20 rows, else ten of each end."""
         total = len(rows)
         if total <= MAX_ROWS:

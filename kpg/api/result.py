@@ -90,12 +90,12 @@ class Rows:
         return True
 
     def __repr__(self) -> str:
-        from kpg.api import display
+        from kpg.api import display  # lazy: the start loads nothing that only shows rows
 
         return display.box(self.columns, self.types, display.Ends.of(self))
 
     def _repr_html_(self) -> str:
-        from kpg.api import display
+        from kpg.api import display  # lazy: the start loads nothing that only shows rows
 
         return display.html(self.columns, self.types, display.Ends.of(self))
 

@@ -10,8 +10,7 @@ from typing import Any
 from numpy.random import Generator
 
 import kpg
-from kpg.api.branch import Branch
-from kpg.api.database import Database
+from kpg.api.database import Branch, Database
 
 DATALOG = (
     """
