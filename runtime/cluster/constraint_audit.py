@@ -11,7 +11,7 @@ A member tells it of the rows that it keeps; members share the rounds, so ranks 
 """
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,9 +25,6 @@ from kpg.runtime.plan import Mfp
 from kpg.runtime.tables.table import Table
 from kpg.runtime.trace.updates import ONE, Updates
 from kpg.runtime.types import ERROR, NULL, ColumnDef, Schema
-
-if TYPE_CHECKING:
-    from kpg.runtime.cluster.installation import Remote
 
 Words = NDArray[np.int64]
 
@@ -328,42 +325,3 @@ class Recalling(Auditing):
         for column in texts:
             data[column] = self.sharing.strings.reported(data[column])
         return updates.with_data(data)
-
-
-class RemoteRanks:
-    """The coordinator's side: a ``handles.RankLookup``."""
-
-    def __init__(self, remote: "Remote", width: int, rows: int) -> None:
-        self._remote = remote
-        self._rows = rows
-        self.width = width
-
-    def __len__(self) -> int:
-        return self._rows
-
-    def of(self, rows: Words, *, gone: bool = False) -> Words:
-        """See ``RankLookup``."""
-        found: list[Words] = self._remote.asked_of_members("ranks_of", rows, gone)
-        return np.maximum.reduce(found)
-
-    def every(self, *, gone: bool = False) -> tuple[Words, Words]:
-        """See ``RankLookup``."""
-        return told_by_all(self._remote, self._remote.asked_of_members("ranked", gone))
-
-
-def ranks(remote: "Remote") -> RemoteRanks | None:
-    """The ranks of the rows of a recursive set; None if an installation is anything else."""
-    found: list[tuple[int, int]] = [one for one in remote.asked_of_members("rank_width") if one is not None]
-    return RemoteRanks(remote, found[0][0], sum(rows for _, rows in found)) if found else None
-
-
-def first_rounds(remote: "Remote") -> tuple[Words, Words] | None:
-    """See ``Installation``."""
-    found = remote.asked_of_members("first_rounds")
-    return None if found[0] is None else told_by_all(remote, found)
-
-
-def told_by_all(remote: "Remote", found: list[tuple[Words, Words]]) -> tuple[Words, Words]:
-    """Rows and their rounds, each of which one member has told."""
-    parts = [remote.in_own_words(member, rows) for member, (rows, _) in enumerate(found)]
-    return np.concatenate(parts, axis=1), np.concatenate([rounds for _, rounds in found])

@@ -15,7 +15,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kpg.runtime import plan
-from kpg.runtime.cluster import constraint_audit
 from kpg.runtime.cluster.messages import Command, Crew, MemberGoneError, Reply, UnsendableError, with_columns
 from kpg.runtime.cluster.remote_load import FarTable, Landings
 from kpg.runtime.cluster.shared_memory import NO_NEWS
@@ -384,13 +383,13 @@ class Remote:
 
     def ranks(self) -> RankLookup | None:
         """See ``Installation``."""
-
-        return constraint_audit.ranks(self)
+        found: list[tuple[int, int]] = [one for one in self.asked_of_members("rank_width") if one is not None]
+        return RemoteRanks(self, found[0][0], sum(rows for _, rows in found)) if found else None
 
     def first_rounds(self) -> tuple[Words, Words] | None:
         """See ``Installation``."""
-
-        return constraint_audit.first_rounds(self)
+        found = self.asked_of_members("first_rounds")
+        return None if found[0] is None else rounds_of_all(self, found)
 
     def asked_of_members(self, method: str, *args: object) -> list[Any]:
         """What members tell of it: of what all of them hold, the first."""
@@ -400,6 +399,33 @@ class Remote:
     def in_own_words(self, worker: int, rows: Words) -> Words:
         """A member's rows in words of the coordinator."""
         return self._owner.words(worker, rows.copy(), self.texts)
+
+
+class RemoteRanks:
+    """A ``handles.RankLookup`` of rows that members keep."""
+
+    def __init__(self, remote: "Remote", width: int, rows: int) -> None:
+        self._remote = remote
+        self._rows = rows
+        self.width = width
+
+    def __len__(self) -> int:
+        return self._rows
+
+    def of(self, rows: Words, *, gone: bool = False) -> Words:
+        """See ``RankLookup``."""
+        found: list[Words] = self._remote.asked_of_members("ranks_of", rows, gone)
+        return np.maximum.reduce(found)
+
+    def every(self, *, gone: bool = False) -> tuple[Words, Words]:
+        """See ``RankLookup``."""
+        return rounds_of_all(self._remote, self._remote.asked_of_members("ranked", gone))
+
+
+def rounds_of_all(remote: "Remote", found: list[tuple[Words, Words]]) -> tuple[Words, Words]:
+    """Concatenate the rows and rounds of all members, in words of the coordinator."""
+    parts = [remote.in_own_words(member, rows) for member, (rows, _) in enumerate(found)]
+    return np.concatenate(parts, axis=1), np.concatenate([rounds for _, rounds in found])
 
 
 def _sinks(

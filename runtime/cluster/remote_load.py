@@ -12,23 +12,25 @@ import secrets
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from kpg.runtime.checkpoint.captured_state import lull, wake
 from kpg.runtime.cluster.constraint_audit import Reference, Suspects
-from kpg.runtime.cluster.messages import Changed, Each, UnsendableError, shortened
+from kpg.runtime.cluster.messages import Changed, Crew, Each, UnsendableError, shortened
 from kpg.runtime.cluster.table_shards import TOKEN, Staged
 from kpg.runtime.cluster.text_exchange import Owners
 from kpg.runtime.dictionary import Dictionary
 from kpg.runtime.errors import InternalError, OperationalError
+from kpg.runtime.executor import Recorder
 from kpg.runtime.handles import Berth, Rules, Taken, Unique
 from kpg.runtime.kernels import rowgroups as kernels
+from kpg.runtime.plan import Types
 from kpg.runtime.records import dataclass
 from kpg.runtime.storage.files import LOADS, Scratch
-from kpg.runtime.storage.packs import Sharded
+from kpg.runtime.storage.packs import Sharded, Vault
 from kpg.runtime.tables.row_groups import RowGroups
 from kpg.runtime.tables.table import (
     NO_KEY,
@@ -43,10 +45,41 @@ from kpg.runtime.tables.table import (
 )
 from kpg.runtime.types import NULL, Schema, is_loose
 
-if TYPE_CHECKING:
-    from kpg.runtime.cluster.coordinator import Coordinator
-
 Words = NDArray[np.int64]
+
+
+class Owner(Protocol):
+    """The coordinator, as loads see it."""
+
+    crew: Crew
+    tables: dict[str, Table]
+    recorder: Recorder | None
+    vault: Vault | None
+    dictionary: Dictionary
+
+    def ask(self, method: str, *args: object) -> list[Any]:
+        """Call a method at all members and return their answers."""
+        ...
+
+    def inform(self, method: str, *args: object) -> None:
+        """Call a method at all members; those that are started again catch up by themselves."""
+        ...
+
+    def home(self, table: str) -> int:
+        """The column whose words tell which member has a row of a table."""
+        ...
+
+    def words(self, worker: int, words: Words, texts: tuple[int, ...]) -> Words:
+        """Translate words of a member to those of the coordinator, in place."""
+        ...
+
+    def texts_of(self, types: Types) -> tuple[int, ...]:
+        """The columns whose words are others at members."""
+        ...
+
+    def rows_in(self, schema: Schema, sharded: Sharded) -> Iterator[Words]:
+        """Read the rows of shards in the words of the coordinator."""
+        ...
 
 
 class Shares:
@@ -80,7 +113,7 @@ NEAR: Final = 1 << 20
 """Of a table that the coordinator has so many keys are sent to members, which look for theirs among them."""
 
 
-def audited(owner: "Coordinator", berth: Berth, store: "FarTable", rules: Rules) -> bool:
+def audited(owner: Owner, berth: Berth, store: "FarTable", rules: Rules) -> bool:
     """Have members hold what is staged to all rules; False if they cannot.
 
     Raises the error for the first row that fails one.
@@ -123,7 +156,7 @@ def _refuse(store: "FarTable", number: int, row: Words, exists: bool) -> None:
 
 
 def _first(
-    owner: "Coordinator", store: Table, found: Sequence[Any], columns: Sequence[int]
+    owner: Owner, store: Table, found: Sequence[Any], columns: Sequence[int]
 ) -> tuple[Words, bool] | None:
     """The first row that breaks a rule, and whether it does by itself."""
     suspects = [Suspects(*one) for one in found]
@@ -146,7 +179,7 @@ def _first(
 
 
 def first_dangling(
-    owner: "Coordinator", reference: Reference, store: Table, target: Table, *, far: bool
+    owner: Owner, reference: Reference, store: Table, target: Table, *, far: bool
 ) -> Words | None:
     """See ``executor.Landing.dangling``; ``far``: the target's rows are at members."""
     columns = reference.target_columns
@@ -313,7 +346,7 @@ class FarTable(Table):
         super().commit()
 
 
-def told(owner: "Coordinator", closed: Closed, shares: Shares) -> list[list[Changed]]:
+def told(owner: Owner, closed: Closed, shares: Shares) -> list[list[Changed]]:
     """What each member is told of what an epoch has changed in a table: words, if it has not got them."""
     name, table = closed.table, owner.tables[closed.table]
     gone = [change.rowids for change in closed.changes if change.diff < 0]
@@ -332,7 +365,7 @@ def told(owner: "Coordinator", closed: Closed, shares: Shares) -> list[list[Chan
 class Landings:
     """An ``executor.Landing``."""
 
-    def __init__(self, owner: "Coordinator") -> None:
+    def __init__(self, owner: Owner) -> None:
         self._owner = owner
         self._sees: bool | None = None
         self._open: dict[str, tuple[Scratch, bool]] = {}
