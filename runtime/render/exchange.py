@@ -1,13 +1,13 @@
 """Operators of plans that many workers run: exchanges, joins with exchanges on their paths, loops."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 import numpy as np
 
 from kpg.runtime import plan
 from kpg.runtime.cluster.worker_group import Company
-from kpg.runtime.dataflow.dataflow_graph import LoopScope, Operator
+from kpg.runtime.dataflow.dataflow_graph import LoopScope, Operator, Scope
 from kpg.runtime.errors import InternalError
 from kpg.runtime.mfp import CompiledMfp
 from kpg.runtime.operators.exchange import LoopTogether, Sending, Share, levels
@@ -15,13 +15,29 @@ from kpg.runtime.operators.join import JoinPath, Segment, Stage
 from kpg.runtime.operators.linear import Concat
 from kpg.runtime.operators.loop import Loop
 from kpg.runtime.plan import Ref
-from kpg.runtime.render.context import Built, Halves, Site, arrangement_of
-from kpg.runtime.render.fingerprint import describe
+from kpg.runtime.render.context import Built, Context, Halves, Site, arrangement_of
+from kpg.runtime.render.fingerprint import Identities, describe
 from kpg.runtime.render.joins import halves_of
 from kpg.runtime.trace.lookup import Meeting
 
-if TYPE_CHECKING:
-    from kpg.runtime.render.build import Level
+
+class Level(Protocol):
+    """The plan nodes of one scope while they are built; ``outer`` is the level around a loop's body."""
+
+    @property
+    def identities(self) -> Identities: ...
+    @property
+    def context(self) -> Context: ...
+    @property
+    def scope(self) -> Scope: ...
+    @property
+    def outer(self) -> "Level | None": ...
+    @property
+    def built(self) -> dict[Ref, Operator]: ...
+    @property
+    def new(self) -> list[Operator]: ...
+    @property
+    def nodes(self) -> Sequence[plan.AnyNode]: ...
 
 
 def exchange(node: plan.Exchange, site: Site, built: Built) -> Operator:
@@ -50,7 +66,7 @@ def _sending(node: plan.Exchange, site: Site, source: Operator, company: Company
     return operator
 
 
-def join_apart(ref: Ref, paths: Sequence[plan.Path], level: "Level") -> Operator:
+def join_apart(ref: Ref, paths: Sequence[plan.Path], level: Level) -> Operator:
     """A delta join whose rows go from worker to worker: the parts of its paths, and their sum."""
     carries = level.scope.depth > 1 and max(len(path.half_joins) for path in paths) > 1
     chosen_path = followed(paths, level)
@@ -88,13 +104,13 @@ def join_apart(ref: Ref, paths: Sequence[plan.Path], level: "Level") -> Operator
     return total
 
 
-def _connected(level: "Level", operator: Operator, source: Operator) -> Operator:
+def _connected(level: Level, operator: Operator, source: Operator) -> Operator:
     source.consumers.append((operator, 0))
     level.new.append(operator)
     return operator
 
 
-def _site(level: "Level", ref: Ref) -> Site:
+def _site(level: Level, ref: Ref) -> Site:
     identities, node = level.identities, level.nodes[ref]
     description = describe(node, level.nodes, level.context)
     content, types = identities.contents[ref], identities.types[ref]
@@ -111,7 +127,7 @@ def _parts(halves: Halves) -> list[tuple[Ref | None, list[int]]]:
     return parts
 
 
-def _stage(halves: Halves, index: int, level: "Level") -> Stage:
+def _stage(halves: Halves, index: int, level: Level) -> Stage:
     half, (keep_stream, keep_batch, mfp) = halves.path.half_joins[index], halves.compacts[index]
     arrangement = arrangement_of(level.built[half.arrangement])
     meeting = Meeting(half.key, keep_stream, keep_batch)
@@ -119,13 +135,13 @@ def _stage(halves: Halves, index: int, level: "Level") -> Stage:
     return Stage(arrangement, half.relation, half.key, keep_stream, keep_batch, compiled, meeting)
 
 
-def followed(paths: Sequence[plan.Path], level: "Level") -> int:
+def followed(paths: Sequence[plan.Path], level: Level) -> int:
     """The path along which the join is filled: of the relation of the largest table, which all know."""
     sizes = [_rows_below(level, path.delta.input) for path in paths]
     return int(np.argmax(sizes))
 
 
-def _rows_below(level: "Level", ref: Ref) -> int:
+def _rows_below(level: Level, ref: Ref) -> int:
     node = level.nodes[ref]
     match node:
         case plan.Source(table=table):
