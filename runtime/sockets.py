@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 from kpg.runtime.errors import InternalError
 from kpg.runtime.kernels import Kernel
 from kpg.runtime.kernels import wires as kernels
-from kpg.runtime.native.link import CannotLink
-from kpg.runtime.native.load import at_hand, call
+from kpg.runtime.native.link import CannotLink, call
+from kpg.runtime.native.load import at_hand
 from kpg.runtime.records import dataclass
 
 Words = NDArray[np.int64]

@@ -29,7 +29,7 @@ from kpg.runtime.kernels import links as tables
 from kpg.runtime.kernels.links import SMALL_STEP
 from kpg.runtime.mfp.bytecode import Machine
 from kpg.runtime.mfp.python_calls import Memo
-from kpg.runtime.native.load import call
+from kpg.runtime.native.link import call
 from kpg.runtime.operators.arrange import Arrange
 from kpg.runtime.operators.input import Source
 from kpg.runtime.operators.linear import Late

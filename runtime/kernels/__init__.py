@@ -8,13 +8,14 @@ of several arrays it gets as one array that says where they are (``layout``, ``h
 How they come to be machine code is in ``runtime/native``.
 """
 
-from kpg.runtime.native.catalog import every_kernel
+from kpg.runtime.native import load as load  # registers the loader of kernels
 from kpg.runtime.native.declare import (
     Device,
     Intrinsic,
     Kernel,
     bit_count_intrinsic,
     device,
+    every_kernel,
     inlined,
     invoke_intrinsic,
     kernel,

@@ -2,8 +2,10 @@
 
 import os
 
-from kpg.runtime.native.catalog import every_kernel
+from kpg.runtime.native.declare import every_kernel
 from kpg.runtime.native.link import CannotLink
+from kpg.runtime.native.load import is_shipped
+from kpg.runtime.native.workers import usual, workers
 
 
 def begin() -> int:
@@ -11,9 +13,6 @@ def begin() -> int:
 
     Nothing happens where a wheel has the kernels, or where they are not compiled ahead of time.
     """
-    from kpg.runtime.native.load import is_shipped
-    from kpg.runtime.native.workers import usual, workers
-
     if is_shipped() or os.environ.get("KPG_KERNELS", "native") != "native":
         return 0
     try:

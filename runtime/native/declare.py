@@ -3,9 +3,11 @@
 Nothing here imports numba: a kernel is loaded, or compiled, when it is first called.
 """
 
+import importlib
+import pkgutil
 from collections.abc import Callable
 from functools import cached_property
-from typing import Any
+from typing import Any, Final
 
 from kpg.runtime.native import memory
 
@@ -95,9 +97,18 @@ class Kernel:
 
     def compile(self) -> Callable[..., Any]:
         """The compiled function, however it is come by."""
-        from kpg.runtime.native.load import compiled
+        assert _loader is not None, "kpg.runtime.native.load registers it"
+        return _loader(self)
 
-        return compiled(self)
+
+_loader: Callable[[Kernel], Callable[..., Any]] | None = None
+
+
+def loads_kernels(function: Callable[[Kernel], Callable[..., Any]]) -> Callable[[Kernel], Callable[..., Any]]:
+    """Register the function that finds or makes the machine code of a kernel."""
+    global _loader
+    _loader = function
+    return function
 
 
 def kernel(signature: str) -> Callable[[Callable[..., Any]], Kernel]:
@@ -162,3 +173,16 @@ def invoke_intrinsic() -> Intrinsic:
     ``slots`` is the address of its arguments as compiled code takes them; its result comes in the first.
     """
     return Intrinsic(memory.make_invoke, memory.plain_invoke)
+
+
+PACKAGE: Final = "kpg.runtime.kernels"
+"""Where kernel files are: above this package, so that they are found by name."""
+
+
+def every_kernel() -> list[Kernel]:
+    """All kernels that are not loaded, file by file: a loaded one has a function in its place."""
+    found: list[Kernel] = []
+    for module in pkgutil.iter_modules(importlib.import_module(PACKAGE).__path__):
+        names = vars(importlib.import_module(f"{PACKAGE}.{module.name}"))
+        found += [value for value in names.values() if isinstance(value, Kernel)]
+    return found

@@ -12,7 +12,7 @@ from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
 from kpg.runtime.native import emit, identity, link, load
-from kpg.runtime.native.catalog import every_kernel
+from kpg.runtime.native.declare import every_kernel
 from kpg.runtime.native.workers import processors
 
 GENERIC = "generic"
@@ -22,7 +22,7 @@ def main(folder: Path) -> None:
     """Fill the folder; says how far it is on standard output."""
     shipped = folder / load.SHIPPED.name
     shipped.mkdir(parents=True, exist_ok=True)
-    link.build_call(folder / f"_call{load.SUFFIX}")
+    link.build_call(folder / f"_call{link.SUFFIX}")
     targets = processor_names()
     kernels = every_kernel()
     files = sorted({kernel.file for kernel in kernels}, key=lambda file: -_size(file))

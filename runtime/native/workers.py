@@ -23,11 +23,9 @@ from queue import Empty, SimpleQueue
 from typing import Final
 
 from kpg.runtime.errors import InternalError
-from kpg.runtime.native.catalog import every_kernel
-from kpg.runtime.native.declare import Kernel
+from kpg.runtime.native.declare import Kernel, every_kernel
 from kpg.runtime.native.job import Job
-from kpg.runtime.native.link import compiler
-from kpg.runtime.native.load import cached, call, processor
+from kpg.runtime.native.link import cached, call, compiler, processor
 
 _logger = logging.getLogger("kpg")
 

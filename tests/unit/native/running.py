@@ -9,7 +9,7 @@ ROOT = Path(__file__).parents[3]
 KERNELS = '''
 """Kernels under test."""
 import numpy as np
-from kpg.runtime.native.declare import device, kernel
+from kpg.runtime.kernels import device, kernel
 
 @device
 def twice(x):

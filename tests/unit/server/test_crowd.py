@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from pygwire import messages as wire
 
-from kpg.runtime.native.load import call
+from kpg.runtime.native.link import call
 from kpg.runtime.sockets import Sockets
 from kpg.server.batched_inserts import Crowd
 from tests.unit.server.conftest import Running, serving
