@@ -28,10 +28,11 @@ from kpg.compiler.catalog.constraints import Partitioned, heirs
 from kpg.compiler.catalog.entries import Catalog, Entry, TableEntry, ViewEntry
 from kpg.compiler.catalog.qualified_names import written
 from kpg.compiler.sql.bind.calls import brought, call, coerce, settled
+from kpg.compiler.sql.bind.catalog_functions import as_number
 from kpg.compiler.sql.bind.functions import KEYWORDS, OPTIONS
 from kpg.compiler.sql.bind.query_output import settled_query
 from kpg.compiler.sql.bind.scope import Binding, Field, Scope, enter, relation_alias
-from kpg.compiler.sql.bind.system import as_number, sequence_row, system_rows
+from kpg.compiler.sql.bind.system import sequence_row, system_rows
 from kpg.compiler.sql.bound_tree import Filter, Map, Node, Query, Rows, Scan, Window
 from kpg.compiler.sql.parse.reader import tree_of
 from kpg.compiler.sql.parse.syntax import relation_name

@@ -151,9 +151,7 @@ def _as_routine(binding: Binding, arg: Scalar, node: exp.Expr) -> Scalar:
         return arg
     if _is_nothing(arg):
         return Literal("-", REGPROC)
-    from kpg.compiler.sql.bind.catalog_functions import routine_named
-
-    return routine_named(binding, arg, node)
+    return binding.routine_name(arg, node)
 
 
 def _is_nothing(arg: Scalar) -> bool:

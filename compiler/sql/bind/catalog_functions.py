@@ -7,6 +7,7 @@ What the system tells of types: their numbers by name, and their names by number
 What the system tells of functions that users have made, and of constraints.
 """
 
+import re
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -24,11 +25,13 @@ from kpg.compiler.sql.bind.scope import Binding
 from kpg.compiler.sql.parse.syntax import span_of
 from kpg.compiler.system import oids, pg_catalog, pg_class, pg_index, user_objects
 from kpg.compiler.system.oids import is_visible, quoted
+from kpg.compiler.system.pg_index import indexes
 from kpg.runtime.errors import ProgrammingError
 from kpg.runtime.functions.user_functions import Declared, scalar_function
 from kpg.runtime.scalar import Call, If, Literal, Scalar
 from kpg.runtime.types import BIGINT, BOOLEAN, OID, TEXT, Type
 from kpg.runtime.unsupported_features import unsupported_type
+from kpg.runtime.values.words import BLANKS
 
 if TYPE_CHECKING:
     from kpg.runtime.scalar import Named
@@ -212,9 +215,35 @@ def routine_named(binding: Binding, number: Scalar, node: exp.Expr) -> Scalar:
     return choice(binding, node, number, pg_catalog.every_routine(binding.catalog))
 
 
+def as_number(binding: Binding, scalar: Scalar) -> Scalar:
+    """A relation's number, by its name if that is given."""
+    if isinstance(scalar, Literal) and isinstance(scalar.value, str):
+        return Literal(relation_number(binding, scalar.value), BIGINT)
+    return scalar
+
+
+def relation_number(binding: Binding, text: str) -> int | None:
+    """The number of a relation, sequence or index by its name; None if there is none."""
+    name = re.sub(r"(?a)\s*\.\s*", ".", text.replace('"', "").strip(BLANKS))
+    if name.isdigit():
+        return int(name)
+    entry = binding.catalog.find(name)
+    if entry is not None:
+        return oids.number_of("relation", entry.name)
+    sequence = binding.catalog.find_sequence(name)
+    if sequence is not None:
+        return oids.number_of("relation", sequence.name)
+    plain = name.lower().removeprefix("public.")
+    whole = {plain, *(f"{schema}.{plain}" for schema in binding.catalog.path)}
+    index = next((one for one in indexes(binding.catalog) if one.name.lower() in whole), None)
+    if index is not None:
+        return index.number
+    plain = name.lower().removeprefix("pg_catalog.")
+    return oids.system_number(plain) if pg_catalog.find(plain) is not None else None
+
+
 def definition_text(binding: Binding, node: exp.Anonymous, name: str, args: list[Scalar]) -> Scalar:
     """The text by which something was made, or a part of it; ``pretty`` for people, if they say so."""
-    from kpg.compiler.sql.bind.system import as_number
 
     catalog = binding.catalog
     last = args[-1] if len(args) > 1 else None

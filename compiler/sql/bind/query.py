@@ -394,7 +394,12 @@ def new_binding(source: str, catalog: Catalog) -> Binding:
     def query(parent: Scope | None, node: exp.Expr) -> Query:
         return bind_query(binding, parent, node)
 
-    binding = Binding(source, catalog, expression, query)
+    def routine_name(number: Scalar, node: exp.Expr) -> Scalar:
+        from kpg.compiler.sql.bind.catalog_functions import routine_named  # lazy: loads the system catalogs
+
+        return routine_named(binding, number, node)
+
+    binding = Binding(source, catalog, expression, query, new_binding, routine_name)
     if may_refuse(catalog):
         binding.reads = Reads()
     return binding

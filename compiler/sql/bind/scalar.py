@@ -21,6 +21,7 @@ from kpg.compiler.sql.bind.calls import (
     coerce,
     compared_as_they_are,
     concatenated,
+    condition,
     of_places,
     settle,
     special_moment,
@@ -47,18 +48,19 @@ from kpg.compiler.sql.bind.predicate import (
     pattern_for_each,
 )
 from kpg.compiler.sql.bind.row_functions import bind_expanded, called_rows
-from kpg.compiler.sql.bind.scope import WIDE, Binding, Scope, resolve_name
+from kpg.compiler.sql.bind.scope import WIDE, Binding, Field, Scope, resolve_name
 from kpg.compiler.sql.bind.volatile_calls import bind_moment, moment_type
 from kpg.compiler.sql.bind.windows import bind_window
 from kpg.compiler.sql.parameterize.parameters import Beyond, Marker, opened, slot_of
 from kpg.compiler.sql.parse.call_syntax import in_their_places
+from kpg.compiler.sql.parse.reader import parsed_expression
 from kpg.compiler.sql.parse.syntax import Known, construct_name, only, scalar_of, span_of
 from kpg.compiler.sql.parse.type_names import FRACTIONAL, last_field, second_digits, user_name
 from kpg.runtime.errors import NotSupportedError
 from kpg.runtime.functions import AggregateFunction, ScalarFunction, castable, is_function, window_function
 from kpg.runtime.functions.table_functions import RowFunction
 from kpg.runtime.interrupts import checkpoint
-from kpg.runtime.scalar import Call, If, Literal, Scalar
+from kpg.runtime.scalar import Call, Column, If, Literal, Scalar, transform
 from kpg.runtime.types import (
     BOOLEAN,
     DATE,
@@ -136,8 +138,6 @@ def bounded(binding: Binding, value: Scalar, to: exp.Expr) -> Scalar:
     domain = binding.catalog.find_type(name) if (name := user_name(kind)) else None
     if not isinstance(domain, Domain):
         return value
-    from kpg.compiler.sql.bind.domains import in_domain
-
     return in_domain(binding, value, domain)
 
 
@@ -484,3 +484,25 @@ def _settled(
     if name == "age" and len(args) == 1:
         return [bind_moment(binding, scope, node, DATE), *args]
     return args
+
+
+def in_domain(binding: Binding, value: Scalar, domain: Domain) -> Scalar:
+    """A value of the domain's type, or an error if it is not one of the domain's."""
+    if domain.required:
+        message = Literal(f"domain {domain.name} does not allow null values", TEXT)
+        known = Call("is_not_null", (value,), BOOLEAN)
+        value = Call("$in_domain", (value, known, message), value.type)
+    for check in domain.checks:
+        inner = binding.new_binding(check.text, binding.catalog)
+        column = Column(inner.fresh(), value.type)
+        node = parsed_expression(check.text)
+        scope = Scope(fields=[Field("", "value", column)], clause="CHECK")
+        held = condition(inner, inner.expression(scope, node), node, "CHECK")
+        held = _with(held, column, value)
+        message = Literal(f'value for domain {domain.name} violates check constraint "{check.name}"', TEXT)
+        value = Call("$in_domain", (value, held, message), value.type)
+    return value
+
+
+def _with(scalar: Scalar, column: Column, value: Scalar) -> Scalar:
+    return transform(scalar, lambda one: value if one == column else one)

@@ -239,6 +239,10 @@ class Binding:
     catalog: Catalog
     expression: "Callable[[Scope, exp.Expr], Scalar]"
     query: "Callable[[Scope | None, exp.Expr], Query]"
+    new_binding: "Callable[[str, Catalog], Binding]"
+    """Begins binding another text, such as the CHECK of a domain."""
+    routine_name: "Callable[[Scalar, exp.Expr], Scalar]"
+    """The name of a routine by its number, as a value of ``regproc``."""
     subqueries: dict[int, Subquery] = field(default_factory=dict)
     shared: dict[str, Query] = field(default_factory=dict)
     loops: dict[str, Loop] = field(default_factory=dict)

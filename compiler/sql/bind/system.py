@@ -8,7 +8,6 @@ What functions of the system answer, where that does not depend on what they are
 Calls of the system whose values are rows and arrays.
 """
 
-import re
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Final
@@ -22,6 +21,7 @@ from kpg.compiler.catalog.entries import Catalog, TableEntry
 from kpg.compiler.catalog.qualified_names import DATABASE
 from kpg.compiler.sql.bind.calls import call, coerce, settled
 from kpg.compiler.sql.bind.catalog_functions import (
+    as_number,
     bind_inquiry,
     choice,
     chosen,
@@ -32,6 +32,7 @@ from kpg.compiler.sql.bind.catalog_functions import (
     kept_texts,
     of_routine,
     reg_type,
+    relation_number,
     routine_names,
     routine_number,
     type_names,
@@ -49,7 +50,6 @@ from kpg.runtime.errors import ProgrammingError
 from kpg.runtime.scalar import Literal, Scalar
 from kpg.runtime.types import BIGINT, BOOLEAN, INTEGER, OID, TEXT, Type, array
 from kpg.runtime.values import codec_of
-from kpg.runtime.values.words import BLANKS
 
 CURRENT, SESSION = "\0user", "\0login"
 """They stand for the role that asks, and for the one whose session it is."""
@@ -270,7 +270,7 @@ def _described(binding: Binding, node: exp.Anonymous, name: str, args: list[Scal
     match name:
         case "to_regclass":
             found = args[0].value if isinstance(args[0], Literal) else None
-            number = None if found is None else _number(binding, str(found))
+            number = None if found is None else relation_number(binding, str(found))
             return Literal(None if number is None else str(found), TEXT)
         case "pg_get_userbyid":
             known_roles = ((oids.role_number(one.name), one.name) for one in catalog.rights.every())
@@ -367,32 +367,6 @@ def _sequences(catalog: Catalog) -> Iterator[tuple[str, str]]:
                     yield f"{entry.name}{BETWEEN}{column}", whole(catalog, rule.sequence)
 
 
-def as_number(binding: Binding, scalar: Scalar) -> Scalar:
-    """A relation's number, by its name if that is given."""
-    if isinstance(scalar, Literal) and isinstance(scalar.value, str):
-        return Literal(_number(binding, scalar.value), BIGINT)
-    return scalar
-
-
-def _number(binding: Binding, text: str) -> int | None:
-    name = re.sub(r"(?a)\s*\.\s*", ".", text.replace('"', "").strip(BLANKS))
-    if name.isdigit():
-        return int(name)
-    entry = binding.catalog.find(name)
-    if entry is not None:
-        return oids.number_of("relation", entry.name)
-    sequence = binding.catalog.find_sequence(name)
-    if sequence is not None:
-        return oids.number_of("relation", sequence.name)
-    plain = name.lower().removeprefix("public.")
-    whole = {plain, *(f"{schema}.{plain}" for schema in binding.catalog.path)}
-    index = next((one for one in indexes(binding.catalog) if one.name.lower() in whole), None)
-    if index is not None:
-        return index.number
-    plain = name.lower().removeprefix("pg_catalog.")
-    return oids.system_number(plain) if pg_catalog.find(plain) is not None else None
-
-
 def _reg(binding: Binding, scope: Scope, node: exp.Cast) -> Scalar:
     """A cast to regclass and its like: of a name its number, of a number the name."""
     inner = node.this
@@ -411,7 +385,7 @@ def _reg(binding: Binding, scope: Scope, node: exp.Cast) -> Scalar:
         return routine_names(binding, operand, node, kind)
     if kind == "regclass":
         if isinstance(constant, str):
-            number = _number(binding, constant)
+            number = relation_number(binding, constant)
             if number is None:
                 raise ProgrammingError(f'relation "{constant}" does not exist')
             return Literal(number, BIGINT)

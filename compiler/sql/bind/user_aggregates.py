@@ -8,7 +8,8 @@ see :mod:`kpg.compiler.sql.bind.user_aggregates`.
 The function of arrays that computes an aggregate of users: its step and its result as scalars.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Final
 
 from sqlglot import exp
@@ -17,7 +18,6 @@ from kpg.compiler.catalog.entries import Catalog
 from kpg.compiler.catalog.routines import ARRAYS, ELEMENTS, POLYMORPHIC, Aggregate, ArrayFold, settled
 from kpg.compiler.sql.bind.calls import brought, coerce
 from kpg.compiler.sql.bind.calls import settled as settled_scalar
-from kpg.compiler.sql.bind.query import new_binding
 from kpg.compiler.sql.bind.scope import Binding, Field, Scope
 from kpg.compiler.sql.rewrite.name_qualification import body_of
 from kpg.runtime.errors import NotSupportedError, ProgrammingError
@@ -26,6 +26,7 @@ from kpg.runtime.plan import Mfp
 from kpg.runtime.scalar import Call, Column, Scalar
 from kpg.runtime.types import TEXT, UNKNOWN, Kind, Type, array
 
+NewBinding = Callable[[str, Catalog], Binding]
 PREFIX: Final = "kpg_fold_"
 """Of the names of functions that compute aggregates."""
 NUMBERS: Final = ("int2", "int4", "int8", "float4", "float8", "numeric")
@@ -223,7 +224,7 @@ def bind_fold(binding: Binding, scope: Scope, node: exp.Expr) -> Scalar | None:
         return None
     values = [settled_scalar(binding.expression(scope, part)) for part in node.expressions]
     given = tuple(value.type.parts[0] if value.type.kind is Kind.ARRAY else TEXT for value in values)
-    fold = fold_of(binding.catalog, one, given)
+    fold = fold_of(binding.catalog, one, given, binding.new_binding)
     arrays = tuple(
         brought(binding, value, array(item), node) for value, item in zip(values, fold.items, strict=True)
     )
@@ -254,8 +255,12 @@ def is_strict(catalog: Catalog, one: Aggregate) -> bool:
     return routines[0].strict if routines else plain not in LENIENT
 
 
-def fold_of(catalog: Catalog, one: Aggregate, given: tuple[Type, ...]) -> ArrayFold:
-    """The fold of arrays with elements of these types."""
+def fold_of(catalog: Catalog, one: Aggregate, given: tuple[Type, ...], new_binding: NewBinding) -> ArrayFold:
+    """The fold of arrays with elements of these types.
+
+    ``new_binding`` begins binding one of the expressions that the aggregate consists of.
+    """
+    computed = partial(_computed, new_binding, catalog, one)
     items = gathered(one, given)
     pairs = zip(one.types, items, strict=False)
     meant = next((item for type_, item in pairs if type_.name in ELEMENTS), UNKNOWN)
@@ -271,17 +276,17 @@ def fold_of(catalog: Catalog, one: Aggregate, given: tuple[Type, ...]) -> ArrayF
     starts = strict and one.init is None and bool(one.types)
     start_columns = [Field("", "x1", Column(0, items[0]))] if starts else []
     start = operands[0] if starts else ""
-    final = _computed(catalog, one, called(one.final, ("s",)) if one.final else "s", columns[:1], None)
+    final = computed(called(one.final, ("s",)) if one.final else "s", columns[:1], None)
     return ArrayFold(
         f"{one.fold}({', '.join(str(array(item)) for item in items)})",
         items,
         state,
-        _mfp(_computed(catalog, one, first, [], state)),
-        _mfp(_computed(catalog, one, called(one.step, ("s", *operands)), columns, state)),
+        _mfp(computed(first, [], state)),
+        _mfp(computed(called(one.step, ("s", *operands)), columns, state)),
         _mfp(final),
         final.type,
         strict,
-        _mfp(_computed(catalog, one, start, start_columns, state)) if starts else None,
+        _mfp(computed(start, start_columns, state)) if starts else None,
     )
 
 
@@ -290,7 +295,12 @@ def _mfp(scalar: Scalar) -> Mfp:
 
 
 def _computed(
-    catalog: Catalog, one: Aggregate, text: str, fields: list[Field], target: Type | None
+    new_binding: NewBinding,
+    catalog: Catalog,
+    one: Aggregate,
+    text: str,
+    fields: list[Field],
+    target: Type | None,
 ) -> Scalar:
     """An expression over some columns, as a value of a type if one is wanted."""
     binding = new_binding(f"SELECT {text}", catalog)

@@ -18,7 +18,7 @@ from kpg.compiler.sql.bind.aggregate import Grouping, Item, collected
 from kpg.compiler.sql.bind.calls import brought, call, coerce, condition, settled
 from kpg.compiler.sql.bind.functions import aggregate_of
 from kpg.compiler.sql.bind.literals import INTERVALS, conjuncts, from_text, is_negative, simplified
-from kpg.compiler.sql.bind.query_output import Orders, numbered
+from kpg.compiler.sql.bind.query_output import Orders, numbered, sort_key
 from kpg.compiler.sql.bind.scope import (
     Aggregates,
     Binding,
@@ -490,8 +490,6 @@ def _defined(binding: Binding, scope: Scope, windows: Windows, node: exp.Window)
 
 
 def _sorted(binding: Binding, scope: Scope, node: exp.Expr) -> Sorted:
-    from kpg.compiler.sql.bind.query_output import sort_key
-
     scalar = key(settled(binding.expression(scope, node.this)))
     sorting: SortKey = sort_key(binding, node, Column(0, scalar.type))
     return Sorted(scalar, sorting.descending, sorting.nulls_first)

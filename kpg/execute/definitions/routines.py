@@ -311,7 +311,7 @@ def _create(engine: Engine, statement: ast.CreateAggregate) -> None:
         one = replace(one, result=_result(engine, one))
     else:
         try:
-            one = replace(one, result=fold_of(catalog, one, types or (INTEGER,)).result)
+            one = replace(one, result=fold_of(catalog, one, types or (INTEGER,), new_binding).result)
         except ProgrammingError as error:
             raise ProgrammingError(error.message, span=span, hint=error.hint) from None
     catalog.others["aggregate", name, ""] = (*known, one)
@@ -398,4 +398,4 @@ def labelled_fold(engine: Engine, label: str) -> ArrayFold | None:
         return None
     query = ", ".join(f"CAST(NULL AS {part})" for part in TYPES_APART.split(rest.removesuffix(")")))
     types = plan(parse_query(f"SELECT {query}"), engine.catalog, engine.statistics).schema.types
-    return fold_of(engine.catalog, one, tuple(type_.parts[0] for type_ in types))
+    return fold_of(engine.catalog, one, tuple(type_.parts[0] for type_ in types), new_binding)
