@@ -9,6 +9,7 @@ the other. It remembers its past since it began, which tells what it has changed
 
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,6 +28,7 @@ from kpg.runtime.records import dataclass
 from kpg.runtime.trace.updates import Updates
 from kpg.session.base_table import Table
 from kpg.session.engine import Engine
+from kpg.session.settings import session_rows
 from kpg.session.subscriptions import Feed
 from kpg.session.time_travel import Past, Retention
 from kpg.session.undo import Journal
@@ -148,6 +150,7 @@ def forked(engine: Engine) -> Engine:
                 hint="drop the dataflow first",
             )
     made = Engine(trunk=engine)
+    made.catalog.consulted.session = partial(session_rows, made)
     made.journal = Journal(made.catalog, made._uses)
     made.attached |= engine.attached
     made.followed |= engine.followed

@@ -61,6 +61,13 @@ def check_plain(engine: "Engine", name: str) -> None:
 Outcome = Result | View | None
 
 
+def _session_rows(engine: Engine, kind: str) -> "Iterable[tuple[int | str | None, ...]]":
+    """Rows of a system relation that describes sessions."""
+    from kpg.session.settings import session_rows  # lazy: start-up
+
+    return session_rows(engine, kind)
+
+
 @synchronized("closed", "hub")
 class Database:
     """Tables in memory, and views over them that are kept up to date.
@@ -80,6 +87,7 @@ class Database:
     ) -> None:
         progress.begin()
         engine = Engine(merge_effort, memory_limit, history, workers=workers)
+        engine.catalog.consulted.session = partial(_session_rows, engine)
         if folder:
             from kpg.persistence.recovery import open_folder
 

@@ -255,7 +255,7 @@ def select(engine: Engine, statement: ast.Select) -> Result:
     place = statement.span
     if COMPUTED_BEFORE.search(place.source, place.start, place.end):
         from kpg.execute.queries import side_effects
-        from kpg.execute.queries.limit import settled
+        from kpg.execute.queries.eager_subexpressions import settled
 
         statement = settled(engine, statement)
         if side_effects.acts(statement):

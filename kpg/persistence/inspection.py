@@ -9,6 +9,7 @@ import os
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import suppress
+from functools import partial
 from itertools import count
 from pathlib import Path
 
@@ -46,6 +47,7 @@ from kpg.runtime.storage.packs import (
 from kpg.runtime.storage.snapshot import Still
 from kpg.runtime.trace.updates import Updates
 from kpg.session.engine import Engine
+from kpg.session.settings import session_rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,6 +232,7 @@ def check(folder: str | Path, *, imports: bool = False, left: dict[str, str] | N
     if found:
         return
     engine = Engine()
+    engine.catalog.consulted.session = partial(session_rows, engine)
     try:
         found_left = open_folder(engine, folder, read_only=True, whole=imports)
     except Error as error:

@@ -23,7 +23,6 @@ from kpg.compiler.sql.parse.session_statements import ALL
 from kpg.compiler.sql.parse.type_names import sql_type
 from kpg.compiler.system.oids import FIRST, type_facts
 from kpg.execute.queries import cursors
-from kpg.execute.queries.cursors import Cursor
 from kpg.runtime.errors import Error, InterfaceError, NotSupportedError, Span
 from kpg.runtime.types import UNKNOWN, Type
 from kpg.server import messages, statement_cache, streams, subscribe
@@ -44,7 +43,7 @@ from kpg.server.portal import (
 from kpg.server.statement_cache import Request
 from kpg.server.subscribe import Subscribe
 from kpg.server.subscription_cursors import Following
-from kpg.session.engine import Opened, PreparedStatements
+from kpg.session.engine import Cursor, Opened, PreparedStatements
 from kpg.session.transaction import State
 
 NOWHERE = Span("", 0, 0)

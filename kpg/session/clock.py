@@ -6,18 +6,32 @@ time has no part in it.
 
 import datetime
 import time
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 import numpy as np
 
 from kpg.compiler.catalog.entries import CLOCK, CLOCK_SCHEMA
 from kpg.runtime.errors import InterfaceError, NotSupportedError
-
-if TYPE_CHECKING:
-    from kpg.session.engine import Engine
+from kpg.runtime.executor import Executor
+from kpg.session.undo import Journal
 
 EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 MICROSECOND = datetime.timedelta(microseconds=1)
+
+
+class ClockHost(Protocol):
+    """The members of the engine that the clock uses."""
+
+    @property
+    def executor(self) -> Executor:
+        """Keeps the clock's row."""
+
+    @property
+    def journal(self) -> Journal:
+        """Undo entries of definitions."""
+
+    def step_unkept(self) -> None:
+        """Take a step that is not written to the log."""
 
 
 class Clock:
@@ -25,7 +39,7 @@ class Clock:
 
     __slots__ = ("_engine", "given", "kept")
 
-    def __init__(self, engine: "Engine") -> None:
+    def __init__(self, engine: ClockHost) -> None:
         self._engine = engine
         self.given: int | None = None
         """The time that the user has advanced to; None while it is the system's."""

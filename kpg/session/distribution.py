@@ -3,22 +3,23 @@
 import time
 from collections.abc import Mapping, Set
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
-from kpg.compiler.catalog.entries import TableEntry
+from kpg.compiler.catalog.entries import Catalog, TableEntry
 from kpg.compiler.physical.placement_rules import place
 from kpg.runtime.errors import ProgrammingError
+from kpg.runtime.executor import Executor
 from kpg.runtime.executor_factory import shared_executor
 from kpg.runtime.handles import Work
 from kpg.runtime.plan import Plan, Source
 from kpg.runtime.records import dataclass
 from kpg.session.memory_limit import used_bytes
+from kpg.session.undo import Journal
 
 if TYPE_CHECKING:
     from kpg.compiler.physical.placement import Placement
     from kpg.runtime.executor import SharedExecutor
     from kpg.runtime.interrupts import DeferredInterrupt
-    from kpg.session.engine import Engine
 
 DISTRIBUTION: Final = "distribution"
 """In the engine's extras: by tables' numbers what DISTRIBUTED BY and REPLICATED say."""
@@ -35,7 +36,31 @@ SOON: Final = 8
 empty: that costs about as much as those steps."""
 
 
-def work(engine: "Engine") -> list[Work]:
+class Distributed(Protocol):
+    """The members of the engine that the distribution of tables uses."""
+
+    @property
+    def executor(self) -> Executor:
+        """Runs the plans of this process."""
+
+    @property
+    def catalog(self) -> Catalog:
+        """Names the tables."""
+
+    @property
+    def journal(self) -> Journal:
+        """Undo entries of definitions."""
+
+    @property
+    def workers(self) -> "Workers | None":
+        """The worker processes, if there are any."""
+
+    @property
+    def extras(self) -> dict[str, object]:
+        """Other values that the log keeps, by name."""
+
+
+def work(engine: Distributed) -> list[Work]:
     """What each worker of an engine keeps and has done."""
     executor = engine.executor
     if engine.workers is not None:
@@ -46,7 +71,7 @@ def work(engine: "Engine") -> list[Work]:
     return [Work(rows, size, time.process_time())]
 
 
-def declare(engine: "Engine", table: str, distribution: str) -> None:
+def declare(engine: Distributed, table: str, distribution: str) -> None:
     """Have a table's rows be by a column, or with ``*`` all at each worker, in plans from now on."""
     before: tuple[tuple[int, str], ...] = engine.extras.get(DISTRIBUTION, ())  # type: ignore[assignment]
     number = engine.executor.table_number(table)
@@ -54,7 +79,7 @@ def declare(engine: "Engine", table: str, distribution: str) -> None:
     engine.journal.note(undo=lambda: _forget(engine, number))
 
 
-def _forget(engine: "Engine", number: int) -> None:
+def _forget(engine: Distributed, number: int) -> None:
     """Take back what :func:`declare` has said of a table, by its number."""
     declared: tuple[tuple[int, str], ...] = engine.extras[DISTRIBUTION]  # type: ignore[assignment]
     others = tuple(one for one in declared if one[0] != number)
@@ -142,7 +167,6 @@ class Workers:
 
     def used_bytes(self) -> int:
         """Memory of this process, of the members on this machine, and what they have in common."""
-
         members = sum(used_bytes(process) for process in self.crew.processes)
         return used_bytes() + members + self.crew.memory.allocated
 

@@ -19,9 +19,9 @@ What the last steps took, in quarters of a second.
 """
 
 import time
-from collections import OrderedDict, deque
+from collections import OrderedDict, defaultdict, deque
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
-from dataclasses import replace
+from dataclasses import field, replace
 from datetime import datetime, timedelta
 from functools import cache, partial
 from itertools import count
@@ -40,7 +40,7 @@ from kpg.compiler.catalog.constraints import is_plain
 from kpg.compiler.catalog.entries import Catalog, TableEntry, ViewEntry
 from kpg.compiler.catalog.privileges import Asker
 from kpg.compiler.sql.frontend import is_computed
-from kpg.compiler.sql.parse.statements import Prepare
+from kpg.compiler.sql.parse.statements import Prepare, Select
 from kpg.execute.queries.query_plan import LiveStatistics, Planned, plan_view_entry
 from kpg.execute.queries.result_rows import Reader
 from kpg.runtime.errors import DataError, ProgrammingError, Span
@@ -59,14 +59,13 @@ from kpg.session.view_maintenance import Kept
 if TYPE_CHECKING:
     from kpg.compiler.catalog.entries import Entry
     from kpg.compiler.sql.parse.statements import Insert
-    from kpg.execute.changes.insert_values import Shape
-    from kpg.execute.changes.keyed_changes import Known
-    from kpg.execute.queries.cursors import Cursor
-    from kpg.execute.queries.plan_cache import Known as KnownPlans
     from kpg.provenance.proof_tree import Proof
     from kpg.runtime.types import Type
     from kpg.session.distribution import Workers
     from kpg.session.time_travel import Past
+
+
+Words = NDArray[np.int64]
 
 
 class Opened(NamedTuple):
@@ -76,6 +75,28 @@ class Opened(NamedTuple):
     text: str
     moment: int
     statement: object
+
+
+@dataclass(slots=True)
+class Cursor:
+    """A cursor that DECLARE has opened.
+
+    ``place`` is 0 before the first row, 1 at it, and one more than there are rows behind the last.
+    """
+
+    name: str
+    rows: Result
+    transaction: int | None
+    scrolls: bool
+    place: int = 0
+    whole: Words | None = None
+    """The rows of the one table that it selects from, by columns."""
+    table: str = ""
+    text: str = ""
+    query: Select | None = None
+    moment: int = 0
+    number: int = field(default_factory=count().__next__)
+    """None has the number of another."""
 
 
 class Asking(Protocol):
@@ -132,13 +153,6 @@ class Client(Protocol):
 
     def prover(self, name: str) -> "Callable[[Any], Proof] | None":
         """What proves rows of a relation; None for one that it does not derive by rules."""
-
-
-def session_rows(engine: "Engine", what: str) -> Iterable[tuple[int | str | None, ...]]:
-    """The rows of a kind of what the session has."""
-    from kpg.session import settings as known
-
-    return known.session_rows(engine, what)
 
 
 class InPostgresWords:
@@ -265,15 +279,17 @@ class Latest(Generic[Key, Value]):
         self._values.clear()
 
 
+class CacheKind(Generic[Key, Value]):
+    """A kind of values that the plan cache keeps, declared by the module that computes them."""
+
+
 class Remembered:
     """Statements by their texts."""
 
     def __init__(self) -> None:
         self.inserts: Latest[str, Insert] = Latest()
-        self.shapes: Latest[tuple[str, tuple[int, ...]], Shape] = Latest()
         self._seen: Latest[tuple[object, ...], bool] = Latest()
-        self.plans: Latest[tuple[object, ...], KnownPlans] = Latest()
-        self.recipes: Latest[tuple[str, tuple[str, ...]], Known] = Latest()
+        self._kinds: defaultdict[CacheKind[Any, Any], Latest[Any, Any]] = defaultdict(Latest)
         self.types: Latest[str, Type] = Latest()
         """Of declared parameters."""
         self._made: Latest[tuple[object, ...], tuple[object, int, Any]] = Latest(FEW)
@@ -287,6 +303,10 @@ class Remembered:
         """How often a plan was used again."""
         self.forgotten = 0
         """How often names, types or settings have come to mean something else."""
+
+    def kind(self, kind: CacheKind[Key, Value]) -> Latest[Key, Value]:
+        """The values of a kind; :meth:`forget` drops them."""
+        return self._kinds[kind]
 
     def comes_again(self, key: tuple[object, ...]) -> bool:
         """Whether a statement has come before; from now on it has."""
@@ -313,10 +333,8 @@ class Remembered:
     def forget(self) -> None:
         """Names, types or settings mean something else from now on."""
         self.forgotten += 1
-        self.shapes.clear()
-        self.plans.clear()
+        self._kinds.clear()
         self.keyed.clear()
-        self.recipes.clear()
         self.types.clear()
         self._made.clear()
         self.answers.clear()
@@ -330,9 +348,6 @@ def changes_alone(engine: "Engine", name: str) -> bool:
 
     entry = engine.catalog.find(name)
     return isinstance(entry, TableEntry) and is_plain(others, entry.name)
-
-
-Words = NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
@@ -395,7 +410,7 @@ class Engine(Kept):
         self.waiting_goals = {}
         """Those that were there before the database was opened, and nobody has prepared again yet."""
         self.cursors: dict[tuple[int, str], Cursor] = {}
-        self.catalog.consulted = Consulted(0, InPostgresWords(), session=partial(session_rows, self))
+        self.catalog.consulted = Consulted(0, InPostgresWords())
         self.remembered = Remembered()
         self.keeping, self.followed, self.notices, self.at_commit, self.watching = {}, set(), [], {}, []
         self.attached = self.catalog.attached = set[str]()

@@ -15,18 +15,16 @@ are advisory locks; of tables and rows see ``row_locks.py``.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Final, NamedTuple, NoReturn, Protocol
+from typing import Final, NamedTuple, NoReturn, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from kpg.compiler.catalog.entries import TableEntry
+from kpg.compiler.catalog.entries import Catalog, TableEntry
 from kpg.runtime.errors import OperationalError, Waiting
-
-if TYPE_CHECKING:
-    from kpg.session.transaction import Transactions
-    from kpg.session.view_maintenance import Kept
-
+from kpg.runtime.executor import Executor
+from kpg.session.base_table import Watch
+from kpg.session.transaction import Transactions
 
 SHARED: Final = "ShareLock"
 EXCLUSIVE: Final = "ExclusiveLock"
@@ -128,6 +126,26 @@ class NoLockError(OperationalError):
     sqlstate = "55P03"
 
 
+class LockHost(Protocol):
+    """The members of the engine that locks use."""
+
+    @property
+    def catalog(self) -> Catalog:
+        """Names the tables, and the session that runs the statement."""
+
+    @property
+    def executor(self) -> Executor:
+        """Has the rows."""
+
+    @property
+    def transactions(self) -> Transactions:
+        """The open transaction."""
+
+    @property
+    def watching(self) -> list[Watch]:
+        """Called before rows of a table change."""
+
+
 class Locks:
     """The locks of one database. Sessions are known by their numbers."""
 
@@ -148,7 +166,7 @@ class Locks:
 
     # Taking
 
-    def take(self, engine: "Kept", wish: Wish, *, until_end: bool, waits: bool) -> bool:
+    def take(self, engine: LockHost, wish: Wish, *, until_end: bool, waits: bool) -> bool:
         """Take a lock for who asks; False if that cannot be now, or, with ``waits``, Waiting or an error."""
         number = engine.catalog.asker.number
         if self.blockers(number, wish):
@@ -165,7 +183,7 @@ class Locks:
             engine.transactions.locks = Own(self, number)
         return True
 
-    def wait_for(self, engine: "Kept", wish: Wish) -> NoReturn:
+    def wait_for(self, engine: LockHost, wish: Wish) -> NoReturn:
         """Have the present statement wait for what it cannot have; an error if it cannot wait."""
         self._check_waiting(engine)
         raise Waiting(wish)
@@ -224,14 +242,14 @@ class Locks:
         if not holders:
             del self._held[key]
 
-    def _check_waiting(self, engine: "Kept") -> None:
+    def _check_waiting(self, engine: LockHost) -> None:
         """An error if the present statement cannot wait."""
         if not self.suspends:
             raise NoLockError("could not obtain lock: a session has it", hint="wait in a session")
 
     # What a statement has done, which is undone if it has to wait
 
-    def begin(self, engine: "Kept", naps: int) -> None:
+    def begin(self, engine: LockHost, naps: int) -> None:
         """A statement begins whose work can be done again, after so many naps."""
         self.suspends = True
         self.naps, self.napped = naps, 0
@@ -437,7 +455,7 @@ class Many(NamedTuple):
 class RowLocks(Locks):
     """All locks of one database."""
 
-    def __init__(self, engine: "Kept") -> None:
+    def __init__(self, engine: LockHost) -> None:
         super().__init__()
         self._engine = engine
         self._rows: dict[str, dict[int, None]] = {}
@@ -674,7 +692,7 @@ class RowLocks(Locks):
         self._once(number, wish.key, (wish.mode, transactions.depth))
         transactions.locks = Own(self, number)
 
-    def handed(self, number: int, wish: Wish, transactions: "Transactions") -> bool:
+    def handed(self, number: int, wish: Wish, transactions: Transactions) -> bool:
         """Let a session have the row that it waited for; False if others still have it."""
         if len(wish.key) < 2 or not isinstance(wish.key[0], str):
             return True

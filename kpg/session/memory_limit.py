@@ -10,12 +10,9 @@ import time
 import traceback
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final, Protocol
 
 from kpg.runtime.errors import InterfaceError, NotSupportedError, OperationalError, ProgrammingError, Span
-
-if TYPE_CHECKING:
-    from kpg.session.distribution import Workers
 
 UNITS: Final = {"": 1, "b": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
 PROCESSES: Final = Path("/proc")
@@ -137,7 +134,14 @@ class MemoryWatch:
             )
 
 
-def watch_of(limit: int | str, workers: "Workers | None") -> MemoryWatch:
+class WorkerMemory(Protocol):
+    """Worker processes whose memory counts towards the limit of a database."""
+
+    def used_bytes(self) -> int:
+        """Memory of this process and of the workers on this machine, in bytes."""
+
+
+def watch_of(limit: int | str, workers: WorkerMemory | None) -> MemoryWatch:
     """What looks at the memory of a database: that of its process, and of its workers' on this machine."""
     if workers is None:
         return MemoryWatch(bytes_of(limit))

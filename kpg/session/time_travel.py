@@ -7,10 +7,10 @@ they mean now: of a table is known what it was since it is as it is, a view not 
 
 import datetime
 from bisect import bisect_left, bisect_right
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from itertools import accumulate
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,18 +23,20 @@ from kpg.compiler.sql.frontend import Bound
 from kpg.compiler.sql.parse import statements as ast
 from kpg.compiler.sql.parse.parser import parse_query
 from kpg.compiler.sql.rewrite.as_of import evaluated, query_of
-from kpg.execute.queries.query_plan import Planned, bind, plan_bound
+from kpg.execute.queries.query_plan import LiveStatistics, Planned, bind, plan_bound
 from kpg.execute.queries.result_rows import Decoded
 from kpg.runtime.errors import Error, InterfaceError, ProgrammingError, Span
+from kpg.runtime.executor import Executor
 from kpg.runtime.handles import Installation
 from kpg.runtime.records import dataclass
 from kpg.runtime.types import BIGINT, TIMESTAMPTZ, ColumnDef, Schema
 from kpg.runtime.values import date_time, intervals
-from kpg.session.clock import EPOCH, MICROSECOND
+from kpg.session.base_table import Table
+from kpg.session.clock import EPOCH, MICROSECOND, Clock
+from kpg.session.transaction import Transactions
 
 if TYPE_CHECKING:
     from kpg.compiler.catalog.entries import Catalog
-    from kpg.session.engine import Engine
 
 Words = NDArray[np.int64]
 Settled = ast.Insert | ast.CreateTableAs
@@ -45,6 +47,73 @@ HOW: Final = (
 )
 PATIENCE: Final = 8
 """The past is forgotten when an eighth of what is kept need not be: that is a look at all that remembers."""
+
+
+class HistoricView(Protocol):
+    """A maintained view whose earlier contents may be kept."""
+
+    @property
+    def installed(self) -> Installation:
+        """The view's dataflow."""
+
+
+class CommitLog(Protocol):
+    """The write-ahead log of a database."""
+
+    @property
+    def moment(self) -> tuple[int, int]:
+        """The epoch that was recorded last, and when that was."""
+
+
+class Historic(Protocol):
+    """The members of the engine that time travel uses."""
+
+    @property
+    def executor(self) -> Executor:
+        """Keeps earlier states of tables."""
+
+    @property
+    def clock(self) -> Clock:
+        """The time of the database."""
+
+    @property
+    def keeper(self) -> CommitLog | None:
+        """The write-ahead log, if the database has one."""
+
+    @property
+    def views(self) -> Mapping[str, HistoricView]:
+        """Maintained views by name."""
+
+    @property
+    def statistics(self) -> LiveStatistics:
+        """Sizes of tables, for planning."""
+
+    @property
+    def transactions(self) -> Transactions:
+        """The open transaction."""
+
+    @property
+    def past(self) -> "Past | None":
+        """The epochs that are kept; None without ``history``."""
+
+    @property
+    def reading_catalog(self) -> "Catalog":
+        """The catalog for a one-off query."""
+
+    def expanded_catalog(self, kept: Callable[[str], bool]) -> "Catalog":
+        """The catalog with every view expanded where it is used, except those that are ``kept``."""
+
+    def run_then(self, planned: Planned, epoch: int) -> tuple[Words, Words]:
+        """The rows and multiplicities of a query as of an epoch."""
+
+    def select(self, planned: Planned) -> Result:
+        """The result of a one-off query."""
+
+    def attach_table(self, name: str, schema: Schema) -> str:
+        """Add a table for the duration of a statement; the name that it gets."""
+
+    def table(self, name: str) -> Table:
+        """A base table, by name in any case."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +154,7 @@ def retention_of(history: int | str | datetime.timedelta) -> Retention:
 class Past:
     """The epochs that a database can be asked for, and their moments."""
 
-    def __init__(self, engine: "Engine", retention: Retention) -> None:
+    def __init__(self, engine: Historic, retention: Retention) -> None:
         self.retention = retention
         self._engine = engine
         self._epochs = [engine.executor.epoch]
@@ -281,7 +350,7 @@ class Past:
         return replace(bound, rel=transform_up(bound.rel, timed))
 
 
-def select_then(engine: "Engine", statement: ast.Select) -> "Result":
+def select_then(engine: Historic, statement: ast.Select) -> "Result":
     """The result of a query AS OF an epoch or a moment."""
     assert statement.then is not None
     past = past_of(engine, statement.then.span)
@@ -294,7 +363,7 @@ def select_then(engine: "Engine", statement: ast.Select) -> "Result":
     return past.select(present, epoch)
 
 
-def settled(engine: "Engine", statement: Settled) -> Settled:
+def settled(engine: Historic, statement: Settled) -> Settled:
     """A statement with a table of the rows that its query has AS OF an epoch, in the query's place.
 
     ``engine.release_attached`` is to be called when it has run.
@@ -303,13 +372,13 @@ def settled(engine: "Engine", statement: Settled) -> Settled:
     return replace(statement, query=replace(statement.query, query=tree, then=None))
 
 
-def within(engine: "Engine", statement: ast.Statement) -> ast.Statement:
+def within(engine: Historic, statement: ast.Statement) -> ast.Statement:
     """A statement with tables in the place of queries AS OF an epoch that are parts of it, as above."""
 
     return evaluated(statement, lambda query: attached(engine, query), statement.span)
 
 
-def attached(engine: "Engine", query: ast.Select) -> str:
+def attached(engine: Historic, query: ast.Select) -> str:
     """The name of a table of the rows that a query has AS OF an epoch."""
     rows = select_then(engine, query)
     columns = zip(rows.columns, rows.types, strict=True)
@@ -322,7 +391,7 @@ def attached(engine: "Engine", query: ast.Select) -> str:
     return name
 
 
-def past_of(engine: "Engine", span: Span | None = None) -> Past:
+def past_of(engine: Historic, span: Span | None = None) -> Past:
     """The past of a database; InterfaceError if none is kept."""
     if engine.past is None:
         raise nothing_kept(span)
@@ -334,7 +403,7 @@ def nothing_kept(span: Span | None = None) -> InterfaceError:
     return InterfaceError("nothing of the past is kept", hint=HOW, span=span)
 
 
-def constant(engine: "Engine", alone: ast.Then) -> Any:
+def constant(engine: Historic, alone: ast.Then) -> Any:
     """The value of an expression that stands alone in a statement."""
     catalog = engine.reading_catalog
     result = engine.select(plan_bound(bind(query_of(alone), catalog), catalog, engine.statistics))
@@ -342,7 +411,7 @@ def constant(engine: "Engine", alone: ast.Then) -> Any:
     return value
 
 
-def epochs(engine: "Engine") -> "Result":
+def epochs(engine: Historic) -> "Result":
     """The epochs that are kept, and their moments."""
     known = past_of(engine).known()
     times = [EPOCH + moment * MICROSECOND for _, moment in known]

@@ -16,7 +16,6 @@ from kpg.session.undo import Settled
 
 if TYPE_CHECKING:
     from kpg.session.channels import Channels, Mailbox
-    from kpg.session.locks import Own
 
 
 class Stepper(Protocol):
@@ -39,6 +38,16 @@ class Stepper(Protocol):
 
     def rollback_to(self, point: Any) -> object:
         """Throw away what has changed since a savepoint."""
+
+
+class HeldLocks(Protocol):
+    """The locks that a transaction holds."""
+
+    def end(self, least: int) -> None:
+        """Release the locks taken since the savepoint of this number."""
+
+    def release(self, place: int) -> None:
+        """Merge the locks of the savepoint of this number into the enclosing savepoint."""
 
 
 def _needing(what: str) -> InterfaceError:
@@ -79,7 +88,7 @@ class Transactions:
         self.read_only = False
         """Whether changes are refused."""
         self._reads_only = False
-        self.locks: Own | None = None  # the advisory locks that are held until its end
+        self.locks: HeldLocks | None = None  # the advisory locks that are held until its end
         self._undoing = Undoing(self)
         self._reading = Statement(self, changes=False)
         self._changing = Statement(self, changes=True)

@@ -361,17 +361,18 @@ class Kept(Following):
     keeper: Keeper | None
     notices: "list[Notice]"
     """What statements have to say beside their results, until somebody takes it."""
-    at_commit: dict[str, str]
-    """DROP, or DELETE ROWS, by the names of temporary tables."""
+    at_commit: dict[str, Callable[[], None]]
+    """The ON COMMIT actions of temporary tables, by the tables' names."""
 
     _closing: set[str]
 
     def settle(self, *, committing: bool) -> None:
         """Have foreign keys hold after changes: all of them when committing, else those not deferred."""
         if committing and self.at_commit:
-            from kpg.execute.definitions.ddl import tidy
-
-            tidy(self)  # type: ignore[arg-type]
+            mine = f"{self.catalog.temporary}."
+            for name, act in list(self.at_commit.items()):
+                if name.startswith(mine):
+                    act()
         if "references" in self.__dict__:
             self.references.settle(committing=committing)
             if committing:

@@ -18,7 +18,7 @@ from kpg.runtime.plan import Mfp
 from kpg.runtime.types import ERROR
 
 if TYPE_CHECKING:
-    from kpg.execute.definitions.indexes import ExpressionKey
+    from kpg.execute.changes.expression_keys import ExpressionKey
 
 Words = NDArray[np.int64]
 
@@ -158,7 +158,7 @@ def guards(executor: Executor, catalog: Catalog, references: References) -> dict
         needed = referring is not None or special or entry.constraints.guarded
         guard = Guard(executor, entry, catalog, referring) if needed else None
         if guard is not None and special:
-            from kpg.execute.definitions.indexes import expression_keys
+            from kpg.execute.changes.expression_keys import expression_keys  # lazy: start-up
 
             guard.expression_keys = expression_keys(executor, entry, catalog)
         found[entry.name] = guard

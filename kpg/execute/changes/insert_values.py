@@ -28,7 +28,7 @@ from kpg.runtime.records import dataclass
 from kpg.runtime.scalar import Literal
 from kpg.runtime.types import NULL, Type
 from kpg.runtime.values.styles import BINDING
-from kpg.session.engine import Engine, changes_alone
+from kpg.session.engine import CacheKind, Engine, changes_alone
 
 Words = NDArray[np.int64]
 Parameters = Sequence[Any] | Mapping[str, Any] | None
@@ -53,6 +53,9 @@ class Shape:
     places: tuple[int, ...]
     given: tuple[int, ...]
     missing: tuple[tuple[int, Stored], ...]
+
+
+SHAPES: Final = CacheKind[tuple[str, tuple[int, ...]], Shape]()
 
 
 def inserts(engine: Engine, text: str, parameters: Parameters) -> list[Inserting] | None:
@@ -163,13 +166,13 @@ def shape_of(engine: Engine, rows: Inserting) -> Shape | None:
     entry = catalog.table(rows.statement.table)
     absent = tuple(place for place, cells in enumerate(rows.columns) if _is_default(cells))
     key = (rows.text, absent)
-    known = engine.remembered.shapes.get(key)
+    known = engine.remembered.kind(SHAPES).get(key)
     if known is not None and known.entry is entry:
         return known
     before = catalog.consulted.times
     known = _made(rows.statement, len(rows.columns), absent, entry, catalog)
     if known is not None and catalog.consulted.times == before:
-        engine.remembered.shapes.put(key, known)
+        engine.remembered.kind(SHAPES).put(key, known)
     return known
 
 

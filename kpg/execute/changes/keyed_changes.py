@@ -37,7 +37,7 @@ from kpg.runtime.records import dataclass
 from kpg.runtime.scalar import Literal
 from kpg.runtime.types import ERROR, NULL, Kind, Type
 from kpg.runtime.values.styles import BINDING, PLAIN
-from kpg.session.engine import Engine
+from kpg.session.engine import CacheKind, Engine
 
 Take = Callable[[Any, Type, Dictionary], int]
 """From a value that is not NULL to its word; Beyond if that takes more."""
@@ -73,10 +73,10 @@ def row_of(engine: Engine, text: str, values: Sequence[Any]) -> tuple[Recipe, li
     path = engine.catalog.outlook
     if engine.catalog.style is not PLAIN or not engine.remembers:
         return None
-    known = engine.remembered.recipes.get((text, path))
+    known = engine.remembered.kind(RECIPES).get((text, path))
     if known is None or (known.version != engine.catalog.version):
         known = Known(engine.catalog.version, recipe_of(engine, text))
-        engine.remembered.recipes.put((text, path), known)
+        engine.remembered.kind(RECIPES).put((text, path), known)
     recipe = known.recipe
     if recipe is None:
         return None
@@ -93,6 +93,10 @@ class Known:
 
     version: int
     recipe: Recipe | None
+
+
+RECIPES: Final = CacheKind[tuple[str, tuple[str, ...]], Known]()
+"""By a text and the schemas in which its names are looked for."""
 
 
 def recipe_of(engine: Engine, text: str) -> Recipe | None:

@@ -21,8 +21,8 @@ from kpg.compiler.sql.rewrite.eager_subexpressions import named_rows, returning_
 from kpg.compiler.sql.rewrite.upsert import OverPairs, lower_conflict, missing_of
 from kpg.execute.changes.defaults import filled, numbered
 from kpg.execute.changes.dml import Changes, Returned, check_there, prepared
+from kpg.execute.changes.expression_keys import expression_keys, without_conflicts, written
 from kpg.execute.changes.table_writes import Evaluate, checked, distinct, merged, missing
-from kpg.execute.definitions.indexes import arbiters_beside, without_conflicts
 from kpg.execute.queries.query_plan import explain, plan, plan_bound, returned_shape
 from kpg.execute.queries.result_rows import expand
 from kpg.postgres.row_security import check_merged
@@ -34,7 +34,7 @@ from kpg.session.engine import Engine
 
 if TYPE_CHECKING:
     from kpg.compiler.explain import Shown
-    from kpg.execute.definitions.indexes import ExpressionKey
+    from kpg.execute.changes.expression_keys import ExpressionKey
 
 Words = NDArray[np.int64]
 
@@ -86,7 +86,7 @@ def _arbiters(
     if not beside:
         return arbiters(statement, entry), []
 
-    return arbiters_beside(engine, entry, statement)
+    return _arbiters_among_all(engine, entry, statement)
 
 
 def _evaluation(engine: Engine, table: Table, update: "Mfp | OverPairs") -> Evaluate:
@@ -254,3 +254,36 @@ def updated_by_query(
     words = expand(*engine.run(planned))
     words = words[:, np.argsort(words[0], kind="stable")]
     return np.ascontiguousarray(words[1:]), np.ascontiguousarray(words[0])
+
+
+def _arbiters_among_all(
+    engine: Engine, entry: TableEntry, statement: ast.Insert
+) -> "tuple[Sequence[tuple[int, ...]], list[ExpressionKey]]":
+    """Where ON CONFLICT looks for rows that are there: keys of columns, and other keys."""
+    conflict = statement.conflict
+    assert conflict is not None
+    known = list(expression_keys(engine.executor, entry, engine.catalog))
+    if not conflict.columns and not conflict.elements and not conflict.constraint:
+        return arbiters(statement, entry), known
+    if conflict.constraint:
+        return arbiters(statement, entry), []
+    elements = conflict.elements or conflict.columns
+    wanted = sorted(map(written, elements))
+    columns = {tuple(sorted(name.lower() for name in key.columns)) for key in entry.constraints.uniques}
+    columns.add(tuple(sorted(entry.schema.names[place].lower() for place in entry.schema.primary_key)))
+    if tuple(wanted) in columns:
+        return arbiters(
+            replace(statement, conflict=replace(conflict, elements=(), columns=elements)), entry
+        ), []
+    given = written(conflict.predicate) if conflict.predicate else ""
+    for rule in known:
+        one = rule.one
+        fits = sorted(map(written, one.elements)) == wanted
+        if fits and (not one.where or written(one.where) == given):
+            return (), [rule]
+    error = ProgrammingError(
+        "there is no unique or exclusion constraint matching the ON CONFLICT specification",
+        span=conflict.span,
+    )
+    error.sqlstate = "42P10"
+    raise error

@@ -356,29 +356,27 @@ def made(
         error = ProgrammingError("ON COMMIT can only be used on temporary tables", span=statement.span)
         error.sqlstate = "42P16"
         raise error
-    engine.at_commit[name] = statement.on_commit
+    engine.at_commit[name] = partial(_act_on_commit, engine, name, statement.on_commit)
 
 
-def tidy(engine: "Engine") -> None:
-    """A transaction of a session ends: empty, or drop, its tables that want it."""
+def _act_on_commit(engine: Engine, name: str, action: str) -> None:
+    """Run ON COMMIT DROP, or DELETE ROWS, of a temporary table."""
     from kpg.execute.definitions.drop import drop_relations
 
-    mine = f"{engine.catalog.temporary}."
-    for name, action in [one for one in engine.at_commit.items() if one[0].startswith(mine)]:
-        entry = engine.catalog.entries.get(name.lower())
-        if not isinstance(entry, TableEntry):
-            del engine.at_commit[name]
-        elif action == "DROP":
-            del engine.at_commit[name]
-            with engine.journal.writing():
-                drop_relations(engine, parse_statements.Drop("TABLE", (name,), True, True, NOWHERE))
-        elif engine.executor.count(name):
-            table = engine.table(name)
-            guard, table.guard = table.guard, None
-            table.delete(engine.executor.rowids(name))
-            table.guard = guard
-            if guard is not None and guard.expression_keys:
-                empty_unique_indexes(engine, name)
+    entry = engine.catalog.entries.get(name.lower())
+    if not isinstance(entry, TableEntry):
+        del engine.at_commit[name]
+    elif action == "DROP":
+        del engine.at_commit[name]
+        with engine.journal.writing():
+            drop_relations(engine, parse_statements.Drop("TABLE", (name,), True, True, NOWHERE))
+    elif engine.executor.count(name):
+        table = engine.table(name)
+        guard, table.guard = table.guard, None
+        table.delete(engine.executor.rowids(name))
+        table.guard = guard
+        if guard is not None and guard.expression_keys:
+            empty_unique_indexes(engine, name)
 
 
 def end(engine: "Engine") -> None:

@@ -1,34 +1,23 @@
 """CREATE INDEX: an arrangement that stays, whichever views come and go; UNIQUE is a key of the table.
 
-Unique indexes over expressions, or of some rows of a table.
-
-Each has a table of its keys, which catalogs do not show. The table changes in the same transactions as the
-indexed one, so new rows are looked up in its key.
+Unique indexes over expressions, or of some rows of a table, have tables of their keys: ``expression_keys``.
 """
 
-from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from functools import cached_property, partial
+from functools import partial
 from typing import TYPE_CHECKING
-
-import numpy as np
-from numpy.typing import NDArray
 
 from kpg.compiler.algebra.facts import unique_keys
 from kpg.compiler.catalog.constraints import Check, Constraints, Index, Unique, UniqueIndex
 from kpg.compiler.catalog.entries import KEYS, PUBLIC, Catalog, Entry, TableEntry, ViewEntry, did_you_mean
 from kpg.compiler.sql.parse import definitions as ast
-from kpg.compiler.sql.parse import statements as parse_statements
-from kpg.compiler.sql.parse.reader import parsed_expression
-from kpg.compiler.sql.rewrite.changes import arbiters
-from kpg.compiler.sql.rewrite.column_expressions import bind_check, key_of_row
+from kpg.compiler.sql.rewrite.column_expressions import bind_check
+from kpg.execute.changes.expression_keys import ExpressionKey, unique_indexes
 from kpg.execute.definitions.create_table import free_name
-from kpg.runtime.convert.python_values import show
 from kpg.runtime.errors import Error, IntegrityError, NotSupportedError, ProgrammingError
-from kpg.runtime.executor import Executor
 from kpg.runtime.plan import Arrange, Linear, Mfp, Plan, Source
 from kpg.runtime.scalar import Column, Fetch
-from kpg.runtime.types import NULL, ROWID, ColumnDef, Schema, Type
+from kpg.runtime.types import ROWID, ColumnDef, Schema
 from kpg.session.engine import Engine
 from kpg.session.notices import say_missing, say_present
 
@@ -249,102 +238,6 @@ def drop_index(engine: Engine, statement: ast.DropOther, name: str) -> None:
     raise error
 
 
-Words = NDArray[np.int64]
-
-
-class ExpressionKey:
-    """One unique index, as rows come and go."""
-
-    def __init__(self, executor: Executor, entry: TableEntry, catalog: Catalog, one: UniqueIndex) -> None:
-        self._executor = executor
-        self._entry = entry
-        self._catalog = catalog
-        self.one = one
-
-    @cached_property
-    def _mfp(self) -> Mfp:
-        return key_of_row(self._entry, self.one, self._catalog)
-
-    @property
-    def types(self) -> tuple[Type, ...]:
-        """The types of the keys."""
-        return tuple(scalar.type for scalar in self._mfp.outputs)
-
-    def keys(self, words: Words) -> tuple[Words, Words]:
-        """The keys of the rows that have one, and the places of these."""
-        found, kept = self._executor.evaluate(self._mfp, np.ascontiguousarray(words))
-        places = np.arange(words.shape[1]) if kept is None else kept
-        whole = (found != NULL).all(axis=0) if self.one.nulls_distinct else np.ones(found.shape[1], np.bool_)
-        return np.ascontiguousarray(found[:, whole]), places[whole]
-
-    def deleted(self, words: Words) -> None:
-        """Rows have gone."""
-        keys, _ = self.keys(words)
-        if keys.shape[1]:
-            self._executor.delete(self.one.kept, self._executor.match(self.one.kept, keys))
-
-    def inserted(self, words: Words) -> None:
-        """Rows have come; IntegrityError if a key is there twice."""
-        keys, _ = self.keys(words)
-        if not keys.shape[1]:
-            return
-        try:
-            self._executor.insert(self.one.kept, keys)
-        except IntegrityError:
-            raise self._error(keys) from None
-
-    def there(self, words: Words) -> NDArray[np.bool_]:
-        """Which of some rows would meet one that is there."""
-        keys, places = self.keys(words)
-        found = np.zeros(words.shape[1], np.bool_)
-        columns = tuple(range(keys.shape[0]))
-        found[places] = self._executor.find_unique(self.one.kept, columns, keys) >= 0
-        return found
-
-    def find(self, words: Words) -> Words:
-        """The rowids of the rows that some rows meet, -1 where they meet none."""
-        found = np.full(words.shape[1], -1, np.int64)
-        asked = np.flatnonzero(self.there(words))
-        if not asked.size:
-            return found
-        rowids = self._executor.rowids(self._entry.name)
-        keys, places = self.keys(self._executor.fetch(self._entry.name, rowids))
-        known = {tuple(key): rowids[place] for key, place in zip(keys.T.tolist(), places, strict=True)}
-        wanted, at = self.keys(np.ascontiguousarray(words[:, asked]))
-        for key, place in zip(wanted.T.tolist(), at.tolist(), strict=True):
-            found[asked[place]] = known[tuple(key)]
-        return found
-
-    def _shown(self, key: Words) -> str:
-        values = zip(key[:, 0].tolist(), self.types, strict=True)
-        return ", ".join(show(word, type_, self._executor.dictionary) for word, type_ in values)
-
-    def _error(self, keys: Words) -> IntegrityError:
-        """A key that is there twice."""
-        there = self._executor.find_unique(self.one.kept, tuple(range(keys.shape[0])), keys)
-        place = int(np.argmax(there >= 0)) if (there >= 0).any() else 0
-        named = ", ".join(self.one.elements)
-        found = f"({named})=({self._shown(keys[:, place : place + 1])})"
-        error = IntegrityError(
-            f'duplicate key value violates unique constraint "{self.one.name}": {found} already exists',
-            hint="nothing was changed",
-        )
-        error.sqlstate = "23505"
-        return error.with_detail(f"Key {found} already exists.")
-
-
-def unique_indexes(catalog: Catalog, name: str) -> Iterator[UniqueIndex]:
-    """The unique indexes of a table that are over expressions, or of some rows."""
-    for key, one in list(catalog.others.items()):
-        if key[:2] == ("unique index", name.lower()):
-            yield one
-
-
-def expression_keys(executor: Executor, entry: TableEntry, catalog: Catalog) -> Sequence[ExpressionKey]:
-    """The same, as rows come and go."""
-    return [ExpressionKey(executor, entry, catalog, one) for one in unique_indexes(catalog, entry.name)]
-
-
 def add_unique_index(engine: Engine, entry: TableEntry, one: UniqueIndex) -> None:
     """Have a table keep a rule; IntegrityError if its rows do not."""
     kept = KEYS + f"{entry.name} {one.name}".replace(".", " ")
@@ -385,53 +278,3 @@ def rebuild_unique_indexes(engine: Engine, name: str) -> None:
             raise
         except Error:
             continue
-
-
-def written(text: str) -> str:
-    """An expression in one form of many."""
-    return str(parsed_expression(text).unnest().sql(dialect="postgres")).lower()
-
-
-def arbiters_beside(
-    engine: Engine, entry: TableEntry, statement: parse_statements.Insert
-) -> tuple[Sequence[tuple[int, ...]], list[ExpressionKey]]:
-    """Where ON CONFLICT looks for rows that are there: keys of columns, and other keys."""
-    conflict = statement.conflict
-    assert conflict is not None
-    known = list(expression_keys(engine.executor, entry, engine.catalog))
-    if not conflict.columns and not conflict.elements and not conflict.constraint:
-        return arbiters(statement, entry), known
-    if conflict.constraint:
-        return arbiters(statement, entry), []
-    elements = conflict.elements or conflict.columns
-    wanted = sorted(map(written, elements))
-    columns = {tuple(sorted(name.lower() for name in key.columns)) for key in entry.constraints.uniques}
-    columns.add(tuple(sorted(entry.schema.names[place].lower() for place in entry.schema.primary_key)))
-    if tuple(wanted) in columns:
-        return arbiters(
-            replace(statement, conflict=replace(conflict, elements=(), columns=elements)), entry
-        ), []
-    given = written(conflict.predicate) if conflict.predicate else ""
-    for rule in known:
-        one = rule.one
-        fits = sorted(map(written, one.elements)) == wanted
-        if fits and (not one.where or written(one.where) == given):
-            return (), [rule]
-    error = ProgrammingError(
-        "there is no unique or exclusion constraint matching the ON CONFLICT specification",
-        span=conflict.span,
-    )
-    error.sqlstate = "42P10"
-    raise error
-
-
-def without_conflicts(rules: Sequence[ExpressionKey], words: Words) -> Words:
-    """The rows that meet none that is there, nor one before them."""
-    for rule in rules:
-        words = np.ascontiguousarray(words[:, ~rule.there(words)])
-        keys, places = rule.keys(words)
-        kept = np.ones(words.shape[1], np.bool_)
-        _, first = np.unique(keys, axis=1, return_index=True)
-        kept[np.setdiff1d(places, places[first])] = False
-        words = np.ascontiguousarray(words[:, kept])
-    return words

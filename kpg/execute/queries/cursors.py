@@ -3,8 +3,7 @@
 UPDATE and DELETE of the row at which a cursor stands.
 """
 
-from dataclasses import field, replace
-from itertools import count
+from dataclasses import replace
 from typing import TYPE_CHECKING, NoReturn, assert_never
 
 import numpy as np
@@ -19,9 +18,8 @@ from kpg.execute.changes.dml import Changes, prepared
 from kpg.execute.queries.result_rows import Decoded, literal_of, words_of
 from kpg.execute.statements import select
 from kpg.runtime.errors import Error, ProgrammingError, Span
-from kpg.runtime.records import dataclass
 from kpg.runtime.types import Type
-from kpg.session.engine import Engine
+from kpg.session.engine import Cursor, Engine
 from kpg.session.transaction import State
 
 if TYPE_CHECKING:
@@ -29,25 +27,6 @@ if TYPE_CHECKING:
 
 
 Words = NDArray[np.int64]
-
-
-@dataclass(slots=True)
-class Cursor:
-    """``place`` is 0 before the first row, 1 at it, and one more than there are rows behind the last."""
-
-    name: str
-    rows: Result
-    transaction: int | None
-    scrolls: bool
-    place: int = 0
-    whole: Words | None = None
-    """The rows of the one table that it selects from, by columns."""
-    table: str = ""
-    text: str = ""
-    query: Select | None = None
-    moment: int = 0
-    number: int = field(default_factory=count().__next__)
-    """None has the number of another."""
 
 
 class Picked:

@@ -1,13 +1,10 @@
 """LIMIT over a recursion that is asked once: it goes on until there are rows enough, not to its end.
 
 The recursion is computed for some rounds, then for more; each time it is known whether that was all of it.
-
-What a query that is asked once has computed before: LIMITs that are queries, and settings.
 """
 
 from collections.abc import Callable
 from dataclasses import replace
-from decimal import ROUND_HALF_UP, Decimal
 from typing import Final
 
 from kpg.api.result import Result
@@ -15,60 +12,7 @@ from kpg.compiler.algebra import rel as algebra
 from kpg.compiler.algebra.rel import Rel
 from kpg.compiler.algebra.traverse import transform_up, walk
 from kpg.compiler.sql.frontend import Bound
-from kpg.compiler.sql.parse import statements
-from kpg.compiler.sql.parse import statements as ast
-from kpg.compiler.sql.rewrite.eager_subexpressions import limits, settings, with_limits, with_settings
-from kpg.execute.statements import execute, select
-from kpg.postgres.sqlstate import type_name
-from kpg.runtime.errors import EndlessError, ProgrammingError
-from kpg.session.engine import Engine
-from kpg.session.settings import SETTINGS, run_session, shown
-
-
-def settled(engine: Engine, statement: ast.Select) -> ast.Select:
-    """A query with constants in the place of these."""
-    asked = limits(statement.query)
-    if asked:
-        found = [_count(engine, replace(statement, query=query)) for query in asked]
-        statement = replace(statement, query=with_limits(statement.query, found))
-    if settings(statement.query):
-        query = with_settings(statement.query, lambda name, args: _setting(engine, statement, name, args))
-        statement = replace(statement, query=query)
-    return statement
-
-
-def _count(engine: Engine, statement: ast.Select) -> int | None:
-
-    result = select(engine, statement)
-    ((value,),), (type_,) = result.fetchall(), result.types
-    if value is not None and not type_.is_numeric:
-        error = ProgrammingError(
-            f"argument of LIMIT or OFFSET must be type bigint, not type {type_name(str(type_))}",
-            span=statement.span,
-        )
-        error.sqlstate = "42804"
-        raise error
-    if isinstance(value, Decimal):
-        return int(value.to_integral_value(ROUND_HALF_UP))
-    return None if value is None else round(value)
-
-
-def _setting(engine: Engine, statement: ast.Select, name: str, args: list[str]) -> str | None:
-
-    setting = args[0].lower() if args else ""
-    if name == "set_config":
-        if len(args) != len(("name", "value", "is_local")):
-            raise ProgrammingError(
-                "set_config takes a name, a value and whether it is local", span=statement.span
-            )
-        run_session(engine, statements.Set(setting, (args[1],), statement.span), execute)
-        return shown(engine, setting)
-    if setting not in SETTINGS and setting not in engine.settings:
-        if len(args) > 1 and args[1].lower() in ("true", "t"):
-            return None
-        raise ProgrammingError(f'unknown setting "{setting}"', span=statement.span)
-    return shown(engine, setting)
-
+from kpg.runtime.errors import EndlessError
 
 FIRST: Final = 1000
 """The rounds that are computed first, at most."""

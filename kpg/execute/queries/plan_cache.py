@@ -54,7 +54,7 @@ from kpg.runtime.errors import CanceledError, Error
 from kpg.runtime.records import dataclass
 from kpg.runtime.scalar import Literal
 from kpg.runtime.types import UNKNOWN, Kind, Type
-from kpg.session.engine import Engine, Latest, changes_alone
+from kpg.session.engine import CacheKind, Engine, Latest, changes_alone
 
 Words = NDArray[np.int64]
 Statement = ast.Select | ast.Update | ast.Delete
@@ -104,6 +104,9 @@ class Known:
         self.templates: Latest[tuple[str, ...], Template] = Latest(MOST_TEXTS)
 
 
+PLANS: Final = CacheKind[tuple[object, ...], Known]()
+
+
 def looks_up(engine: Engine, text: str) -> bool:
     """Whether a text is known to look up what it reads, or the one row that it changes."""
     found = normal(text)
@@ -112,7 +115,7 @@ def looks_up(engine: Engine, text: str) -> bool:
 
 def kept_template(engine: Engine, statement: Asked, key: tuple[object, ...]) -> Template | None:
     """The plan of a statement that looks up one row, if there is one under a key."""
-    known = engine.remembered.plans.get(key)
+    known = engine.remembered.kind(PLANS).get(key)
     if known is None or known.version != engine.catalog.version or known.pins is None:
         return None
     template = known.templates.get(tuple(statement.normal.written[place] for place in known.pins))
@@ -122,9 +125,9 @@ def kept_template(engine: Engine, statement: Asked, key: tuple[object, ...]) -> 
 def template_of(engine: Engine, statement: Asked, key: tuple[object, ...]) -> Template | None:
     """The plan of a statement that has come before; None if it has not, or has no such plan."""
     version = engine.catalog.version
-    known = engine.remembered.plans.get(key)
+    known = engine.remembered.kind(PLANS).get(key)
     if known is None or known.version != version:
-        engine.remembered.plans.put(key, known := Known(version))
+        engine.remembered.kind(PLANS).put(key, known := Known(version))
     if known.refused:
         return None
     if known.pins is None:
