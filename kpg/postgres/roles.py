@@ -31,7 +31,7 @@ from kpg.runtime.errors import DataError, InterfaceError, PrivilegeError, Progra
 from kpg.runtime.types import TIMESTAMPTZ
 from kpg.runtime.values import codec_of
 from kpg.runtime.values.input_errors import complaint
-from kpg.runtime.values.styles import reader_of
+from kpg.runtime.values.style_output import reader_of
 from kpg.session.engine import Asking, Engine
 from kpg.session.notices import Notice, say, say_skipped
 from kpg.session.settings import check_value, settle

@@ -26,9 +26,9 @@ from kpg.runtime.values.codec import output_of
 from kpg.runtime.values.intervals import Interval, of_microseconds
 from kpg.runtime.values.networks import Network, mac_bytes
 from kpg.runtime.values.ranges import FIRST, LAST, Ranges
+from kpg.runtime.values.style_output import writer_of as styles_writer_of
 from kpg.runtime.values.styles import PLAIN as STYLES_PLAIN
 from kpg.runtime.values.styles import Style, depends
-from kpg.runtime.values.styles import writer_of as styles_writer_of
 from kpg.runtime.values.words import EARLIEST, LATEST
 
 Writer = Callable[[Any], bytes]

@@ -6,6 +6,7 @@ says.
 """
 
 from kpg.runtime.values.codec import Codec, codec_of, speller_of
-from kpg.runtime.values.words import Encoder, Mistyped, Unfit, encoder_of
+from kpg.runtime.values.type_codecs import Encoder, encoder_of
+from kpg.runtime.values.words import Mistyped, Unfit
 
 __all__ = ["Codec", "Encoder", "Mistyped", "Unfit", "codec_of", "encoder_of", "speller_of"]

@@ -207,7 +207,7 @@ def _element(text: str, element: Codec, type_: Type) -> Any:
     try:
         return element.parse(text)
     except (ValueError, ArithmeticError):
-        from kpg.runtime.values import input_errors
+        from kpg.runtime.values import input_errors  # lazy: 5 ms of start-up, for errors alone
 
         return input_errors.read(text, type_)
 

@@ -14,7 +14,7 @@ from typing import Any
 from kpg.runtime.errors import no_text
 from kpg.runtime.records import dataclass
 from kpg.runtime.types import TEXT_KINDS, Kind, Type, float_to_word, word_to_float
-from kpg.runtime.values.words import Mistyped, Unfit, encoder_of, python_of
+from kpg.runtime.values.words import Mistyped, Unfit
 
 Speller = Callable[[Any], str]
 
@@ -39,54 +39,24 @@ class Codec:
     """What Python objects the type takes, for hints."""
 
 
+_factories: dict[Kind, Callable[[Type], Codec]] = {}
+"""What makes the codec of a type, by its kind."""
+
+
+def register_codec(*kinds: Kind) -> Callable[[Callable[[Type], Codec]], Callable[[Type], Codec]]:
+    """Declare the function that makes the codecs of types of these kinds."""
+
+    def register(factory: Callable[[Type], Codec]) -> Callable[[Type], Codec]:
+        _factories.update(dict.fromkeys(kinds, factory))
+        return factory
+
+    return register
+
+
 @functools.cache
 def codec_of(type_: Type) -> Codec:
-    """The codec of a type."""
-    match type_.kind:
-        case Kind.CHAR | Kind.VARCHAR:
-            return _text(type_)
-        case Kind.NUMERIC:
-            from kpg.runtime.values import numeric
-
-            return numeric.codec(type_)
-        case Kind.INTERVAL:
-            from kpg.runtime.values import intervals
-
-            return intervals.codec()
-        case Kind.ARRAY:
-            from kpg.runtime.values import arrays
-
-            return arrays.codec(type_)
-        case Kind.RECORD:
-            from kpg.runtime.values import row_values
-
-            return row_values.codec(type_)
-        case Kind.JSON | Kind.JSONB:
-            from kpg.runtime.values import jsons
-
-            return jsons.jsons() if type_.kind is Kind.JSON else jsons.jsonbs()
-        case Kind.UUID | Kind.BYTEA:
-            from kpg.runtime.values import byte_strings
-
-            return byte_strings.uuids() if type_.kind is Kind.UUID else byte_strings.byteas()
-        case Kind.BIT | Kind.VARBIT:
-            from kpg.runtime.values import byte_strings
-
-            return byte_strings.codec(type_)
-        case Kind.TIMETZ | Kind.PG_LSN:
-            from kpg.runtime.values import date_time
-
-            return date_time.codec(type_)
-        case Kind.INET | Kind.CIDR | Kind.MACADDR | Kind.MACADDR8:
-            from kpg.runtime.values import networks
-
-            return networks.codec(type_)
-        case Kind.RANGE | Kind.MULTIRANGE:
-            from kpg.runtime.values import ranges
-
-            return ranges.codec(type_)
-        case _:
-            return _words(type_)
+    """The codec of a type. ``type_codecs``, which the package imports, has registered those of all kinds."""
+    return _factories[type_.kind](type_)
 
 
 def spelled(
@@ -128,6 +98,7 @@ def _same(value: Any) -> Any:
     return value
 
 
+@register_codec(*TEXT_KINDS)
 def _text(type_: Type) -> Codec:
     accept = functools.partial(_checked, type_.precision)
     if type_.kind is not Kind.CHAR:
@@ -155,22 +126,6 @@ def _checked(limit: int, value: Any) -> str:
     if not value.isascii() and any("\ud800" <= character <= "\udfff" for character in value):
         raise Unfit
     return value
-
-
-def _words(type_: Type) -> Codec:
-    from kpg.runtime.values import words
-
-    to_word, from_word = word_functions(type_)
-    encode = encoder_of(type_)
-    return Codec(
-        encode=lambda value: ordered(to_word(value)),
-        decode=lambda string: from_word(unordered(string)),
-        parse=words.parser(type_),
-        show=words.formatter(type_),
-        to_python=lambda value: python_of(to_word(value), type_),
-        from_python=lambda value: from_word(encode(value)),
-        expected=words.expected(type_),
-    )
 
 
 def word_functions(type_: Type) -> tuple[Callable[[Any], int], Callable[[int], Any]]:

@@ -1,12 +1,15 @@
-"""Moments, intervals, bytes and floats as text in other styles than the usual one."""
+"""Values as text in a session's style, and back: moments, intervals, bytes, floats, and arrays of them."""
 
 import datetime
+import functools
+from collections.abc import Callable
 from typing import Any, Final
 
-from kpg.runtime.types import Kind
-from kpg.runtime.values import date_time, intervals
+from kpg.runtime.types import Kind, Type
+from kpg.runtime.values import arrays, date_time, intervals, ranges, row_values
+from kpg.runtime.values.codec import Codec, codec_of, output_of
 from kpg.runtime.values.date_time import zone_text
-from kpg.runtime.values.styles import Style, zone_of
+from kpg.runtime.values.styles import Style
 from kpg.runtime.values.words import DAY, civil, is_infinite, shown_date, shown_stamp
 
 DAYS: Final = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
@@ -174,3 +177,62 @@ def short_float(digits: int, value: float) -> str:
     if value != value or value in (float("inf"), float("-inf")):
         return {"inf": "Infinity", "-inf": "-Infinity"}.get(str(value), "NaN")
     return format(value, f".{max(digits, 1)}g")
+
+
+def zone_of(style: Style) -> Any:
+    """The time zone of a style: seconds east of Greenwich, or a name."""
+    return date_time.session_zone(style.zone)
+
+
+@functools.lru_cache(maxsize=256)
+def writer_of(type_: Type, style: Style) -> Callable[[Any], str]:
+    """How values are written in a style, as parts of others and alone."""
+    match type_.kind:
+        case Kind.DATE:
+            return functools.partial(date, style)
+        case Kind.TIMESTAMP:
+            return functools.partial(stamp, style)
+        case Kind.TIMESTAMPTZ:
+            return functools.partial(instant, style)
+        case Kind.INTERVAL | Kind.INTERVAL_DAY | Kind.INTERVAL_MONTH:
+            return functools.partial(interval, style, type_.kind)
+        case Kind.BYTEA if style.bytea == "escape":
+            return escaped
+        case Kind.REAL | Kind.DOUBLE if style.digits < 1:
+            return functools.partial(short_float, (6 if type_.kind is Kind.REAL else 15) + style.digits)
+        case Kind.ARRAY:
+            return arrays.writer(type_, writer_of(type_.parts[0], style))
+        case Kind.RECORD:
+            return row_values.writer([writer_of(part, style) for part in type_.parts])
+        case Kind.RANGE | Kind.MULTIRANGE:
+            return ranges.writer(type_, writer_of(type_.parts[0], style))
+        case _:
+            return output_of(type_)
+
+
+@functools.lru_cache(maxsize=256)
+def reader_of(type_: Type, style: Style) -> Callable[[str], Any]:
+    """From text to a value, in a style."""
+    order = style.order
+    match type_.kind:
+        case Kind.DATE:
+            return lambda text: date_time.parse_date(text, order)
+        case Kind.TIMESTAMP:
+            return lambda text: date_time.parse_timestamp(text, order)
+        case Kind.TIMESTAMPTZ:
+            return lambda text: date_time.parse_instant(text, zone_of(style), order)
+        case Kind.ARRAY:
+            element = codec_of(type_.parts[0])
+            parse = reader_of(type_.parts[0], style)
+            known = Codec(
+                element.encode,
+                element.decode,
+                parse,
+                element.show,
+                element.to_python,
+                element.from_python,
+                element.expected,
+            )
+            return lambda text: arrays.parse(text, known, type_.parts[0])
+        case _:
+            return codec_of(type_).parse

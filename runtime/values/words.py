@@ -9,23 +9,19 @@ TID: where a row is in its table, as Postgres tells it: a block and a place in t
 A value is a word: the block times 65,536, and the place. Blocks of tables have ``BLOCK`` rows, whose
 places begin with 1, so that places order as rowids do.
 
-Values of types of words as text and back, and what of them fits a type.
+Numbers as text and back, and the limits of types of words. ``type_codecs`` puts these together.
 """
 
 import datetime
 import decimal
-import decimal as decimals
-import functools
 import math
 import re
-import struct
-from collections.abc import Callable
 from typing import Any, Final
 
 import numpy as np
 
 from kpg.runtime.errors import DataError
-from kpg.runtime.types import MAX_WORD, MIN_WORD, Kind, Type, float_to_word, word_to_float
+from kpg.runtime.types import MAX_WORD, MIN_WORD, Kind, Type, word_to_float
 
 DAY: Final = 86_400_000_000
 
@@ -142,7 +138,7 @@ FORM: Final = re.compile(r"(?a)[^(,)]*\(\s*(\d{1,10}),\s*(\d{1,5})\)")
 """As Postgres reads it: what is around the parentheses does not count, and DuckDB sends quotes there."""
 
 
-def parse(text: str) -> int:
+def parse_tid(text: str) -> int:
     """The word of a text such as ``(0,1)``; ValueError if it is none."""
     found = FORM.match(text)
     if found is None:
@@ -153,12 +149,10 @@ def parse(text: str) -> int:
     return block * SPAN + place
 
 
-def show(word: int) -> str:
+def show_tid(word: int) -> str:
     """As Postgres writes it."""
     return f"({word // SPAN},{word % SPAN})"
 
-
-Encoder = Callable[[Any], int]
 
 BLANKS: Final = " \t\n\v\f\r"
 """What may stand around the text of a value: Unicode's other spaces are part of it."""
@@ -171,7 +165,6 @@ INTEGER_LIMITS: Final = {
     Kind.INTEGER: (-(2**31), 2**31 - 1),
     Kind.BIGINT: (MIN_WORD, MAX_WORD),
 }
-MOST_ISO: Final = len("2004-10-19 10:23:54.123456")
 EXACT_FLOAT: Final = 2**53
 """Doubles up to it hold every whole number exactly."""
 WIDE: Final = decimal.Context(prec=80, traps=[decimal.InvalidOperation])
@@ -201,7 +194,7 @@ def python_of(word: int, type_: Type) -> Any:
         case Kind.ENUM:
             return type_.labels[word]
         case Kind.TID:
-            return show(word)
+            return show_tid(word)
         case Kind.DATE | Kind.TIMESTAMP | Kind.TIMESTAMPTZ | Kind.TIME | Kind.INTERVAL_DAY:
             return _to_time(word, type_)
         case _:
@@ -229,100 +222,6 @@ def _to_time(word: int, type_: Type) -> datetime.date | datetime.time | datetime
         ) from None
 
 
-@functools.cache
-def encoder_of(type_: Type) -> Encoder:
-    """The function from a Python value (not None) to its word, no code; it raises Unfit or Mistyped."""
-    match type_.kind:
-        case Kind.BOOLEAN:
-            return _boolean
-        case Kind.SMALLINT | Kind.INTEGER | Kind.BIGINT:
-            return functools.partial(_integer, *INTEGER_LIMITS[type_.kind])
-        case Kind.ROWID | Kind.INTERVAL_MONTH:
-            return functools.partial(_integer, *INTEGER_LIMITS[Kind.BIGINT])
-        case Kind.DECIMAL:
-            return functools.partial(_decimal, type_.scale, 10**type_.precision)
-        case Kind.REAL:
-            return _words_real
-        case Kind.DOUBLE:
-            return _double
-        case Kind.DATE:
-            return _date
-        case Kind.TIMESTAMP:
-            return _timestamp
-        case Kind.TIMESTAMPTZ:
-            return _instant
-        case Kind.TIME:
-            return _time
-        case Kind.INTERVAL_DAY:
-            return _interval
-        case Kind.TID:
-            return _place
-        case Kind.ENUM:
-            return functools.partial(_label, {label: place for place, label in enumerate(type_.labels)})
-        case Kind.NULL:
-            return _nothing
-        case _:
-            raise AssertionError(f"values of {type_} are no words")
-
-
-def _place(value: Any) -> int:
-
-    if not isinstance(value, str):
-        raise Mistyped
-    try:
-        return parse(value)
-    except ValueError:
-        raise Unfit from None
-
-
-def _boolean(value: Any) -> int:
-    if value is True or value is False or isinstance(value, np.bool_):
-        return int(value)
-    raise Mistyped
-
-
-def _integer(low: int, high: int, value: Any) -> int:
-    if type(value) is not int:
-        value = _whole(value)
-    if low <= value <= high:
-        return int(value)
-    raise Unfit
-
-
-def _whole(value: Any) -> int:
-    """An integer given as another numeric type, provided it is whole."""
-    if isinstance(value, (bool, np.bool_)):
-        raise Mistyped
-    if isinstance(value, (int, np.integer)):
-        return int(value)
-    if isinstance(value, (float, np.floating, decimal.Decimal)):
-        if math.isfinite(value) and value == int(value):
-            return int(value)
-        raise Unfit
-    raise Mistyped
-
-
-def _decimal(scale: int, limit: int, value: Any) -> int:
-    if isinstance(value, decimal.Decimal):
-        if not value.is_finite() or value.adjusted() > 40:
-            raise Unfit
-        scaled = value.scaleb(scale, WIDE)
-        word = int(scaled)
-        if word != scaled:
-            word = int(scaled.to_integral_value(decimal.ROUND_HALF_UP))
-    elif isinstance(value, str):
-        from kpg.runtime.values import numeric
-
-        return _decimal(scale, limit, _parsed(numeric.parse, value))
-    elif isinstance(value, (float, np.floating)):
-        word = decimal_of_float(float(value), scale)
-    else:
-        word = _whole(value) * 10**scale
-    if -limit < word < limit:
-        return word
-    raise Unfit
-
-
 def decimal_of_float(value: float, scale: int) -> int:
     """The ``w`` for which ``value`` is the double nearest to ``w / 10**scale``, else that of its 15 digits.
 
@@ -337,137 +236,6 @@ def decimal_of_float(value: float, scale: int) -> int:
     return int(digits.to_integral_value(decimal.ROUND_HALF_UP))
 
 
-def _double(value: Any) -> int:
-    if isinstance(value, (bool, np.bool_)) or not isinstance(
-        value, (float, int, np.floating, np.integer, decimal.Decimal)
-    ):
-        raise Mistyped
-    try:
-        return float_to_word(float(value))
-    except OverflowError:
-        raise Unfit from None
-
-
-def _words_real(value: Any) -> int:
-    word = _double(value)
-    try:
-        (rounded,) = struct.unpack("<f", struct.pack("<f", word_to_float(word)))
-    except OverflowError:
-        raise Unfit from None
-    return float_to_word(rounded)
-
-
-def _parsed(parse: Callable[[str], Any], text: str) -> Any:
-    """What a text means; Unfit if nothing."""
-    try:
-        return parse(text)
-    except (ValueError, ArithmeticError):
-        raise Unfit from None
-
-
-def parse_date(text: str) -> int:
-    """The day that a text means; ValueError if none."""
-    try:
-        return datetime.date.fromisoformat(text).toordinal() - EPOCH_DAY
-    except ValueError:
-        from kpg.runtime.values import date_time  # for the many other forms
-
-        return date_time.parse_date(text)
-
-
-def parse_timestamp(text: str) -> int:
-    """The date and time that a text means, its time zone left out; ValueError if none."""
-    try:
-        if len(text) > MOST_ISO:
-            raise ValueError("more digits than Python would round")
-        return (datetime.datetime.fromisoformat(text).replace(tzinfo=None) - EPOCH) // MICROSECOND
-    except ValueError:
-        from kpg.runtime.values import date_time
-
-        return date_time.parse_timestamp(text)
-
-
-def parse_instant(text: str) -> int:
-    """The instant that a text means; ValueError if none."""
-    from kpg.runtime.values import date_time
-
-    return date_time.parse_instant(text)
-
-
-def parse_time(text: str) -> int:
-    """The time of day that a text means; ValueError if none."""
-    from kpg.runtime.values import date_time
-
-    return date_time.parse_time(text)
-
-
-def _date(value: Any) -> int:
-    if isinstance(value, str):
-        return int(_parsed(parse_date, value))
-    if isinstance(value, Beyond):
-        return value.word
-    if isinstance(value, datetime.datetime):
-        if value.tzinfo is not None or value.time() != datetime.time():
-            raise Unfit
-    elif not isinstance(value, datetime.date):
-        raise Mistyped
-    return value.toordinal() - EPOCH_DAY
-
-
-def _timestamp(value: Any) -> int:
-    if isinstance(value, str):
-        return int(_parsed(parse_timestamp, value))
-    if isinstance(value, Beyond):
-        return value.word
-    if isinstance(value, datetime.datetime):
-        if value.tzinfo is not None:
-            if value.utcoffset():
-                raise Unfit
-            value = value.replace(tzinfo=None)
-        return (value - EPOCH) // MICROSECOND
-    return _date(value) * DAY
-
-
-def _instant(value: Any) -> int:
-    if isinstance(value, str):
-        return int(_parsed(parse_instant, value))
-    if isinstance(value, Beyond):
-        return value.word
-    if isinstance(value, datetime.datetime) and value.tzinfo is not None:
-        return (value.astimezone(datetime.UTC).replace(tzinfo=None) - EPOCH) // MICROSECOND
-    return _timestamp(value)
-
-
-def _time(value: Any) -> int:
-    if isinstance(value, str):
-        return int(_parsed(parse_time, value))
-    if not isinstance(value, datetime.time):
-        raise Mistyped
-    if value.tzinfo is not None:
-        raise Unfit
-    return (datetime.datetime.combine(EPOCH, value) - EPOCH) // MICROSECOND
-
-
-def _interval(value: Any) -> int:
-    if not isinstance(value, datetime.timedelta):
-        raise Mistyped
-    return value // MICROSECOND
-
-
-def _label(places: dict[str, int], value: Any) -> int:
-    if not isinstance(value, str):
-        raise Mistyped
-    if value not in places:
-        raise Unfit
-    return places[value]
-
-
-def _nothing(value: Any) -> int:
-    raise Mistyped
-
-
-CONTEXT = decimals.Context(prec=60, rounding=decimals.ROUND_HALF_UP)
-"""More digits than a word of any scale has."""
 TRUE_WORDS = frozenset({"true", "tru", "tr", "t", "yes", "ye", "y", "on", "1"})
 FALSE_WORDS = frozenset({"false", "fals", "fal", "fa", "f", "no", "n", "off", "of", "0"})
 FLOAT = re.compile(r"[-+]?(?:(\d+\.?\d*|\.\d+)(?:e[-+]?\d+)?|inf|infinity|nan)", re.IGNORECASE | re.ASCII)
@@ -502,50 +270,6 @@ def limits(type_: Type) -> tuple[int, int]:
             return -(2**63) + 2, 2**63 - 1
 
 
-def _checked(value: int, type_: Type) -> int:
-    low, high = limits(type_)
-    if not low <= value <= high:
-        raise ValueError("out of range")
-    return value
-
-
-def parser(target: Type) -> Callable[[str], object]:
-    """The function that reads a value of a type of words from text; it raises ValueError."""
-    match target.kind:
-        case Kind.BOOLEAN:
-            return _parse_boolean
-        case Kind.REAL | Kind.DOUBLE:
-            return parse_real if target.kind is Kind.REAL else parse_float
-        case Kind.DATE:
-            return parse_date
-        case Kind.TIMESTAMP:
-            return parse_timestamp
-        case Kind.TIMESTAMPTZ | Kind.TIME:
-            return parse_instant if target.kind is Kind.TIMESTAMPTZ else parse_time
-        case Kind.ENUM:
-            return functools.partial(_read, encoder_of(target))
-        case Kind.TID:
-            return parse
-        case Kind.SMALLINT | Kind.INTEGER | Kind.BIGINT:
-            return lambda text: _checked(parse_whole(text), target)
-        case _:
-            return lambda text: _checked(_parse_number(text, target.scale), target)
-
-
-def _read(encode: Callable[[object], int], text: str) -> int:
-    try:
-        return encode(text)
-    except Unfit:
-        raise ValueError("no such value") from None
-
-
-def _parse_boolean(text: str) -> bool:
-    word = text.strip(BLANKS).lower()
-    if word in TRUE_WORDS or word in FALSE_WORDS:
-        return word in TRUE_WORDS
-    raise ValueError("not a boolean")
-
-
 def parse_float(text: str) -> float:
     """The float that a text means; ValueError if it means none, or one too small to be told from 0."""
     body = text.strip(BLANKS)
@@ -578,56 +302,12 @@ def parse_whole(text: str) -> int:
     return sign * (int(body, 0) if body[:2].lower() in ("0x", "0o", "0b") else int(body))
 
 
-def _parse_number(text: str, scale: int) -> int:
-    from kpg.runtime.values import numeric
-
-    value = numeric.parse(text)
-    if not value.is_finite() or value.adjusted() > 30:
-        raise ValueError("out of range")
-    return int(value.scaleb(scale, CONTEXT).to_integral_value(decimals.ROUND_HALF_UP, CONTEXT))
-
-
-def formatter(source: Type) -> Callable[..., str]:
-    """The function that writes a value of a type (as ``Memoized`` functions take it) as text."""
-    from kpg.runtime.values import intervals
-
-    match source.kind:
-        case Kind.BOOLEAN:
-            return lambda value: "true" if value else "false"
-        case Kind.DECIMAL:
-            return lambda value: f"{decimals.Decimal(value).scaleb(-source.scale, CONTEXT):f}"
-        case Kind.DATE:
-            return shown_date
-        case Kind.TIMESTAMP:
-            return shown_stamp
-        case Kind.TIMESTAMPTZ:
-            return lambda value: shown_stamp(value, "+00")
-        case Kind.TIME:
-            return intervals.clock
-        case Kind.ENUM:
-            return lambda value: source.labels[value]
-        case Kind.TID:
-            return show
-        case Kind.INTERVAL_DAY:
-            return lambda value: intervals.shown(intervals.of_microseconds(value))
-        case Kind.INTERVAL_MONTH:
-            return lambda value: intervals.shown(intervals.Interval(value, 0, 0))
-        case Kind.REAL:
-            return _real
-        case Kind.DOUBLE:
-            return shown_double
-        case _:
-            return str
-
-
 def shown_double(value: float) -> str:
     """The fewest digits that tell the number from all others, as Postgres writes them."""
     return _written(repr(value), 15)
 
 
-def _real(value: float) -> str:
-    import numpy as np
-
+def shown_real(value: float) -> str:
     return _written(np.format_float_scientific(np.float32(value)), 6)
 
 
@@ -635,7 +315,7 @@ def _written(text: str, most: int) -> str:
     """Without an exponent if there are up to ``most`` digits before the point, or few zeros behind it."""
     if text[-1] in "fn":
         return {"inf": "Infinity", "-inf": "-Infinity"}.get(text, "NaN")
-    number = decimals.Decimal(text)
+    number = decimal.Decimal(text)
     exponent = number.adjusted() if number else 0
     if -4 <= exponent < most:
         plain = f"{number:f}"
@@ -643,34 +323,3 @@ def _written(text: str, most: int) -> str:
     sign, digits, _ = number.normalize().as_tuple()
     first, rest = digits[0], "".join(map(str, digits[1:]))
     return f"{'-' * sign}{first}{'.' * bool(rest)}{rest}e{exponent:+03d}"
-
-
-def expected(type_: Type) -> str:
-    """What Python objects a type of words takes."""
-    match type_.kind:
-        case Kind.BOOLEAN:
-            return "a bool"
-        case Kind.DECIMAL:
-            return "a Decimal, an int, or a text such as '2.50'"
-        case Kind.REAL | Kind.DOUBLE:
-            return "a float"
-        case Kind.DATE:
-            return "a datetime.date, or a text such as '1998-12-01'"
-        case Kind.TIMESTAMP:
-            return "a datetime.datetime without time zone, or a text such as '1998-12-01 12:30:00'"
-        case Kind.TIMESTAMPTZ:
-            return "a datetime.datetime, or a text such as '1998-12-01 12:30:00+02:00'"
-        case Kind.TIME:
-            return "a datetime.time without time zone, or a text such as '12:30:00'"
-        case Kind.ENUM:
-            return f"one of {', '.join(map(repr, type_.labels))}"
-        case Kind.TID:
-            return "a text such as '(0,1)'"
-        case Kind.INTERVAL_MONTH:
-            return "a number of months (int)"
-        case Kind.INTERVAL_DAY:
-            return "a datetime.timedelta"
-        case Kind.NULL:
-            return "None"
-        case _:
-            return "an int"

@@ -52,7 +52,7 @@ from kpg.runtime.types import (
 )
 from kpg.runtime.types import TEXT as TEXT_TYPE
 from kpg.runtime.values import codec_of, intervals, numeric
-from kpg.runtime.values.styles import BINDING, PLAIN, read_otherwise, reader_of
+from kpg.runtime.values.styles import BINDING, PLAIN, read_otherwise
 from kpg.runtime.values.words import BLANKS, FALSE_WORDS, TRUE_WORDS, parse_float, parse_real, parse_whole
 
 EPOCH: Final = date(1970, 1, 1)
@@ -124,6 +124,8 @@ def _word_of(text: str, type_: Type) -> int | str | None:
         return _in_range(parse_whole(text), type_)
     style = BINDING.get()
     if style is not PLAIN and read_otherwise(type_):
+        from kpg.runtime.values.style_output import reader_of  # lazy: 15 ms of start-up
+
         value = reader_of(type_, style)(text)
         return codec_of(type_).encode(value) if type_.kind in VALUE_KINDS else int(value)
     if type_.kind in VALUE_KINDS:

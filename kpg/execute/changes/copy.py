@@ -29,7 +29,8 @@ from kpg.runtime.errors import NotSupportedError, OperationalError, ProgrammingE
 from kpg.runtime.types import ERROR, TEXT, ColumnDef, Schema, Type
 from kpg.runtime.values import codec_of
 from kpg.runtime.values.codec import output_of
-from kpg.runtime.values.styles import Style, depends, writer_of
+from kpg.runtime.values.style_output import writer_of
+from kpg.runtime.values.styles import Style, depends
 from kpg.session.base_table import Table
 from kpg.session.engine import Engine
 

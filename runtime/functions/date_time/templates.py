@@ -16,7 +16,7 @@ from kpg.runtime.functions.date_time.fields import EPOCH, HOUR, JULIAN_EPOCH, MI
 from kpg.runtime.functions.registry import Memoized, primitive
 from kpg.runtime.records import dataclass
 from kpg.runtime.scalar import Call
-from kpg.runtime.values import date_time, styles
+from kpg.runtime.values import date_time, style_output, styles
 from kpg.runtime.values.intervals import Interval
 from kpg.runtime.values.style_output import abbreviation
 from kpg.runtime.values.words import BLANKS, DAY
@@ -315,11 +315,11 @@ def _ordinal(number: str, suffix: str) -> str:
 
 def _written(call: Call) -> Callable[..., str]:
     type_ = call.args[0].type
-    return lambda value, style: styles.writer_of(type_, styles.style_of(style))(value)
+    return lambda value, style: style_output.writer_of(type_, styles.style_of(style))(value)
 
 
 def _read(call: Call) -> Callable[..., Any]:
-    return lambda text, style: styles.reader_of(call.type, styles.style_of(style))(text)
+    return lambda text, style: style_output.reader_of(call.type, styles.style_of(style))(text)
 
 
 def _by_template(word: int, template: str, zone: str) -> str | None:
