@@ -89,7 +89,7 @@ class Database:
         engine = Engine(merge_effort, memory_limit, history, workers=workers)
         engine.catalog.consulted.session = partial(_session_rows, engine)
         if folder:
-            from kpg.persistence.recovery import open_folder
+            from kpg.persistence.recovery import open_folder  # lazy: for a database in a folder only
 
             open_folder(engine, **folder)
         self._open: Engine | None = engine
@@ -183,7 +183,7 @@ class Database:
 
     def session(self, user: str = "kpg") -> "Session":
         """A transaction, settings and prepared statements of a role of its own, for any thread: see there."""
-        from kpg.session.session import Session
+        from kpg.session.session import Session  # lazy: the start does without it
 
         check_argument("user", user, str, "the name of a role")
         if user != "kpg" and user not in self._engine.catalog.rights.roles:
@@ -197,14 +197,14 @@ class Database:
 
     def _make_hub(self) -> "Hub":
         if self._hub is None:
-            from kpg.session.session_manager import Hub
+            from kpg.session.session_manager import Hub  # lazy: the start does without it
 
             self._hub = Hub(self._engine)
         return self._hub
 
     def dataflow(self, name: str | None = None) -> "Dataflow":
         """A new, empty dataflow: inputs, collections made of them, and outputs. See ``kpg.collections``."""
-        from kpg.collections.dataflow import Dataflow
+        from kpg.collections.dataflow import Dataflow  # lazy: the start does without it
 
         engine = self._engine
         engine.refuse_to_keep("a dataflow", "functions and inputs have no text")
@@ -233,7 +233,7 @@ class Database:
         that are not the database's. A text of goals and updates only is run for the program that it is about,
         which is given back.
         """
-        from kpg.datalog import dispatch
+        from kpg.datalog import dispatch  # lazy: Datalog loads on first use
 
         check_argument("text", text, str, "the text of a program")
         call = (self._engine, self._check_open, text, filename, facts, include, macros, functors)
@@ -241,7 +241,7 @@ class Database:
 
     def prepare(self, text: str) -> "Goal":
         """A Datalog goal, ``?- tc($src, x).``, ready to be asked with values for its parameters."""
-        from kpg.datalog import dispatch
+        from kpg.datalog import dispatch  # lazy: Datalog loads on first use
 
         check_argument("text", text, str, "the text of a goal")
         return dispatch.prepare(self._engine, self._check_open, text)
@@ -256,12 +256,12 @@ class Database:
         more than ``limit`` rows have to be looked at, and a recursive relation that the proof needs is
         maintained from now on.
         """
-        from kpg.provenance.explain_row import explain_row, is_sql
+        from kpg.provenance.explain_row import explain_row, is_sql  # lazy: the start does without it
 
         check_argument("relation", relation, str, "the name of a view or Datalog relation")
         if is_sql(self._engine, relation):
             return explain_row(self._engine, relation, row, sample=sample)
-        from kpg.datalog import dispatch
+        from kpg.datalog import dispatch  # lazy: Datalog loads on first use
 
         return dispatch.program_with(self._engine, relation).explain_row(relation, row, limit=limit)
 
@@ -270,12 +270,12 @@ class Database:
 
         ProgrammingError if it is there; otherwise as :meth:`explain_row`.
         """
-        from kpg.provenance.explain_row import explain_absence, is_sql
+        from kpg.provenance.explain_row import explain_absence, is_sql  # lazy: the start does without it
 
         check_argument("relation", relation, str, "the name of a view or Datalog relation")
         if is_sql(self._engine, relation):
             return explain_absence(self._engine, relation, row)
-        from kpg.datalog import dispatch
+        from kpg.datalog import dispatch  # lazy: Datalog loads on first use
 
         return dispatch.program_with(self._engine, relation).explain_absence(relation, row, limit=limit)
 
@@ -297,7 +297,7 @@ class Database:
         ``subtract(state, *values)`` too need not read a group again when rows leave it. ``nulls``: it is
         called for NULLs, which otherwise make NULL. It must give the same for the same arguments.
         """
-        from kpg.execute.definitions import python_functions
+        from kpg.execute.definitions import python_functions  # lazy: the start does without it
 
         check_argument("name", name, str, "the name of a function")
         before = python_functions.known(self._engine)
@@ -306,7 +306,7 @@ class Database:
 
     def drop_function(self, name: str) -> None:
         """Forget a function made by :meth:`create_function`; ProgrammingError if a view uses it."""
-        from kpg.execute.definitions import python_functions
+        from kpg.execute.definitions import python_functions  # lazy: the start does without it
 
         check_argument("name", name, str, "the name of a function")
         before = python_functions.known(self._engine)
@@ -320,7 +320,7 @@ class Database:
         ``wait()``. OperationalError, and nothing is left of the copy, if the folder cannot be written to;
         InterfaceError within a transaction.
         """
-        from kpg.persistence.backup import backup
+        from kpg.persistence.backup import backup  # lazy: the start does without it
 
         begun = backup(self._engine, folder)
         return begun.wait() if wait else begun
@@ -388,7 +388,7 @@ class Database:
         not given get their DEFAULTs, but for files that go through Spark, which have all. ``progress`` is
         called with the table's name and its number of rows so far.
         """
-        from kpg.execute.changes.bulk_load import load
+        from kpg.execute.changes.bulk_load import load  # lazy: the start does without it
 
         return self._change(name, lambda engine, table: load(engine, table, source, mode, progress), position)
 
@@ -401,7 +401,7 @@ class Database:
         position: "Positions | None" = None,
     ) -> dict[str, int]:
         """As :meth:`load` for several tables at once, in one transaction and one Spark session."""
-        from kpg.execute.changes.bulk_load import load_all
+        from kpg.execute.changes.bulk_load import load_all  # lazy: the start does without it
 
         check_argument("sources", sources, Mapping, "a mapping of what is loaded, by tables")
         for name in sources:
@@ -454,7 +454,7 @@ class Database:
 
         In a transaction it is a part of it.
         """
-        from kpg.execute.changes.source_positions import forget
+        from kpg.execute.changes.source_positions import forget  # lazy: the start does without it
 
         engine = self._engine
         with engine.transactions.statement(changes=True):
@@ -465,13 +465,13 @@ class Database:
 
     def positions(self) -> "dict[str, Position]":
         """How far each source has been read: what was committed, or set in the transaction that is open."""
-        from kpg.execute.changes.source_positions import read
+        from kpg.execute.changes.source_positions import read  # lazy: the start does without it
 
         return read(self._engine)
 
     def epochs(self) -> "Result":
         """The epochs that can be asked for, and their moments; InterfaceError without ``history``."""
-        from kpg.session.time_travel import epochs
+        from kpg.session.time_travel import epochs  # lazy: the start does without it
 
         return epochs(self._engine)
 
@@ -490,7 +490,7 @@ class Database:
 
     def _keep(self, position: "Positions | None") -> None:
         if position is not None:
-            from kpg.execute.changes.source_positions import keep
+            from kpg.execute.changes.source_positions import keep  # lazy: the start does without it
 
             keep(self._engine, position)
 
@@ -522,7 +522,7 @@ class Database:
         ``pull`` or ``continuous``; ``continuous`` says, as ``readers`` does, which readers are pushed in any
         mode. ``overlay`` is a way to build one. See docs/explanation/ego.md.
         """
-        from kpg.api.ego import make
+        from kpg.api.ego import make  # lazy: the start does without it
 
         texts = {"name": name, "edges": edges, "writes": writes, "neighbourhood": neighbourhood}
         for parameter, value in {**texts, "mode": mode, "overlay": overlay}.items():
@@ -569,7 +569,7 @@ class Database:
 
         ``heavy`` are the keys that give one worker more rows than its share: see docs/explanation/workers.md.
         """
-        from kpg.session.distribution import work
+        from kpg.session.distribution import work  # lazy: the start does without it
 
         found = work(self._engine)
         return listing(
@@ -591,7 +591,7 @@ class Database:
         Tables, the indexes that several views share, and views; of a view by its name the operators, with
         what each keeps and took; of the text of a query its plan, with what a change costs each node.
         """
-        from kpg.api.diagram import draw
+        from kpg.api.diagram import draw  # lazy: the start does without it
 
         return draw(self._engine, what)
 
@@ -606,7 +606,7 @@ class Database:
         check_argument("name", name, str, "the name of a view")
         engine = self._engine
         if engine.dataflows and name in engine.catalog:
-            from kpg.datalog.dispatch import program_of
+            from kpg.datalog.dispatch import program_of  # lazy: Datalog loads on first use
 
             program = program_of(engine, engine.catalog.get(name).name)
             if program is not None:
@@ -629,7 +629,7 @@ class Database:
 
     def explain(self, query: str, stage: str = "physical") -> str:
         """The plan of one query at a stage of compilation, as EXPLAIN prints it."""
-        from kpg.execute.queries.explain import is_explained
+        from kpg.execute.queries.explain import is_explained  # lazy: the start does without it
 
         check_argument("query", query, str, "the text of a query")
         check_argument("stage", stage, str, "the name of a stage of compilation")
@@ -648,7 +648,7 @@ class Database:
 
     def verify(self, name: str) -> None:
         """Compute a view from scratch, sharing nothing; InternalError if it differs from what is kept."""
-        from kpg.execute.queries.explain import verify
+        from kpg.execute.queries.explain import verify  # lazy: the start does without it
 
         check_argument("name", name, str, "the name of a view")
         engine = self._engine
@@ -688,16 +688,16 @@ class Database:
             return parse(text)
 
     def _explained(self, statements: list[ast.Statement], stage: str) -> Iterator[str]:
-        from kpg.execute.queries.explain import explain_statement, is_explained
+        from kpg.execute.queries import explain  # lazy: the start does without it
 
         for statement in statements:
-            if is_explained(statement):
-                yield reading(self._engine, statement, partial(explain_statement, stage=stage))
+            if explain.is_explained(statement):
+                yield reading(self._engine, statement, partial(explain.explain_statement, stage=stage))
             else:
                 reading(self._engine, statement, execute)
 
     def _relations(self, tables: bool) -> Result:
-        from kpg.execute.queries.explain import show_tables
+        from kpg.execute.queries.explain import show_tables  # lazy: the start does without it
 
         rows = [row for row in show_tables(self._engine) if (row[1] == "table") is tables]
         names, kinds, counts = ([row[i] for row in rows] for i in range(3))
@@ -710,7 +710,7 @@ class Database:
     def _wrap(self, maintained: Maintained) -> View:
         plan = self._engine.plan_of(maintained.name)
         if plan is not None and any(isinstance(node, Ego) for node in plan.nodes):
-            from kpg.api.ego import EgoView
+            from kpg.api.ego import EgoView  # lazy: the start does without it
 
             return EgoView(self._engine, maintained, lambda: self._engine)
         return View(maintained, self._monitor, self._check_open, partial(self._explain_view, maintained))

@@ -80,7 +80,7 @@ def _cell(type_: Type, value: Any) -> str:
     """A value by its type: what Python writes otherwise than Postgres, such as arrays, as Postgres."""
     if value is None or type_.kind not in VALUE_KINDS or type_.kind is Kind.NUMERIC:
         return cell(value)
-    from kpg.runtime.values import codec_of  # which imports numpy: help is shown without
+    from kpg.runtime.values import codec_of  # lazy: it imports numpy, and help is shown without
 
     codec = codec_of(type_)
     return cell(codec.show(codec.from_python(value)))

@@ -57,8 +57,8 @@ class Terminal:
         self._bar.update(self._task, total=total, completed=done, description=what, text=text, refresh=True)
 
     def _begin(self) -> None:
-        from rich.console import Console
-        from rich.progress import BarColumn, Progress, TextColumn
+        from rich.console import Console  # lazy: only a terminal shows it
+        from rich.progress import BarColumn, Progress, TextColumn  # lazy: only a terminal shows it
 
         columns = (
             TextColumn("{task.description}", markup=False),
@@ -91,13 +91,13 @@ class Notebook:
 
     def draw(self, what: str, done: int, total: int | None, text: str) -> None:
         """See :class:`Screen`."""
-        import html  # seldom needed, and no part of a start
+        import html  # lazy: the start does without it
 
         share = "" if total is None else f' value="{done}" max="{total}"'
         self._put(f"{html.escape(what)} <progress{share}></progress> {html.escape(text)}")
 
     def _put(self, text: str) -> None:
-        from IPython import display  # type: ignore[import-not-found]
+        from IPython import display  # type: ignore[import-not-found]  # lazy: IPython is an optional dependency
 
         if self._handle is None:
             self._handle = display.display(display.HTML(text), display_id=True)

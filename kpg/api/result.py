@@ -59,7 +59,7 @@ class Rows:
         ``Decimal`` and ``datetime.time``: pandas has no type that holds them.
         """
         try:
-            import pandas  # noqa: F401
+            import pandas  # noqa: F401  # lazy: pandas is an optional dependency
         except ImportError as error:
             raise _missing("pandas", "df()") from error
         return self.arrow().to_pandas(date_as_object=False)
@@ -67,7 +67,7 @@ class Rows:
     def pl(self) -> "polars.DataFrame":
         """All rows as a polars DataFrame."""
         try:
-            import polars
+            import polars  # lazy: polars is an optional dependency
         except ImportError as error:
             raise _missing("polars", "pl()") from error
         frame = polars.from_arrow(self.arrow())
@@ -203,9 +203,9 @@ class Listed:
         return len(self._values[0])
 
     def arrow(self) -> "pyarrow.Table":
-        import pyarrow
+        import pyarrow  # lazy: it takes a tenth of the start
 
-        from kpg.runtime.convert.arrow import arrow_type
+        from kpg.runtime.convert.arrow import arrow_type  # lazy: it imports pyarrow
 
         columns = zip(self._types, self._values, strict=True)
         arrays = [pyarrow.array(values, arrow_type(type_)) for type_, values in columns]
@@ -246,7 +246,7 @@ class Explanation(Result):
         return self.text
 
     def _repr_html_(self) -> str:
-        from html import escape
+        from html import escape  # lazy: the start does without it
 
         return f"<pre>{escape(self.text)}</pre>"
 

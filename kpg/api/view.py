@@ -130,7 +130,7 @@ class View(Rows):
         Its executors fetch them from the workers, a partition from each, before this returns: later commits
         do not change it. InterfaceError unless the database was opened with ``spark=``.
         """
-        from kpg.runtime.spark.stage import frame
+        from kpg.runtime.spark.stage import frame  # lazy: pyspark is an optional dependency
 
         self._check()
         reader = self._maintained.reader

@@ -15,8 +15,8 @@ def main() -> None:
     """Run the command line and exit: 0 well, 1 an error, 2 wrong usage, 130 interrupted."""
     atexit.register(_leave)
     with collector_at_rest():
-        from kpg.cli.commands import app
-        from kpg.runtime.errors import Error
+        from kpg.cli.commands import app  # lazy: imported while the collector rests
+        from kpg.runtime.errors import Error  # lazy: imported while the collector rests
 
     try:
         app(prog_name="kpg")

@@ -15,7 +15,7 @@ import typer
 from kpg import __version__
 from kpg.cli.datalog import datalog
 from kpg.cli.output import Format
-from kpg.gc_pause import collector_at_rest
+from kpg.cli.script import run_command, run_explain
 from kpg.runtime.errors import OperationalError
 
 if TYPE_CHECKING:
@@ -171,8 +171,6 @@ def sql(
     ] = None,
     read_only: Annotated[bool, typer.Option("--read-only", help="Beside who has it open.")] = False,
 ) -> None:
-    with collector_at_rest():
-        from kpg.cli.script import run_command
     raise typer.Exit(run_command(file, command, form, _prompt, folder, read_only=read_only))
 
 
@@ -200,8 +198,6 @@ def explain(
         typer.Option("--folder", "-d", metavar="FOLDER", help="The database there.", show_default=False),
     ] = None,
 ) -> None:
-    with collector_at_rest():
-        from kpg.cli.script import run_explain
 
     run_explain(query, stage, schema, folder)
 
@@ -231,11 +227,11 @@ def tpch(
     ] = None,
     seed: Annotated[int, typer.Option(help="Seed of the random refreshes.")] = 1,
 ) -> None:
-    from rich.console import Console
+    from rich.console import Console  # lazy: it takes longer than the help that is shown without it
 
     numbers = query_numbers(queries)
     with needing("tpch", "duckdb", "tpchgen_cli"):
-        from kpg.tpch.job import run
+        from kpg.tpch.job import run  # lazy: duckdb is an optional dependency
     code = run(
         scale=scale,
         queries=numbers,
@@ -312,7 +308,7 @@ def serve(
 ) -> None:
 
     with needing("server", "pygwire"):
-        from kpg.cli.serve import run_serve
+        from kpg.cli.serve import run_serve  # lazy: help does without it
     run_serve(
         folder,
         listen,
@@ -343,7 +339,7 @@ def inspect(
         Path, typer.Argument(metavar="FOLDER", help="The folder of a database.", show_default=False)
     ],
 ) -> None:
-    from kpg.cli.folders import run_inspect
+    from kpg.cli.folders import run_inspect  # lazy: help does without it
 
     raise typer.Exit(run_inspect(folder))
 
@@ -360,7 +356,7 @@ def check(
         bool, typer.Option("--repair", help="Cut a damaged log off first: later commits are lost.")
     ] = False,
 ) -> None:
-    from kpg.cli.folders import run_check
+    from kpg.cli.folders import run_check  # lazy: help does without it
 
     raise typer.Exit(run_check(folder, imports=imports, repairs=repairs))
 
@@ -375,7 +371,7 @@ def functions(
         bool, typer.Option("--markdown", help="Print the page docs/reference/functions.md.")
     ] = False,
 ) -> None:
-    from kpg.cli.functions import as_markdown, list_functions
+    from kpg.cli.functions import as_markdown, list_functions  # lazy: help does without it
 
     if markdown:
         typer.echo(as_markdown(), nl=False)

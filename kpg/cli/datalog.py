@@ -1,6 +1,7 @@
 """``kpg datalog``: programs run on files of facts, checked, or typed at a prompt."""
 
 import json
+import runpy
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -8,7 +9,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from kpg.cli.output import Format
+import kpg
+from kpg.cli.output import Format, write
+from kpg.cli.script import read_script
+from kpg.runtime.errors import DatalogError
 
 if TYPE_CHECKING:
     from kpg.api.database import Database
@@ -105,9 +109,6 @@ def _macros(given: list[str] | None) -> dict[str, str]:
 
 def _opened(schema: Path | None) -> "Database":
     """A database with the tables of a script."""
-    import kpg
-    from kpg.cli.script import read_script
-
     db = kpg.connect()
     if schema is not None:
         db.sql(read_script(str(schema)))
@@ -116,8 +117,6 @@ def _opened(schema: Path | None) -> "Database":
 
 def _functions(path: Path) -> dict[str, Callable[..., Any]]:
     """The functions that a file of Python defines."""
-    import runpy
-
     found = runpy.run_path(str(path))
     return {name: value for name, value in found.items() if callable(value)}
 
@@ -191,12 +190,10 @@ def run(
     preprocessor: Annotated[str | None, _unused("--preprocessor")] = None,
     form: Annotated[Format, typer.Option("--format", "-f", help="How to print answers.")] = Format.TABLE,
 ) -> None:
-    from kpg.cli.output import write
-    from kpg.cli.script import read_script
-    from kpg.compiler.datalog.syntax.preprocessor import Setting
-    from kpg.datalog.dispatch import install
-    from kpg.datalog.output_files import write as write_outputs
-    from kpg.datalog.transcript import play
+    from kpg.compiler.datalog.syntax.preprocessor import Setting  # lazy: Datalog loads on first use
+    from kpg.datalog.dispatch import install  # lazy: Datalog loads on first use
+    from kpg.datalog.output_files import write as write_outputs  # lazy: Datalog loads on first use
+    from kpg.datalog.transcript import play  # lazy: Datalog loads on first use
 
     with _opened(schema) as db:
         more = [f"magic-transform:{magic}"] if magic else []
@@ -235,11 +232,9 @@ def check(
     include: Include = None,
     macros: Macros = None,
 ) -> None:
-    from kpg.cli.script import read_script
-    from kpg.compiler.datalog.check import check as check_text
-    from kpg.compiler.datalog.diagnostics import to_json
-    from kpg.compiler.datalog.syntax.preprocessor import Setting
-    from kpg.runtime.errors import DatalogError
+    from kpg.compiler.datalog.check import check as check_text  # lazy: Datalog loads on first use
+    from kpg.compiler.datalog.diagnostics import to_json  # lazy: Datalog loads on first use
+    from kpg.compiler.datalog.syntax.preprocessor import Setting  # lazy: Datalog loads on first use
 
     try:
         with _opened(schema) as db:
@@ -272,8 +267,7 @@ def repl(
     schema: Schema = None,
     form: Annotated[Format, typer.Option("--format", "-f", help="How to print answers.")] = Format.TABLE,
 ) -> None:
-    from kpg.cli.datalog_prompt import DatalogPrompt
-    from kpg.cli.script import read_script
+    from kpg.cli.datalog_prompt import DatalogPrompt  # lazy: prompt_toolkit is an optional dependency
 
     with _opened(schema) as db:
         prompt = DatalogPrompt(db, form)

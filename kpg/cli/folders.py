@@ -4,7 +4,7 @@ import sys
 from pathlib import Path
 
 import kpg
-from kpg.persistence.inspection import inspected
+from kpg.persistence.inspection import check, inspected, repair
 from kpg.persistence.recovery import open_folder
 from kpg.runtime.errors import Error
 from kpg.runtime.executor import Executor
@@ -51,8 +51,6 @@ def run_check(folder: Path, *, imports: bool = False, repairs: bool = False) -> 
 
     With ``repairs`` a damaged log is cut off first.
     """
-    from kpg.persistence.inspection import check, repair
-
     if repairs:
         try:
             for line in repair(folder):

@@ -80,7 +80,7 @@ def run_explain(query: str, stage: str, schema: str | None, folder: str | None =
     """
     with kpg.connect(folder, read_only=folder is not None) as db:
         if schema == "tpch":
-            from kpg.tpch.data import create_statements
+            from kpg.tpch.data import create_statements  # lazy: only for the schema of TPC-H
 
             for statement in create_statements().values():
                 db.sql(statement)

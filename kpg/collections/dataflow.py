@@ -6,6 +6,7 @@ Replaying recorded changes into a dataflow.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import count
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -13,7 +14,7 @@ import numpy as np
 
 from kpg.api.view import Maintained
 from kpg.collections.collection import Arranged, Collection, LoopScope
-from kpg.collections.expression import ColumnType, schema_of
+from kpg.collections.expression import ColumnType, column_of, schema_of
 from kpg.collections.inputs import Input
 from kpg.collections.operators import Index
 from kpg.collections.outputs import (
@@ -514,9 +515,5 @@ def _static(term: Term) -> bool:
 
 def schema_column(name: str, given: ColumnType, *, nullable: bool) -> Any:
     """A column as declared, or, of a record, one that may be None."""
-    from dataclasses import replace
-
-    from kpg.collections.expression import column_of
-
     column = column_of(name, given)
     return replace(column, nullable=True) if nullable else column

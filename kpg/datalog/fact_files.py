@@ -486,12 +486,12 @@ def _fields(
     """The fields as strings, and how the place of a row is named, by its number."""
     match kind_of(options):
         case "sqlite":
-            from kpg.datalog.fact_formats import read_table
+            from kpg.datalog.fact_formats import read_table  # lazy: it imports sqlite3
 
             name = options.get("name", relation.name.removesuffix(BASE))
             return rows_as_table(read_table(path, name, relation), relation), f"{path} row {{}}"
         case "json" | "jsonfile":
-            from kpg.datalog.fact_formats import read_rows
+            from kpg.datalog.fact_formats import read_rows  # lazy: it imports sqlite3
 
             return rows_as_table(read_rows(path, relation, program), relation), f"{path} row {{}}"
         case _:

@@ -112,7 +112,7 @@ class Writer:
 
     def json(self) -> str:
         """The rows as JSON."""
-        from kpg.datalog.fact_formats import to_text
+        from kpg.datalog.fact_formats import to_text  # lazy: it imports sqlite3
 
         return to_text(self._rows, self._relation, self._program, self._options.get("format", "list"))
 
@@ -127,7 +127,7 @@ class Writer:
             if kind == "parquet" or path.suffix == ".parquet":
                 write_parquet(rows.arrow(), str(path))
             elif kind == "sqlite":
-                from kpg.datalog.fact_formats import write_table
+                from kpg.datalog.fact_formats import write_table  # lazy: it imports sqlite3
 
                 write_table(path, self._transfer.name, self._relation, self._rows)
             else:

@@ -127,7 +127,7 @@ def state_of(engine: "Engine") -> State:
         else:
             state["view", entry.name.lower()] = _view(engine, entry)
     for program in programs(engine):
-        from kpg.datalog.dispatch import told
+        from kpg.datalog.dispatch import told  # lazy: Datalog loads on first use
 
         state["program", program.label] = told(program)
     state.update(_small(engine, passing))
@@ -177,7 +177,7 @@ def programs(engine: "Engine") -> "list[Program]":
     """The Datalog programs that have a text."""
     if not engine.dataflows:
         return []
-    from kpg.datalog import Program
+    from kpg.datalog import Program  # lazy: Datalog loads on first use
 
     return [one for one in engine.dataflows.values() if isinstance(one, Program) and one.texts]
 

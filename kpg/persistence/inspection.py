@@ -370,7 +370,7 @@ def check_contents(engine: Engine) -> Iterator[str]:
     for name in sorted(engine.views):
         view = engine.views[name]
         if view.sql:
-            from kpg.execute.queries.explain import verify
+            from kpg.execute.queries.explain import verify  # lazy: the start does without it
 
             try:
                 verify(engine, view)

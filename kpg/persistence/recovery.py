@@ -22,6 +22,7 @@ from kpg.compiler.catalog.entries import CLOCK, CLOCK_SCHEMA, PUBLIC, TableEntry
 from kpg.compiler.catalog.qualified_names import resolve
 from kpg.compiler.catalog.routines import Aggregate, Routine
 from kpg.compiler.sql.bind.user_aggregates import PREFIX
+from kpg.execute.definitions.views import asked_again
 from kpg.gc_pause import collector_at_rest
 from kpg.persistence.checkpoints import Checkpoints
 from kpg.persistence.database_state import PAST, Changes, Key, Removed, State, Times, codec
@@ -54,6 +55,7 @@ from kpg.runtime.storage.packs import (
     unpack,
     write_beside,
 )
+from kpg.runtime.storage.snapshot import Still
 from kpg.runtime.types import Schema
 
 if TYPE_CHECKING:
@@ -183,13 +185,13 @@ class Restoring:
         engine.executor.tables_made = max(tables, engine.executor.tables_made)
 
     def _index(self, index: Any) -> None:
-        from kpg.execute.definitions.indexes import install
+        from kpg.execute.definitions.indexes import install  # lazy: the start does without it
 
         if index.columns:
             install(self._engine, index)
 
     def _function(self, name: str, given: Any) -> None:
-        from kpg.execute.definitions.python_functions import create
+        from kpg.execute.definitions.python_functions import create  # lazy: the start does without it
 
         number, place, args, returns, columns, nulls = given
         function = self._given.get(name)
@@ -215,7 +217,7 @@ class Restoring:
                 self._done.add(key)
         folds = {name: made for name, made in self._functions.items() if name.partition("#")[0].endswith(")")}
         if folds:
-            from kpg.execute.definitions.routines import labelled_fold
+            from kpg.execute.definitions.routines import labelled_fold  # lazy: the start does without it
 
             for name, made in folds.items():
                 fold = labelled_fold(self._engine, name.partition("#")[0])
@@ -225,7 +227,7 @@ class Restoring:
     def _goals_again(self) -> None:
         texts = [key[1] for key in self._state if key[0] == "goal"]
         if texts:
-            from kpg.datalog.dispatch import goals_again
+            from kpg.datalog.dispatch import goals_again  # lazy: Datalog loads on first use
 
             goals_again(self._engine, texts)
 
@@ -299,13 +301,11 @@ class Restoring:
     def _view(self, value: tuple[Any, ...]) -> None:
         entry, uses, followed, kept = value
         if entry.of_system:
-            from kpg.execute.definitions.views import asked_again
-
             entry = replace(entry, definition=asked_again(self._engine, entry.text))
         self._engine.restore_view(entry, frozenset(uses), kept, followed=followed)
 
     def _program(self, label: str, value: Any) -> None:
-        from kpg.datalog.dispatch import restored
+        from kpg.datalog.dispatch import restored  # lazy: Datalog loads on first use
 
         restored(self._engine, label, value, self._functor)
 
@@ -444,8 +444,6 @@ def open_files(engine: "Engine", files: Files, wanted: Wanted) -> dict[str, str]
         if not wanted.read_only:
             lock = _held(files)
         if wanted.read_only:
-            from kpg.runtime.storage.snapshot import Still
-
             files = Still(files)
         opening = _Opening(engine, files, wanted)
         opening.run(lock)
@@ -714,7 +712,7 @@ class _Opening:
             restoring.finish()
         computed += engine.executor.restored()
         if computed and self.before is not None:
-            import logging
+            import logging  # lazy: the start does without it
 
             logging.getLogger("kpg").info(
                 "%s: not in the checkpoint, so computed: %s", self.files.where, ", ".join(computed)

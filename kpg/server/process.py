@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any, Final
 from kpg.postgres.passwords import Verifier, end_point_of, verifier_of
 from kpg.runtime.errors import InterfaceError, OperationalError
 from kpg.runtime.records import dataclass
+from kpg.server.listener import Server
 from kpg.server.logs import Limits
 
 if TYPE_CHECKING:
@@ -218,8 +219,6 @@ async def _serve(
     tls: ssl.SSLContext | None,
     started: Started,
 ) -> None:
-    from kpg.server.listener import Server
-
     server = Server(db.hub, users, tls, options.limits)
     with _taking(options.host, options.port):
         listening = await server.start(options.host, options.port)
@@ -295,7 +294,7 @@ def _leaving(seconds: float) -> Iterator[None]:
 
 
 async def _open_site(server: "Server", host: str, port: int, tls: ssl.SSLContext | None) -> "Site":
-    from kpg.server.web.site import Site
+    from kpg.server.web.site import Site  # lazy: only for a server that listens for HTTP
 
     site = Site(server)
     with _taking(host, port):

@@ -144,7 +144,7 @@ def _relation(engine: "Engine", entry: TableEntry | ViewEntry) -> dict[str, Any]
 def _program_of(engine: "Engine", name: str) -> Any:
     if not engine.dataflows:
         return None
-    from kpg.datalog.dispatch import program_of
+    from kpg.datalog.dispatch import program_of  # lazy: Datalog loads on first use
 
     return program_of(engine, name)
 

@@ -121,7 +121,7 @@ def portions(outcome: Result, dictionary: Dictionary, most: int | None) -> Itera
 
 def arrow_of(outcome: Result, most: int | None) -> bytes:
     """The rows of a result, or the first of them, as a stream in Arrow's format."""
-    import pyarrow
+    import pyarrow  # lazy: it takes long to import
 
     table = outcome.arrow() if most is None else outcome.arrow().slice(0, most)
     sink = pyarrow.BufferOutputStream()
@@ -299,7 +299,7 @@ class Watch:
         self.beat(engine)
 
     def _open_goal(self, engine: "Engine") -> None:
-        from kpg.datalog.dispatch import prepare
+        from kpg.datalog.dispatch import prepare  # lazy: Datalog loads on first use
 
         wanted = self._wanted
         if wanted.as_of is not None:
@@ -341,7 +341,7 @@ def _portions(epoch: int, spelling: Spelling, changes: Sequence[Change]) -> Iter
 def maintained_of(engine: "Engine", name: str) -> "Maintained":
     """A view by its name; a Datalog relation is maintained from now on."""
     if engine.dataflows and name in engine.catalog:
-        from kpg.datalog.dispatch import program_of
+        from kpg.datalog.dispatch import program_of  # lazy: Datalog loads on first use
 
         found = engine.catalog.get(name).name
         program = program_of(engine, found)

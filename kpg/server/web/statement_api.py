@@ -270,7 +270,7 @@ def _opened(head: dict[str, Any], name: str) -> bytes:
 
 def run_datalog(engine: "Engine", text: str, values: dict[str, Any]) -> Answered:
     """Install a program, or run goals and updates, on the engine's thread."""
-    from kpg.datalog.dispatch import home, only_adds
+    from kpg.datalog.dispatch import home, only_adds  # lazy: Datalog loads on first use
 
     def alive() -> None:
         if engine.closed:
@@ -300,7 +300,7 @@ def _added(program: "Program", text: str, values: dict[str, Any]) -> Answered:
 
 
 def _installed(engine: "Engine", alive: Any, text: str, values: dict[str, Any]) -> Answered:
-    from kpg.datalog.dispatch import install
+    from kpg.datalog.dispatch import install  # lazy: Datalog loads on first use
 
     if values:
         raise InterfaceError("a program has no parameters", hint="its goals and updates do, after it")
