@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from kpg.api.result import Affected
 from kpg.compiler.catalog.privileges import Asker
+from kpg.execute.changes.keyed_changes import Keyed, Merged, Recipe, change_some
 from kpg.runtime.errors import InterfaceError, OperationalError, Waiting
 from kpg.runtime.records import dataclass
 from kpg.session.cancel import Cancellation, Watched
@@ -29,8 +30,6 @@ from kpg.session.notices import Notice
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
-
-    from kpg.execute.changes.keyed_changes import Keyed, Merged, Recipe
 
 
 class SessionState(Watched, Protocol):
@@ -88,7 +87,7 @@ class Ready(NamedTuple):
     words: NDArray[np.int64] | list[int]
     """``int64[w, n]``, or the words of one row."""
     result: Any
-    recipe: "Recipe | None" = None
+    recipe: Recipe | None = None
     """By which the row was made, if it was by one."""
     many: bool = False
     """Whether each row is a statement's of its own."""
@@ -114,13 +113,13 @@ class Job(Protocol):
     def work(self) -> Any:
         """Do it now: the engine is the session's."""
 
-    def gathers(self, engine: "Engine") -> bool:
+    def gathers(self, engine: Engine) -> bool:
         """Whether it is a statement whose commit may wait for others."""
 
-    def ready(self, engine: "Engine") -> "Ready | Keyed | Merged | None":
+    def ready(self, engine: Engine) -> Ready | Keyed | Merged | None:
         """The rows, if adding these is all that it does, or the plan, if it changes one row by its key."""
 
-    def is_light(self, engine: "Engine") -> bool:
+    def is_light(self, engine: Engine) -> bool:
         """Whether it takes about as long as to have another thread do it."""
 
     def begin(self) -> bool:
@@ -168,15 +167,15 @@ class Given:
         """See Job."""
         return self.do()
 
-    def gathers(self, engine: "Engine") -> bool:
+    def gathers(self, engine: Engine) -> bool:
         """See Job."""
         return self.adds if isinstance(self.adds, bool) else self.adds(engine)
 
-    def ready(self, engine: "Engine") -> "Ready | Keyed | Merged | None":
+    def ready(self, engine: Engine) -> Ready | Keyed | Merged | None:
         """See Job."""
         return None if self.rows is None else self.rows(engine)
 
-    def is_light(self, engine: "Engine") -> bool:
+    def is_light(self, engine: Engine) -> bool:
         """See Job."""
         return self.light is not None and self.light(engine)
 
@@ -279,7 +278,7 @@ class Group:
                 together.append((job, ready))
         self._all(together, done)
 
-    def _ready(self, job: Job) -> "Ready | Keyed | Merged | None":
+    def _ready(self, job: Job) -> Ready | Keyed | Merged | None:
         if job.session.token.canceled:
             return None
         try:
@@ -288,7 +287,7 @@ class Group:
             # Done as all other work, it will say what is wrong.
             return None
 
-    def _all(self, together: "list[tuple[Job, Ready | Keyed | Merged]]", done: Done) -> None:
+    def _all(self, together: list[tuple[Job, Ready | Keyed | Merged]], done: Done) -> None:
         """Do several pieces of work of one kind at once; if that fails, one half after the other."""
         while together:
             jobs = [job for job, _ in together]
@@ -312,12 +311,10 @@ class Group:
             done += zip(jobs, results, strict=False)
             together = together[len(results) :]
 
-    def _done(self, what: "list[Ready | Keyed | Merged]") -> list[Any] | None:
+    def _done(self, what: list[Ready | Keyed | Merged]) -> list[Any] | None:
         """The results of the first of them, which are done; None if they are to be done alone."""
         ready = [one for one in what if isinstance(one, Ready)]
         if not ready:
-            from kpg.execute.changes.keyed_changes import change_some
-
             counts = change_some(self._engine, [one for one in what if not isinstance(one, Ready)])
             return None if counts is None else [Affected(count) for count in counts]
         if self._engine.watching and self._engine.locks.closed_to(ready[0].table, ROW_EXCLUSIVE):
@@ -378,6 +375,6 @@ def _joined(ready: Sequence[Ready]) -> tuple[NDArray[np.int64], list[int]]:
     return np.concatenate(parts, axis=1), counts
 
 
-def _kind(what: "Ready | Keyed | Merged") -> object:
+def _kind(what: Ready | Keyed | Merged) -> object:
     """What is done together: rows of one table, statements of one plan."""
     return what.table if isinstance(what, Ready) else id(what.template)

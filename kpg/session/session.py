@@ -14,7 +14,7 @@ from kpg.compiler.sql.parameterize.parameters import Parameters, is_values
 from kpg.compiler.sql.parse import statements as ast
 from kpg.compiler.sql.parse.statements import Savepoint
 from kpg.execute.changes.insert_values import alone
-from kpg.execute.changes.keyed_changes import row_of
+from kpg.execute.changes.keyed_changes import Keyed, Merged, keyed, row_of
 from kpg.execute.scripts import bound_script, gathers, is_light, outcomes, reading, word_of
 from kpg.execute.statements import execute
 from kpg.runtime.errors import InterfaceError, Span, check_argument
@@ -32,7 +32,6 @@ from kpg.session.transaction import State
 if TYPE_CHECKING:
     from concurrent.futures import Future
 
-    from kpg.execute.changes.keyed_changes import Keyed, Merged
     from kpg.session.engine import Engine
 
 Given = TypeVar("Given")
@@ -180,7 +179,7 @@ class Session:
         return self.hub.submit(self, lambda: self.perform(engine, statement), **how(statement))
 
     def answer(
-        self, engine: "Engine", text: str, parameters: Parameters | None = None, *, joins: bool = False
+        self, engine: Engine, text: str, parameters: Parameters | None = None, *, joins: bool = False
     ) -> Result | None:
         """Run a text now, by plans that there are already: the engine is this session's.
 
@@ -213,7 +212,7 @@ class Session:
         elif transactions.implicit:
             transactions.rollback()
 
-    def perform(self, engine: "Engine", statement: ast.Statement, *, joins: bool = False) -> Result | None:
+    def perform(self, engine: Engine, statement: ast.Statement, *, joins: bool = False) -> Result | None:
         """Run one statement now, as :meth:`answer`."""
         if joins:
             self.join()
@@ -229,11 +228,11 @@ class Session:
 
     def rows(
         self,
-        engine: "Engine",
+        engine: Engine,
         text: str,
         parameters: Parameters | None = None,
         one: Result | None = None,
-    ) -> "Ready | Keyed | Merged | None":
+    ) -> Ready | Keyed | Merged | None:
         """The rows that a text inserts, if that is all that it does, or the plan by which it changes one.
 
         ``one``: what it gives if that is a single row; anew without.
@@ -244,16 +243,12 @@ class Session:
             catalog.search_path, catalog.asker, catalog.settings = self.path, self.asker, self.settings
         try:
             if word_of(text) != "insert":
-                from kpg.execute.changes.keyed_changes import keyed
-
                 return keyed(engine, text, parameters)
             if isinstance(parameters, list | tuple):
                 made = row_of(engine, text, parameters)
                 if made is not None and made[0].merges is None:
                     return Ready(made[0].entry.name, made[1], one or Affected(1), made[0])
                 if made is not None:
-                    from kpg.execute.changes.keyed_changes import Merged
-
                     return Merged(*made)
             found = alone(engine, text, parameters)
         finally:

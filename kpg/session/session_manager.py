@@ -10,14 +10,14 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from itertools import count
 from threading import get_ident
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import Any, Final, TypeVar
 
 from kpg.execute.definitions.ddl import end
 from kpg.execute.queries.cursors import forget
 from kpg.runtime.errors import CanceledError, Error, InterfaceError, Waiting
 from kpg.session import group_commit
 from kpg.session.cancel import Cancellation
-from kpg.session.engine import Engine
+from kpg.session.engine import Engine, Point
 from kpg.session.group_commit import Group, Job, SessionState
 from kpg.session.isolation import Snapshots
 from kpg.session.locks import DeadlockError, Own
@@ -25,9 +25,6 @@ from kpg.session.memory_limit import relieved
 from kpg.session.scheduler import SLICE, Paused, Slices, Suspended
 from kpg.session.transaction import State
 from kpg.session.transaction_swap import Points, Segment, park, unpark
-
-if TYPE_CHECKING:
-    from kpg.session.engine import Point
 
 Given = TypeVar("Given")
 MOST_GATHERED: Final = 256
@@ -225,7 +222,7 @@ class Hub:
         """Whether work has been handed in, and is not begun."""
         return bool(self._waiting or self._looks)
 
-    def hand_back(self, jobs: "list[Job]") -> None:
+    def hand_back(self, jobs: list[Job]) -> None:
         """Have jobs be done next."""
         self._waiting.extendleft(reversed(jobs))
 
@@ -439,7 +436,7 @@ class Hub:
             job.succeed(result)
 
     def _wrong(
-        self, job: Job, error: BaseException, point: "Point | None", paused: Paused | None
+        self, job: Job, error: BaseException, point: Point | None, paused: Paused | None
     ) -> BaseException | None:
         """What a piece of work has failed by; None if it only waits."""
         transactions = job.session.transactions
