@@ -21,7 +21,7 @@ from kpg.runtime.errors import InterfaceError, Span, check_argument
 from kpg.runtime.monitor import Monitor
 from kpg.session.cancel import Token
 from kpg.session.channels import Mailbox, Message
-from kpg.session.engine import Opened, PreparedStatements
+from kpg.session.engine import Engine, Opened, PreparedStatements
 from kpg.session.group_commit import Ready
 from kpg.session.isolation import Isolated, Isolation, noted
 from kpg.session.notices import Notice
@@ -32,7 +32,6 @@ from kpg.session.transaction import State
 if TYPE_CHECKING:
     from concurrent.futures import Future
 
-    from kpg.session.engine import Engine
 
 Given = TypeVar("Given")
 
