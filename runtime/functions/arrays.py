@@ -11,6 +11,7 @@ from itertools import product
 from operator import eq, ge, gt, le, lt, ne
 from typing import Any
 
+from kpg.runtime.functions.comparison import key_of
 from kpg.runtime.functions.registry import Memoized, NullRule, Overload, Rule, Signature, primitive, scalar
 from kpg.runtime.functions.set_returning_functions import split
 from kpg.runtime.functions.type_rules import is_unknown, shown_type
@@ -18,17 +19,10 @@ from kpg.runtime.scalar import Call
 from kpg.runtime.types import BOOLEAN, INTEGER, TEXT, Kind, Type, array
 from kpg.runtime.values import codec_of
 from kpg.runtime.values.arrays import EMPTY, Array, counted, dimensions, from_nested, nested, of
-from kpg.runtime.values.intervals import span
 from kpg.runtime.values.jsons import Json, in_order
 
-Key = Callable[[Any], Any]
 LONGEST = 1 << 24
 """Elements that an array may have."""
-
-
-def key_of(type_: Type) -> Key:
-    """What elements are compared by."""
-    return span if type_.kind is Kind.INTERVAL else codec_of(type_).encode
 
 
 def is_array(type_: Type) -> bool:

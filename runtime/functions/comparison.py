@@ -283,6 +283,11 @@ def key(scalar: Scalar) -> Scalar:
     return Call("$key", (scalar,), scalar.type)
 
 
+def key_of(type_: Type) -> Callable[[Any], Any]:
+    """From a value to a key that compares as values of the type do."""
+    return intervals.span if type_.kind is Kind.INTERVAL else codec_of(type_).encode
+
+
 def key_string(type_: Type) -> Callable[[str], str]:
     """From the string that stands for a value to that of its key."""
     codec, form = codec_of(type_), _form(type_)

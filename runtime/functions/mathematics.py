@@ -27,7 +27,7 @@ import numpy as np
 
 from kpg.runtime.functions import arithmetic
 from kpg.runtime.functions.arithmetic import combine, from_doubles
-from kpg.runtime.functions.arrays import key_of
+from kpg.runtime.functions.comparison import key_of
 from kpg.runtime.functions.numerics import careful
 from kpg.runtime.functions.registry import (
     Composition,
