@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from kpg.runtime.cluster.messages import Command, Reply, commands, exchange, packed, pair, sent
 from kpg.runtime.cluster.threads import Message, Table, Threads
-from kpg.runtime.cluster.worker_group import Met, Parcel, Peers, Phase
+from kpg.runtime.operators.worker_group import Met, Parcel, Peers, Phase
 
 MEETINGS = 2000
 

@@ -35,6 +35,7 @@ from kpg.runtime.checkpoint.pack_store import Reader, Stored
 from kpg.runtime.dictionary import Dictionary
 from kpg.runtime.errors import InternalError
 from kpg.runtime.kernels import rowgroups as kernels
+from kpg.runtime.operators.input import Memory
 from kpg.runtime.records import dataclass
 from kpg.runtime.storage.files import Bytes, Files
 from kpg.runtime.storage.packs import PackFacts, PackWriter, Placed, PlacedStrings, Shard, Sharded, sums_of
@@ -42,7 +43,6 @@ from kpg.runtime.tables.row_groups import Group, RowGroups, TablePast
 from kpg.runtime.tables.row_index import BagIndex, KeyIndex
 from kpg.runtime.tables.table import LookupIndex, LooseIndex, Table, UniqueIndex, index_of, is_loose_key
 from kpg.runtime.trace.updates import Updates
-from kpg.runtime.worker.dataflows import Memory
 
 
 def capture_table_past(past: TablePast) -> State:

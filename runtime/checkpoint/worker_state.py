@@ -59,13 +59,13 @@ from kpg.runtime.dictionary import Dictionary
 from kpg.runtime.errors import InternalError
 from kpg.runtime.handles import Installation
 from kpg.runtime.operators.arrange import Arrange
+from kpg.runtime.operators.input import Memory
 from kpg.runtime.operators.loop import Loop
 from kpg.runtime.operators.reduce import Distinct, LoopDistinct, LoopReduce, Reduce, Single
 from kpg.runtime.plan import Plan
 from kpg.runtime.render.fingerprint import Identities
 from kpg.runtime.tables.table import Table
 from kpg.runtime.types import Schema
-from kpg.runtime.worker.dataflows import Installed
 
 WORKER_TABLES: Final = 32
 """So many tables that follow each other are described together."""
@@ -73,12 +73,20 @@ OPERATORS: Final = 256
 """Operators are described in so many parts."""
 
 
+class View(Installation, Protocol):
+    """An installation whose operators are in this process."""
+
+    name: str
+    operators: tuple[Operator, ...]
+    past: Memory | None
+    found: tuple[Plan, object] | None
+
+
 class Holder(Protocol):
     """What is needed of a worker."""
 
     dictionary: Dictionary
     tables: dict[str, Table]
-    views: dict[str, Installed]
     epoch: int
     tables_made: int
     remembering: bool
@@ -86,6 +94,8 @@ class Holder(Protocol):
     reread: Callable[[], Read] | None
     """Makes a reader for one more worker of what this one was restored of."""
 
+    @property
+    def views(self) -> Mapping[str, View]: ...
     @property
     def has_pending(self) -> bool: ...
     def table_number(self, table: str) -> int: ...
@@ -141,7 +151,7 @@ class Saved:
         """What another worker has found of the plan of a view, if it is known."""
         return None
 
-    def remember(self, worker: Holder, view: Installed) -> None:
+    def remember(self, worker: Holder, view: View) -> None:
         """Have a view that was remembered be so again."""
         state = self._pasts.get(view.name)
         if state is not None:

@@ -17,10 +17,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kpg.runtime.cluster.table_shards import NOTHING, Keys, Load, Shelving, among, asking, repeated
-from kpg.runtime.cluster.worker_group import Parcel
 from kpg.runtime.convert.arrow import SORTED_KINDS
 from kpg.runtime.errors import InternalError
 from kpg.runtime.handles import RankLookup, Unique
+from kpg.runtime.operators.worker_group import Parcel
 from kpg.runtime.plan import Mfp
 from kpg.runtime.tables.table import Table
 from kpg.runtime.trace.updates import ONE, Updates

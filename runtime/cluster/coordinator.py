@@ -15,12 +15,12 @@ from kpg.runtime.cluster.installation import Installing, Placer
 from kpg.runtime.cluster.messages import Changed, Crew, Each, Reply, shortened, texts_of
 from kpg.runtime.cluster.remote_load import FarTable, Landings, Shares, told
 from kpg.runtime.cluster.shared_memory import CommonDictionary, CommonGroups
-from kpg.runtime.cluster.text_exchange import Told
 from kpg.runtime.dataflow.dataflow_graph import Step
 from kpg.runtime.errors import InternalError, ProgrammingError
 from kpg.runtime.handles import Installation
 from kpg.runtime.interrupts import DeferredInterrupt
 from kpg.runtime.operators.input import Input
+from kpg.runtime.operators.text_exchange import Told
 from kpg.runtime.plan import Types
 from kpg.runtime.tables.epochs import drain_all
 from kpg.runtime.tables.table import Table

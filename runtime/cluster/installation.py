@@ -19,7 +19,6 @@ from kpg.runtime.cluster.messages import Command, Crew, MemberGoneError, Reply, 
 from kpg.runtime.cluster.remote_load import FarTable, Landings
 from kpg.runtime.cluster.shared_memory import NO_NEWS
 from kpg.runtime.cluster.skew import with_heavy
-from kpg.runtime.cluster.text_exchange import Told
 from kpg.runtime.errors import InternalError, NotSupportedError, OperationalError
 from kpg.runtime.handles import (
     NOTHING,
@@ -34,11 +33,13 @@ from kpg.runtime.handles import (
     not_offered,
 )
 from kpg.runtime.interrupts import DeferredInterrupt
+from kpg.runtime.operators.input import changes_after, forgotten, gathered
+from kpg.runtime.operators.text_exchange import Told
 from kpg.runtime.plan import AnyNode, Columns, Import, Loop, Plan, Source, Types, user
 from kpg.runtime.storage.packs import Sharded
 from kpg.runtime.tables.table import Table
 from kpg.runtime.trace.updates import Updates
-from kpg.runtime.worker.dataflows import Installed, changes_after, forgotten, gathered
+from kpg.runtime.worker.dataflows import Installed
 from kpg.runtime.worker.worker import Worker
 
 Words = NDArray[np.int64]

@@ -15,9 +15,7 @@ from kpg.runtime.cluster.constraint_audit import Recalling
 from kpg.runtime.cluster.messages import STEPS, Changed, Command, Reply, unsealed
 from kpg.runtime.cluster.shared_memory import Memory
 from kpg.runtime.cluster.skew import sampled
-from kpg.runtime.cluster.text_exchange import OneForAll, Strings
 from kpg.runtime.cluster.transfer import Offer, types_of
-from kpg.runtime.cluster.worker_group import LEVEL, Company, PeerFailedError, Peers, StoppedError, level_of
 from kpg.runtime.convert.arrow import decode
 from kpg.runtime.dataflow.dataflow_graph import Below, Operator, Place, Scope, Step
 from kpg.runtime.handles import ArrangementInfo, OperatorInfo, OverlayInfo, Stats, Work
@@ -29,7 +27,9 @@ from kpg.runtime.operators.join import Join, Segment
 from kpg.runtime.operators.linear import Concat, Linear, Negate
 from kpg.runtime.operators.loop import ArrangedLeave, Enter, Leave, Loop, everything
 from kpg.runtime.operators.reduce import Single
+from kpg.runtime.operators.text_exchange import OneForAll, Strings
 from kpg.runtime.operators.user import Apply
+from kpg.runtime.operators.worker_group import LEVEL, Company, PeerFailedError, Peers, StoppedError, level_of
 from kpg.runtime.plan import Plan
 from kpg.runtime.render import Rendered
 from kpg.runtime.trace.updates import ONE, Updates

@@ -18,8 +18,8 @@ from kpg.runtime.cluster.messages import TOLD, Command, GoneError, Line, Reply, 
 from kpg.runtime.cluster.shared_memory import Memory
 from kpg.runtime.cluster.transfer import Card, Door, StrangerError, visit
 from kpg.runtime.cluster.transport import BELL, COMMANDS, NUMBER, PEER, Calling
-from kpg.runtime.cluster.worker_group import Met, Parcel, PeerFailedError, Phase, StoppedError
 from kpg.runtime.errors import InternalError
+from kpg.runtime.operators.worker_group import Met, Parcel, PeerFailedError, Phase, StoppedError
 from kpg.runtime.trace.updates import Updates
 
 PR_SET_PDEATHSIG: Final = 1

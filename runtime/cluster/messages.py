@@ -31,8 +31,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kpg.runtime.cluster.shared_memory import Memory, Shown
-from kpg.runtime.cluster.text_exchange import Delta
 from kpg.runtime.errors import InterfaceError, OperationalError
+from kpg.runtime.operators.text_exchange import Delta
 from kpg.runtime.plan import Types
 from kpg.runtime.trace.updates import Updates
 

@@ -21,12 +21,12 @@ from kpg.runtime.checkpoint.captured_state import lull, wake
 from kpg.runtime.cluster.constraint_audit import Reference, Suspects
 from kpg.runtime.cluster.messages import Changed, Crew, Each, UnsendableError, shortened
 from kpg.runtime.cluster.table_shards import TOKEN, Staged
-from kpg.runtime.cluster.text_exchange import Owners
 from kpg.runtime.dictionary import Dictionary
 from kpg.runtime.errors import InternalError, OperationalError
 from kpg.runtime.executor import Recorder
 from kpg.runtime.handles import Berth, Rules, Taken, Unique
 from kpg.runtime.kernels import rowgroups as kernels
+from kpg.runtime.operators.text_exchange import Owners
 from kpg.runtime.plan import Types
 from kpg.runtime.records import dataclass
 from kpg.runtime.storage.files import LOADS, Scratch

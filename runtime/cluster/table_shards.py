@@ -28,15 +28,15 @@ from numpy.typing import NDArray
 
 from kpg.runtime.cluster.messages import Changed, Command
 from kpg.runtime.cluster.shared_memory import CommonDictionary, Memory, SeenTable, changes_of
-from kpg.runtime.cluster.text_exchange import Owners
 from kpg.runtime.cluster.transfer import Dock, read
-from kpg.runtime.cluster.worker_group import Company
 from kpg.runtime.convert.arrow import Origin, encode
 from kpg.runtime.dataflow.dataflow_graph import Step
 from kpg.runtime.dictionary import Dictionary
 from kpg.runtime.errors import InternalError, OperationalError
 from kpg.runtime.interrupts import DeferredInterrupt
 from kpg.runtime.kernels import rowgroups as kernels
+from kpg.runtime.operators.text_exchange import Owners
+from kpg.runtime.operators.worker_group import Company
 from kpg.runtime.records import dataclass
 from kpg.runtime.storage.files import LOADS, Scratch
 from kpg.runtime.storage.packs import Shard, Sharded, Vault, recoded, seen, spoken, without_rows, write

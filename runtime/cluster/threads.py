@@ -14,8 +14,8 @@ from kpg.runtime.cluster import messages
 from kpg.runtime.cluster.member import Member
 from kpg.runtime.cluster.messages import STEPS, Command, Reply, commands, sent
 from kpg.runtime.cluster.shared_memory import Memory
-from kpg.runtime.cluster.text_exchange import Delta
-from kpg.runtime.cluster.worker_group import Met, Parcel, PeerFailedError, Phase, StoppedError
+from kpg.runtime.operators.text_exchange import Delta
+from kpg.runtime.operators.worker_group import Met, Parcel, PeerFailedError, Phase, StoppedError
 from kpg.runtime.trace.merge import EFFORT
 from kpg.runtime.trace.updates import Updates
 

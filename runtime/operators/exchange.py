@@ -10,12 +10,12 @@ from typing import Final, assert_never
 
 import numpy as np
 
-from kpg.runtime.cluster.worker_group import LEVEL, Company, Parcel, Phase, Sends
 from kpg.runtime.dataflow.dataflow_graph import Operator, Step
 from kpg.runtime.errors import InternalError
 from kpg.runtime.kernels import partial as kernels
 from kpg.runtime.operators.linear import Stateless
 from kpg.runtime.operators.loop import Loop
+from kpg.runtime.operators.worker_group import LEVEL, Company, Parcel, Phase, Sends
 from kpg.runtime.plan import Combine, Exchange, Route
 from kpg.runtime.records import dataclass
 from kpg.runtime.tables.table import Table

@@ -1,18 +1,22 @@
 """``user.Input`` and ``user.Sink``: where updates come in that are no table's, and where changes are kept.
 
+:class:`Capture` and :class:`Memory` keep those of a view, until they are drained or for reads of the past.
+
 An input is a stream: it keeps what a step has not taken yet, and nothing else.
 
 ``plan.Source``: the rows of a base table, as a stream of rowids.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import field
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from kpg.runtime.dataflow.dataflow_graph import Operator
+from kpg.runtime.dataflow.dataflow_graph import Operator, Place
 from kpg.runtime.errors import InterfaceError
+from kpg.runtime.operators.linear import Late
 from kpg.runtime.records import dataclass
 from kpg.runtime.tables.epochs import live_then
 from kpg.runtime.tables.table import Table
@@ -275,3 +279,90 @@ class Source(Operator):
 
     def size(self) -> int:
         return self.table.rows
+
+
+Kept = TypeVar("Kept", bound="Capture")
+
+
+@dataclass(slots=True, eq=False)
+class Capture(Hearer):
+    """Keeps the changes of a view until they are drained."""
+
+    changes: list[Updates] = field(default_factory=list)
+    uncommitted: list[Updates] = field(default_factory=list)
+    late: Late | None = None
+    """The view's output, if changes of its input are kept, of which it makes its own when they are read."""
+
+    def read(self, changes: Iterable[Updates]) -> list[Updates]:
+        """Kept changes as those of the view."""
+        if self.late is None:
+            return list(changes)
+        made = [self.late.late(one) for one in changes]
+        return [one for one in made if len(one)]
+
+    def flush(self) -> None:
+        changes = Updates.concat(self.take()).consolidate()
+        self.uncommitted = [changes] if len(changes) else []
+
+    def commit(self) -> None:
+        self.changes.extend(self.uncommitted)
+        self.uncommitted = []
+
+    def rollback(self) -> None:
+        self.pending.clear()
+        self.uncommitted = []
+
+
+def connected(kind: type[Kept], name: str, output: Operator, position: int, **fields: Any) -> Kept:
+    """What keeps an output's changes from now on, or what they are made of, if that waits for a reader."""
+    late = output if isinstance(output, Late) else None
+    source = output if late is None else late.inputs[0]
+    place = Place("", name, position, (source,), output.place.scope, source.width)
+    capture = kind(place, late=late, **fields)
+    source.consumers.append((capture, 0))
+    return capture
+
+
+def changes_after(parts: list[Updates], epoch: int) -> list[Updates]:
+    """Those of changes in order of epochs that came after one, in the parts in which they are kept."""
+    first = next((i for i, part in enumerate(parts) if part.time[0].max() > epoch), None)
+    if first is None:
+        return []
+    rest = parts[first:]
+    late = rest[0].times()[0] > epoch
+    return rest if late.all() else [rest[0].take(np.flatnonzero(late)), *rest[1:]]
+
+
+def forgotten(parts: list[Updates], since: int, epoch: int) -> tuple[list[Updates], int]:
+    """As above, and the epoch since which changes are known then; before it was ``since``."""
+    kept = changes_after(parts, epoch)
+    if len(kept) == len(parts) and not (kept and kept[0] is not parts[0]):
+        return parts, since
+    times = np.concatenate([part.time[0] for part in parts[: len(parts) - len(kept) + 1]])
+    return kept, max(since, int(times[times <= epoch].max()))
+
+
+def gathered(parts: list[Updates]) -> None:
+    """Have changes be in few parts: each has more than the next."""
+    while len(parts) > 1 and len(parts[-2]) <= 2 * len(parts[-1]):
+        parts[-2:] = [Updates.concat(parts[-2:])]
+
+
+@dataclass(slots=True, eq=False)
+class Memory(Capture):
+    """Keeps the changes of a view as its past: all that came after the epoch ``since``."""
+
+    since: int = field(kw_only=True)
+
+    def commit(self) -> None:
+        """Keep the step's changes, in few parts: each has more than the next."""
+        Capture.commit(self)
+        gathered(self.changes)
+
+    def after(self, epoch: int) -> list[Updates]:
+        """The changes after an epoch, step by step."""
+        return changes_after(self.changes, epoch)
+
+    def forget(self, epoch: int) -> None:
+        """Keep only what came after an epoch."""
+        self.changes, self.since = forgotten(self.changes, self.since, epoch)

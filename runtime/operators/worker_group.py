@@ -10,8 +10,8 @@ one may begin with it.
 from collections.abc import Mapping
 from typing import Final, NamedTuple, Protocol
 
-from kpg.runtime.cluster.text_exchange import Owners, Strings
 from kpg.runtime.dataflow.dataflow_graph import Operator
+from kpg.runtime.operators.text_exchange import Owners, Strings
 from kpg.runtime.plan import Types
 from kpg.runtime.trace.updates import Updates
 

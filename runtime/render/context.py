@@ -19,7 +19,7 @@ from kpg.runtime.records import dataclass
 from kpg.runtime.tables.table import Table
 
 if TYPE_CHECKING:
-    from kpg.runtime.cluster.worker_group import Company
+    from kpg.runtime.operators.worker_group import Company
 
 
 Built = Mapping[Ref, Operator]

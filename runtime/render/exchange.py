@@ -6,7 +6,6 @@ from typing import Protocol
 import numpy as np
 
 from kpg.runtime import plan
-from kpg.runtime.cluster.worker_group import Company
 from kpg.runtime.dataflow.dataflow_graph import LoopScope, Operator, Scope
 from kpg.runtime.errors import InternalError
 from kpg.runtime.mfp import CompiledMfp
@@ -14,6 +13,7 @@ from kpg.runtime.operators.exchange import LoopTogether, Sending, Share, levels
 from kpg.runtime.operators.join import JoinPath, Segment, Stage
 from kpg.runtime.operators.linear import Concat
 from kpg.runtime.operators.loop import Loop
+from kpg.runtime.operators.worker_group import Company
 from kpg.runtime.plan import Ref
 from kpg.runtime.render.context import Built, Context, Halves, Site, arrangement_of
 from kpg.runtime.render.fingerprint import Identities, describe

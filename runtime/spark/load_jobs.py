@@ -36,12 +36,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from kpg.runtime.cluster.text_exchange import Owners
 from kpg.runtime.convert.arrow import NOWHERE, SORTED_KINDS, Origin, encode, resolve
 from kpg.runtime.convert.files import parquet_chunks, repetitive_columns
 from kpg.runtime.dictionary import Dictionary
 from kpg.runtime.errors import DataError, Error, OperationalError, ProgrammingError
 from kpg.runtime.handles import Berth
+from kpg.runtime.operators.text_exchange import Owners
 from kpg.runtime.records import dataclass
 from kpg.runtime.spark import tasks
 from kpg.runtime.spark.source import MARKED, Source, first_line, format_of, frame_of, is_frame, label, project

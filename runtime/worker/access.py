@@ -12,7 +12,7 @@ from kpg.runtime.dictionary import Dictionary
 from kpg.runtime.handles import ArrangementInfo, Installation, OperatorInfo
 from kpg.runtime.mfp import CompiledMfp
 from kpg.runtime.operators.arrange import Arrange
-from kpg.runtime.operators.input import Source
+from kpg.runtime.operators.input import Capture, Source, connected
 from kpg.runtime.operators.loop import everything
 from kpg.runtime.plan import Mfp
 from kpg.runtime.render import disconnect
@@ -21,11 +21,9 @@ from kpg.runtime.tables.table import Closed, Table
 from kpg.runtime.types import Schema, facts_of
 from kpg.runtime.worker.change_recorder import Recorded
 from kpg.runtime.worker.dataflows import (
-    Capture,
     Inputs,
     Installed,
     arrangement_info,
-    connected,
     operator_info,
 )
 from kpg.runtime.worker.rollback import Undoing
@@ -33,8 +31,8 @@ from kpg.runtime.worker.rollback import Undoing
 if TYPE_CHECKING:
     from kpg.runtime.checkpoint.captured_state import Read
     from kpg.runtime.checkpoint.worker_state import Saved
-    from kpg.runtime.cluster.worker_group import Company
     from kpg.runtime.executor import Landing
+    from kpg.runtime.operators.worker_group import Company
     from kpg.runtime.worker.as_of import Then
 
 Words = NDArray[np.int64]

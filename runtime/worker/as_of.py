@@ -13,15 +13,16 @@ from numpy.typing import NDArray
 from kpg.runtime.dataflow.dataflow_graph import Below, Operator, Place, Scope
 from kpg.runtime.dictionary import Dictionary
 from kpg.runtime.errors import ProgrammingError
+from kpg.runtime.operators.input import Memory, connected
 from kpg.runtime.operators.linear import Constant
 from kpg.runtime.render import disconnect
 from kpg.runtime.render.context import Context
 from kpg.runtime.tables.row_groups import TablePast
 from kpg.runtime.tables.table import Closed, Table
-from kpg.runtime.worker.dataflows import Installed, Memory, connected
+from kpg.runtime.worker.dataflows import Installed
 
 if TYPE_CHECKING:
-    from kpg.runtime.cluster.worker_group import Company
+    from kpg.runtime.operators.worker_group import Company
 
 Words = NDArray[np.int64]
 

@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from kpg.runtime.cluster.text_exchange import Strings, Told
 from kpg.runtime.dictionary import Dictionary
+from kpg.runtime.operators.text_exchange import Strings, Told
 from kpg.runtime.types import ERROR, NULL
 
 

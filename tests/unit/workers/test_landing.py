@@ -18,12 +18,12 @@ from kpg.api.database import Database
 from kpg.execute.changes import bulk_load
 from kpg.runtime.cluster import remote_load, transport
 from kpg.runtime.cluster.messages import packed
-from kpg.runtime.cluster.text_exchange import Owners
 from kpg.runtime.cluster.transfer import StrangerError, ship
 from kpg.runtime.convert.arrow import encode
 from kpg.runtime.dictionary import Dictionary
 from kpg.runtime.errors import IntegrityError, OperationalError
 from kpg.runtime.handles import Berth, Rules
+from kpg.runtime.operators.text_exchange import Owners
 from kpg.runtime.spark.source import Source
 from kpg.runtime.types import Schema
 from tests.unit.workers.apart import apart

@@ -8,12 +8,12 @@ import pytest
 
 import kpg
 from kpg.api.database import Database
-from kpg.runtime.cluster.text_exchange import FEW, Owners
 from kpg.runtime.cluster.threads import Threads
 from kpg.runtime.dictionary import Dictionary
 from kpg.runtime.errors import Error
 from kpg.runtime.kernels import rowgroups as kernels
 from kpg.runtime.operators.exchange import Sending
+from kpg.runtime.operators.text_exchange import FEW, Owners
 from kpg.runtime.trace.updates import Updates
 from kpg.session.distribution import Workers
 from tests.properties.test_workers import many
