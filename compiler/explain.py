@@ -16,7 +16,7 @@ from kpg.compiler.catalog.entries import Catalog
 from kpg.compiler.passes import Step
 from kpg.compiler.physical.placement import Placed, Placement, Tables
 from kpg.compiler.physical.placement_rules import place
-from kpg.compiler.sql.parameterize.generic_plans import PARAMETER
+from kpg.compiler.sql.parse.generic_plans import PARAMETER
 from kpg.runtime import plan
 from kpg.runtime.functions.registry import guard_of, is_dear
 from kpg.runtime.plan import AnyNode, HalfJoin, Mfp, Plan, Ref, user

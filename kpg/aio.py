@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import kpg
 from kpg.api.result import Result
-from kpg.compiler.sql.parameterize.parameters import Parameters
+from kpg.compiler.sql.parse.parameters import Parameters
 from kpg.execute.scripts import word_of
 from kpg.runtime.errors import InterfaceError, OperationalError
 from kpg.session.engine_thread import Ending, Turns

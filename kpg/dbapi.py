@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import kpg
 from kpg.api.result import Affected, Result, Row
-from kpg.compiler.sql.parameterize.parameters import Parameters
+from kpg.compiler.sql.parse.parameters import Parameters
 from kpg.compiler.sql.parse.statements import Rollback
 from kpg.runtime.errors import (
     DatabaseError,

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import field
 from typing import Final, TypeVar, assert_never, cast
 
-from kpg.compiler.catalog.qualified_names import resolve
+from kpg.compiler.qualified_names import resolve
 from kpg.runtime.errors import Span
 from kpg.runtime.functions import Direction
 from kpg.runtime.plan.nodes import WindowCall

@@ -15,8 +15,8 @@ from kpg.compiler.algebra.rel import Get, OrderBy, Rel
 from kpg.compiler.catalog.cache import Consulted, Noted
 from kpg.compiler.catalog.constraints import Constraints, Domain, Index, Sequence
 from kpg.compiler.catalog.privileges import FIRST, Asker, Rights
-from kpg.compiler.catalog.qualified_names import ONLY_PUBLIC, USUAL_PATH, Resolved, path_for, resolve
 from kpg.compiler.catalog.routines import Aggregate, ArrayFold, Routine
+from kpg.compiler.qualified_names import ONLY_PUBLIC, USUAL_PATH, Resolved, path_for, resolve
 from kpg.runtime.errors import NotSupportedError, ProgrammingError, Span
 from kpg.runtime.records import dataclass
 from kpg.runtime.scalar import Named

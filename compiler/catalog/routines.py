@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
-from kpg.compiler.catalog.qualified_names import path_of
+from kpg.compiler.qualified_names import path_of
 from kpg.runtime.errors import ProgrammingError
 from kpg.runtime.functions.type_rules import common_type, converts
 from kpg.runtime.plan import Mfp

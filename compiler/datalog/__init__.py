@@ -1,8 +1,8 @@
 """Datalog: text to a checked program of rules (``kpg.compiler.rules``).
 
-``check.check`` is the way in. ``syntax`` reads texts: macros, a tree as written, components, one rule for
-each head and alternative. ``typing`` takes in declarations and finds the type of every expression;
-``clauses`` brings each rule through it to the normal form of ``desugaring``, which makes rules of the core
-of it, put together by ``assemble``. ``checks`` looks at the program as a whole. Every fault is a
-``Diagnostic``; all of them are collected.
+``check.check`` is the entry point. ``preprocessor`` expands macros and includes, and ``parser`` builds the
+tree of ``syntax``. ``flowlog`` translates FlowLog's dialect. ``types`` reads declarations and infers the type
+of every expression. ``clauses`` brings each rule to the normal form of ``desugar``. ``core_program`` gathers
+the rules of the core, and ``stratification`` checks the program as a whole. Every fault is a ``Diagnostic``;
+all of them are collected.
 """

@@ -17,12 +17,12 @@ from kpg.compiler.datalog.core_program import Assembly
 from kpg.compiler.datalog.desugar.core_rules import MADE_UP, check_versions
 from kpg.compiler.datalog.desugar.inline import inline
 from kpg.compiler.datalog.diagnostics import Diagnostics
+from kpg.compiler.datalog.parser import parse
+from kpg.compiler.datalog.preprocessor import File, Read, Setting, preprocess
 from kpg.compiler.datalog.stratification import check_monotone, check_stratified
 from kpg.compiler.datalog.syntax import ast
 from kpg.compiler.datalog.syntax.components import instantiate
 from kpg.compiler.datalog.syntax.lattices import without_lattices
-from kpg.compiler.datalog.syntax.parse import parse
-from kpg.compiler.datalog.syntax.preprocessor import File, Read, Setting, preprocess
 from kpg.compiler.datalog.types.declarations import Relations, declare_types
 from kpg.compiler.datalog.types.functors import Made, declare_functors, with_folds
 from kpg.compiler.rules.core import (

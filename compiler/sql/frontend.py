@@ -16,15 +16,15 @@ from kpg.compiler.algebra.rel import OrderBy, Rel, types
 from kpg.compiler.catalog.access_control import denied, key_of, may_columns, need_columns, whose
 from kpg.compiler.catalog.entries import Catalog, Entry, ViewEntry
 from kpg.compiler.catalog.privileges import FIRST
-from kpg.compiler.catalog.qualified_names import written
+from kpg.compiler.qualified_names import written
 from kpg.compiler.sql.bind.query import bind, bind_query, new_binding
 from kpg.compiler.sql.bound_tree import Reads, Resolved
 from kpg.compiler.sql.lower.query import lower_resolved
-from kpg.compiler.sql.parameterize.parameters import trees_of
 from kpg.compiler.sql.parse import statements as ast
+from kpg.compiler.sql.parse.parameters import trees_of
 from kpg.compiler.sql.parse.parser import parse_query
+from kpg.compiler.sql.parse.reader import body_of
 from kpg.compiler.sql.parse.syntax import relation_name
-from kpg.compiler.sql.rewrite.name_qualification import body_of
 from kpg.runtime.errors import Error, ProgrammingError
 from kpg.runtime.records import dataclass
 from kpg.runtime.types import Type
@@ -150,7 +150,7 @@ def lowered(resolved: Resolved, catalog: Catalog) -> Bound:
     query = resolved.query
     rel, ids = lower_resolved(resolved)
     if resolved.style is not STYLES_PLAIN:
-        from kpg.compiler.sql.rewrite.session_style import in_style
+        from kpg.compiler.sql.lower.session_style import in_style
 
         rel = in_style(rel, resolved.style)
     order = tuple(
@@ -292,7 +292,7 @@ def check_view(catalog: Catalog, view: ViewEntry) -> None:
         return
     user = whose(catalog, view)
     if view.is_derived:
-        from kpg.compiler.sql.rewrite.row_security import (
+        from kpg.compiler.sql.bind.row_security import (
             below,  # lazy: three modules that a start does without
         )
 
@@ -327,7 +327,7 @@ def check_relation(catalog: Catalog, name: str) -> None:
     entry = catalog.get(name)
     need_columns(catalog, entry.name, "r", frozenset(entry.schema.names))
     if catalog.others:
-        from kpg.compiler.sql.rewrite.row_security import refuse_secured  # lazy: as above
+        from kpg.compiler.sql.bind.row_security import refuse_secured  # lazy: as above
 
         refuse_secured(catalog, entry)
     if isinstance(entry, ViewEntry):

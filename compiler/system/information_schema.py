@@ -5,7 +5,7 @@ from typing import Final
 
 from kpg.compiler.catalog.constraints import Check, Domain, ForeignKey, Unique
 from kpg.compiler.catalog.entries import Catalog, Entry, TableEntry, ViewEntry
-from kpg.compiler.catalog.qualified_names import DATABASE
+from kpg.compiler.qualified_names import DATABASE
 from kpg.compiler.system.oids import domain_at, rule_of, split
 from kpg.compiler.system.pg_class import default_text
 from kpg.compiler.system.pg_index import check_clause, named_in

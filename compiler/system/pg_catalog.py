@@ -18,7 +18,7 @@ from typing import Final
 from kpg.compiler.catalog.access_control import EVERYBODY, Policy
 from kpg.compiler.catalog.constraints import Domain
 from kpg.compiler.catalog.entries import Catalog, TableEntry, ViewEntry
-from kpg.compiler.catalog.qualified_names import DATABASE
+from kpg.compiler.qualified_names import DATABASE
 from kpg.compiler.system import information_schema, pg_class, pg_index, relations, user_objects
 from kpg.compiler.system.catalog_columns import informing, widened
 from kpg.compiler.system.oids import number_of, query_of, role_number, schema_number, split, system_number

@@ -10,8 +10,8 @@ from kpg.compiler.catalog.access_control import security_of
 from kpg.compiler.catalog.constraints import Check, Domain, ForeignKey, Heir, Unique
 from kpg.compiler.catalog.entries import KEYS, Catalog, Entry, TableEntry, ViewEntry
 from kpg.compiler.catalog.privileges import ALL, PUBLIC, WORDS, Items, Key, Role
-from kpg.compiler.catalog.qualified_names import DATABASE
 from kpg.compiler.catalog.updatable_views import written_columns
+from kpg.compiler.qualified_names import DATABASE
 from kpg.compiler.system.oids import (
     domain_at,
     number_of,

@@ -10,8 +10,8 @@ from typing import Final
 
 from kpg.compiler.catalog.constraints import Check, Domain
 from kpg.compiler.catalog.entries import PUBLIC, Catalog
-from kpg.compiler.catalog.qualified_names import DATABASE
 from kpg.compiler.catalog.routines import Aggregate, Routine
+from kpg.compiler.qualified_names import DATABASE
 from kpg.compiler.system.oids import (
     ROUTINE_TYPES,
     array_number,

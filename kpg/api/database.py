@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 from kpg.api import progress
 from kpg.api.result import Result, Row, listing
 from kpg.api.view import Maintained, View
-from kpg.compiler.sql.parameterize.parameters import Parameters
 from kpg.compiler.sql.parse import statements as ast
+from kpg.compiler.sql.parse.parameters import Parameters
 from kpg.compiler.sql.parse.parser import parse
 from kpg.execute.changes.table_writes import delete, insert, upsert
 from kpg.execute.queries import external_tables

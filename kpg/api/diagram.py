@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 from kpg.api.result import Result
 from kpg.api.svg import Box, Graph, Id, svg
 from kpg.compiler.catalog.entries import TableEntry
-from kpg.compiler.catalog.qualified_names import written
+from kpg.compiler.qualified_names import written
 from kpg.compiler.sql.parse.parser import parse
 from kpg.execute.scripts import outcomes
 from kpg.runtime.errors import Error, InterfaceError, ProgrammingError, Span

@@ -190,7 +190,7 @@ def run(
     preprocessor: Annotated[str | None, _unused("--preprocessor")] = None,
     form: Annotated[Format, typer.Option("--format", "-f", help="How to print answers.")] = Format.TABLE,
 ) -> None:
-    from kpg.compiler.datalog.syntax.preprocessor import Setting  # lazy: Datalog loads on first use
+    from kpg.compiler.datalog.preprocessor import Setting  # lazy: Datalog loads on first use
     from kpg.datalog.dispatch import install  # lazy: Datalog loads on first use
     from kpg.datalog.output_files import write as write_outputs  # lazy: Datalog loads on first use
     from kpg.datalog.transcript import play  # lazy: Datalog loads on first use
@@ -234,7 +234,7 @@ def check(
 ) -> None:
     from kpg.compiler.datalog.check import check as check_text  # lazy: Datalog loads on first use
     from kpg.compiler.datalog.diagnostics import to_json  # lazy: Datalog loads on first use
-    from kpg.compiler.datalog.syntax.preprocessor import Setting  # lazy: Datalog loads on first use
+    from kpg.compiler.datalog.preprocessor import Setting  # lazy: Datalog loads on first use
 
     try:
         with _opened(schema) as db:

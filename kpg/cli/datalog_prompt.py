@@ -13,7 +13,7 @@ from kpg.api.result import Rows
 from kpg.cli.output import Format, write
 from kpg.cli.script import WORDS, duration
 from kpg.cli.sql_prompt import bindings, converse, history
-from kpg.compiler.datalog.syntax.preprocessor import blank_comments
+from kpg.compiler.datalog.preprocessor import blank_comments
 from kpg.datalog.dispatch import only_adds
 from kpg.runtime.errors import Error, InterfaceError
 

@@ -12,9 +12,9 @@ from typing import Any, Final
 from kpg.compiler.catalog.entries import Catalog, did_you_mean
 from kpg.compiler.datalog.check import Checked, check, reader
 from kpg.compiler.datalog.diagnostics import Diagnostics
+from kpg.compiler.datalog.parser import parse
+from kpg.compiler.datalog.preprocessor import File, Setting, blank_comments, preprocess
 from kpg.compiler.datalog.syntax import ast
-from kpg.compiler.datalog.syntax.parse import parse
-from kpg.compiler.datalog.syntax.preprocessor import File, Setting, blank_comments, preprocess
 from kpg.datalog.facts import Words, rows_of
 from kpg.datalog.goal import Goal
 from kpg.datalog.privileges import check_program

@@ -17,8 +17,8 @@ from kpg.compiler.datalog.syntax import ast
 from kpg.compiler.datalog.types.declarations import kind_of
 from kpg.compiler.rules import core
 from kpg.compiler.rules.strata import dependencies
+from kpg.compiler.sql.bind.row_security import refuse_secured
 from kpg.compiler.sql.frontend import check_relation
-from kpg.compiler.sql.rewrite.row_security import refuse_secured
 from kpg.postgres.grants import settle, things
 from kpg.runtime.errors import DatalogError, PrivilegeError, Span
 from kpg.session.engine import Engine

@@ -11,12 +11,12 @@ from kpg.api.result import Result, Rows
 from kpg.api.view import View
 from kpg.compiler.algebra.text import rel_text
 from kpg.compiler.catalog.entries import did_you_mean
-from kpg.compiler.catalog.qualified_names import written
 from kpg.compiler.datalog.check import Checked, check, read_file
 from kpg.compiler.datalog.core_program import BASE
-from kpg.compiler.datalog.syntax.preprocessor import Setting
+from kpg.compiler.datalog.preprocessor import Setting
 from kpg.compiler.datalog.types.declarations import kind_of
 from kpg.compiler.explain import explain_plan
+from kpg.compiler.qualified_names import written
 from kpg.compiler.rules import core
 from kpg.compiler.rules.core import rule_text
 from kpg.datalog import facts

@@ -10,10 +10,10 @@ from functools import cache, lru_cache, partial
 from typing import Any, Final, TypeVar
 
 from kpg.compiler.sql.parameterize.normalization import Asked, asked, kinds
-from kpg.compiler.sql.parameterize.parameters import Binder, Parameters, has_marks, numbered
 from kpg.compiler.sql.parameterize.value_lists import SHORT as VALUE_LISTS_SHORT
 from kpg.compiler.sql.parameterize.value_lists import parsed
 from kpg.compiler.sql.parse import statements as ast
+from kpg.compiler.sql.parse.parameters import Binder, Parameters, has_marks, numbered
 from kpg.compiler.sql.parse.parser import parse
 from kpg.execute.changes.insert_values import INSERT, Inserting, insert, inserts, mixed
 from kpg.execute.queries import external_tables

@@ -19,8 +19,8 @@ from numpy.typing import NDArray
 
 from kpg.compiler.catalog.constraints import Heir, UniqueIndex
 from kpg.compiler.catalog.entries import CLOCK, CLOCK_SCHEMA, PUBLIC, TableEntry
-from kpg.compiler.catalog.qualified_names import resolve
 from kpg.compiler.catalog.routines import Aggregate, Routine
+from kpg.compiler.qualified_names import resolve
 from kpg.compiler.sql.bind.user_aggregates import PREFIX
 from kpg.execute.definitions.views import asked_again
 from kpg.gc_pause import collector_at_rest

@@ -24,11 +24,11 @@ from kpg.compiler.catalog.privileges import (
     merged,
     ordered,
 )
+from kpg.compiler.sql.bind.eager_subexpressions import SETTINGS
 from kpg.compiler.sql.parse import definitions as ast
 from kpg.compiler.sql.parse.definitions import DropOther
 from kpg.compiler.sql.parse.parser import parse_query
 from kpg.compiler.sql.parse.statements import Drop
-from kpg.compiler.sql.rewrite.eager_subexpressions import SETTINGS
 from kpg.compiler.system.oids import quoted
 from kpg.compiler.system.user_objects import type_name
 from kpg.execute.definitions.ddl import define

@@ -18,7 +18,7 @@ from kpg.compiler.catalog.access_control import (
 from kpg.compiler.catalog.constraints import ForeignKey, heirs
 from kpg.compiler.catalog.entries import Catalog, TableEntry, ViewEntry
 from kpg.compiler.catalog.privileges import DATABASE, Key
-from kpg.compiler.catalog.qualified_names import beside
+from kpg.compiler.qualified_names import beside
 from kpg.compiler.sql.frontend import check_relation
 from kpg.compiler.sql.parse import definitions
 from kpg.compiler.sql.parse import definitions as ddl

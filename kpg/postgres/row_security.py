@@ -18,13 +18,13 @@ from kpg.compiler.catalog.access_control import (
     security_of,
 )
 from kpg.compiler.catalog.entries import Catalog, TableEntry
+from kpg.compiler.sql.bind.eager_subexpressions import named_rows
 from kpg.compiler.sql.bind.query import new_binding
+from kpg.compiler.sql.bind.row_security import changer, condition, governing, reads_target
 from kpg.compiler.sql.parse import definitions as ddl
 from kpg.compiler.sql.parse import statements as ast
 from kpg.compiler.sql.parse.parser import parse_query
 from kpg.compiler.sql.parse.tokenizer import tokenize
-from kpg.compiler.sql.rewrite.eager_subexpressions import named_rows
-from kpg.compiler.sql.rewrite.row_security import changer, condition, governing, reads_target
 from kpg.execute.queries.query_plan import plan
 from kpg.runtime.errors import NotSupportedError, PrivilegeError, ProgrammingError, Span
 from kpg.runtime.plan import Mfp

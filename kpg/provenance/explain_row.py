@@ -14,7 +14,7 @@ import numpy as np
 from kpg.api.result import Explanation, Result, listing
 from kpg.compiler.algebra.rel import Get
 from kpg.compiler.catalog.entries import Entry, TableEntry, ViewEntry, did_you_mean
-from kpg.compiler.catalog.qualified_names import written
+from kpg.compiler.qualified_names import written
 from kpg.compiler.sql.bind.query import bind
 from kpg.compiler.sql.bound_tree import Query, Resolved, Scan, Shared
 from kpg.compiler.sql.frontend import check_relation, lowered

@@ -14,9 +14,9 @@ from weakref import ref
 from pygwire import messages as wire
 
 from kpg.api.result import Result
-from kpg.compiler.sql.parameterize.parameters import highest_place, without_arguments
 from kpg.compiler.sql.parse import statements
 from kpg.compiler.sql.parse import statements as ast
+from kpg.compiler.sql.parse.parameters import highest_place, without_arguments
 from kpg.compiler.sql.parse.parser import parse
 from kpg.compiler.sql.parse.reader import parsed_expression
 from kpg.compiler.sql.parse.session_statements import ALL

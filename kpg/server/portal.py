@@ -2,7 +2,7 @@
 
 The types of parameters that a client has given none for, from where they stand, as Postgres finds them.
 
-A slot (``sql/parameterize/parameters.py``) stands for each value while the statement is planned. It remembers
+A slot (``sql/parse/parameters.py``) stands for each value while the statement is planned. It remembers
 what the binder makes of it: the column that it is compared with makes it one of the column's type.
 """
 
@@ -15,12 +15,12 @@ from uuid import UUID
 
 from kpg.api.result import PLAN as PLAN_COLUMN
 from kpg.api.result import Affected, Result
-from kpg.compiler.sql.parameterize.generic_plans import Assignments, Types, places_assigned, types_of_places
+from kpg.compiler.sql.bind.eager_subexpressions import settings, with_settings
 from kpg.compiler.sql.parameterize.normalization import Asked, asked, marked_statement
-from kpg.compiler.sql.parameterize.parameters import Binder, rows_of_places, slots_in, written
 from kpg.compiler.sql.parse import statements as ast
 from kpg.compiler.sql.parse import statements as session_statements
-from kpg.compiler.sql.rewrite.eager_subexpressions import settings, with_settings
+from kpg.compiler.sql.parse.generic_plans import Assignments, Types, places_assigned, types_of_places
+from kpg.compiler.sql.parse.parameters import Binder, rows_of_places, slots_in, written
 from kpg.compiler.system.oids import type_facts
 from kpg.execute.queries import cursors, side_effects
 from kpg.execute.queries.explain import type_of

@@ -14,8 +14,8 @@ from functools import lru_cache, partial
 from typing import Any, Final
 
 from kpg.api.result import Result
-from kpg.compiler.sql.parameterize.parameters import Sized, highest_place
 from kpg.compiler.sql.parse import statements as ast
+from kpg.compiler.sql.parse.parameters import Sized, highest_place
 from kpg.compiler.sql.parse.parser import parse
 from kpg.execute.scripts import word_of
 from kpg.runtime.errors import DataError

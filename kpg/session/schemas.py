@@ -15,8 +15,8 @@ from kpg.compiler.catalog.constraints import Constraints
 from kpg.compiler.catalog.constraints import Sequence as Numbers
 from kpg.compiler.catalog.entries import NO_CONSTRAINTS, Catalog, TableEntry, ViewEntry
 from kpg.compiler.catalog.privileges import FIRST
-from kpg.compiler.catalog.qualified_names import Resolved, untaken
 from kpg.compiler.catalog.routines import ArrayFold
+from kpg.compiler.qualified_names import Resolved, untaken
 from kpg.execute.queries.query_plan import LiveStatistics, Planned, plan_view_entry
 from kpg.execute.queries.result_rows import Folds, Reader
 from kpg.runtime.errors import NotSupportedError, ProgrammingError

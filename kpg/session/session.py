@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from kpg.api.result import Affected, Result
 from kpg.api.view import Maintained
 from kpg.compiler.catalog.privileges import FIRST, Asker
-from kpg.compiler.catalog.qualified_names import USUAL_PATH
-from kpg.compiler.sql.parameterize.parameters import Parameters, is_values
+from kpg.compiler.qualified_names import USUAL_PATH
 from kpg.compiler.sql.parse import statements as ast
+from kpg.compiler.sql.parse.parameters import Parameters, is_values
 from kpg.compiler.sql.parse.statements import Savepoint
 from kpg.execute.changes.insert_values import alone
 from kpg.execute.changes.keyed_changes import Keyed, Merged, keyed, row_of

@@ -16,7 +16,7 @@ from kpg.api.result import Result, listing
 from kpg.compiler.catalog.access_control import key_of
 from kpg.compiler.catalog.entries import TableEntry, did_you_mean
 from kpg.compiler.catalog.privileges import Asker, Rights
-from kpg.compiler.catalog.qualified_names import USUAL_PATH, path_of
+from kpg.compiler.qualified_names import USUAL_PATH, path_of
 from kpg.compiler.sql.parse import statements
 from kpg.compiler.sql.parse import statements as ast
 from kpg.compiler.sql.parse.parser import parse

@@ -21,8 +21,8 @@ from kpg.compiler.algebra.traverse import transform_up, walk
 from kpg.compiler.catalog.entries import CLOCK, CLOCK_SCHEMA, TableEntry, get_of
 from kpg.compiler.sql.frontend import Bound
 from kpg.compiler.sql.parse import statements as ast
+from kpg.compiler.sql.parse.as_of import evaluated, query_of
 from kpg.compiler.sql.parse.parser import parse_query
-from kpg.compiler.sql.rewrite.as_of import evaluated, query_of
 from kpg.execute.queries.query_plan import LiveStatistics, Planned, bind, plan_bound
 from kpg.execute.queries.result_rows import Decoded
 from kpg.runtime.errors import Error, InterfaceError, ProgrammingError, Span

@@ -16,7 +16,7 @@ from kpg.compiler.algebra.rel import Get, Project, Rel
 from kpg.compiler.algebra.rel import types as rel_types
 from kpg.compiler.algebra.traverse import transform_up
 from kpg.compiler.catalog.entries import TableEntry, ViewEntry, get_of
-from kpg.compiler.catalog.qualified_names import Resolved
+from kpg.compiler.qualified_names import Resolved
 from kpg.execute.queries.query_plan import Planned, plan_view_entry
 from kpg.execute.queries.result_rows import Reader
 from kpg.runtime.errors import NotSupportedError

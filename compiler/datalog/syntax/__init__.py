@@ -1,6 +1,5 @@
-"""Texts of Datalog and their trees.
+"""Syntax trees of Datalog programs.
 
-``preprocess`` (with ``macros`` and ``conditions``) pieces a ``source`` together, ``parse`` and ``build``
-make the tree of ``ast``, in which ``components`` (by ``rename``) makes statements of their instances;
-``flatten`` gives one rule for each head and alternative.
+``ast`` has the nodes and ``traverse`` walks them. ``components`` makes statements of instances of components,
+``lattices`` makes rules of lattices, and ``flatten`` gives one rule for each head and alternative.
 """

@@ -26,19 +26,19 @@ from kpg.compiler.algebra.rel import Get
 from kpg.compiler.algebra.rel import types as rel_types
 from kpg.compiler.catalog.constraints import Partitioned, heirs
 from kpg.compiler.catalog.entries import Catalog, Entry, TableEntry, ViewEntry
-from kpg.compiler.catalog.qualified_names import written
+from kpg.compiler.qualified_names import written
 from kpg.compiler.sql.bind.calls import brought, call, coerce, settled
 from kpg.compiler.sql.bind.catalog_functions import as_number
 from kpg.compiler.sql.bind.functions import KEYWORDS, OPTIONS
+from kpg.compiler.sql.bind.per_row_calls import SALT_BITS
 from kpg.compiler.sql.bind.query_output import settled_query
+from kpg.compiler.sql.bind.row_security import seen_for, visible
 from kpg.compiler.sql.bind.scope import Binding, Field, Scope, enter, relation_alias
 from kpg.compiler.sql.bind.system import sequence_row, system_rows
 from kpg.compiler.sql.bound_tree import Filter, Map, Node, Query, Rows, Scan, Window
 from kpg.compiler.sql.parse.reader import tree_of
 from kpg.compiler.sql.parse.syntax import relation_name
 from kpg.compiler.sql.parse.tokenizer import tokenize
-from kpg.compiler.sql.rewrite.per_row_calls import SALT_BITS
-from kpg.compiler.sql.rewrite.row_security import seen_for, visible
 from kpg.compiler.system.oids import KINDS, number_of, system_number
 from kpg.compiler.system.pg_catalog import find, keywords
 from kpg.compiler.system.pg_index import ancestors, heirs_of, partition_tree

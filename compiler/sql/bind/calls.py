@@ -31,7 +31,7 @@ from kpg.compiler.sql.bind.literals import (
     settled_type,
 )
 from kpg.compiler.sql.bind.scope import WIDE, Binding, Scope
-from kpg.compiler.sql.parameterize.parameters import NAMED, Beyond, slot_of, then
+from kpg.compiler.sql.parse.parameters import NAMED, Beyond, slot_of, then
 from kpg.compiler.sql.parse.syntax import only, span_of, whole
 from kpg.compiler.sql.parse.type_names import sql_type
 from kpg.runtime.errors import DataError, NotSupportedError, ProgrammingError

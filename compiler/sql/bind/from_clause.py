@@ -288,7 +288,7 @@ def _table(binding: Binding, scope: Scope, node: exp.Table) -> Node:
     if isinstance(entry, ViewEntry) and entry.order:
         scope.orders[id(scan)] = _order_of(entry, scan)
     if binding.catalog.others:
-        from kpg.compiler.sql.rewrite.row_security import secured_rows
+        from kpg.compiler.sql.bind.row_security import secured_rows
 
         result, columns = secured_rows(binding, entry, result, columns, name)
     if binding.reads is not None:

@@ -17,7 +17,7 @@ from typing import Final
 from sqlglot import exp
 
 from kpg.compiler.sql.bind.scope import Binding
-from kpg.compiler.sql.parameterize.parameters import (
+from kpg.compiler.sql.parse.parameters import (
     CONVERTED,
     NEGATED,
     ROUNDED,

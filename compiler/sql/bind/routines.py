@@ -19,8 +19,8 @@ from kpg.compiler.sql.bind.row_functions import called_rows
 from kpg.compiler.sql.bind.scope import Binding, Field, Scope
 from kpg.compiler.sql.bound_tree import Filter, Join, Map, Node, Query, Reads, Rows, Subquery, TopK, Window
 from kpg.compiler.sql.parse.call_syntax import NAMED
+from kpg.compiler.sql.parse.reader import body_of
 from kpg.compiler.sql.parse.syntax import relation_name, span_of, whole
-from kpg.compiler.sql.rewrite.name_qualification import body_of
 from kpg.runtime.errors import NotSupportedError, PrivilegeError, ProgrammingError
 from kpg.runtime.functions import castable, is_aggregate, is_function
 from kpg.runtime.plan.nodes import WindowCall

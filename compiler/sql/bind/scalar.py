@@ -51,8 +51,8 @@ from kpg.compiler.sql.bind.row_functions import bind_expanded, called_rows
 from kpg.compiler.sql.bind.scope import WIDE, Binding, Field, Scope, resolve_name
 from kpg.compiler.sql.bind.volatile_calls import bind_moment, moment_type
 from kpg.compiler.sql.bind.windows import bind_window
-from kpg.compiler.sql.parameterize.parameters import Beyond, Marker, opened, slot_of
 from kpg.compiler.sql.parse.call_syntax import in_their_places
+from kpg.compiler.sql.parse.parameters import Beyond, Marker, opened, slot_of
 from kpg.compiler.sql.parse.reader import parsed_expression
 from kpg.compiler.sql.parse.syntax import Known, construct_name, only, scalar_of, span_of
 from kpg.compiler.sql.parse.type_names import FRACTIONAL, last_field, second_digits, user_name
@@ -452,7 +452,7 @@ def _function(binding: Binding, scope: Scope, node: exp.Expr) -> Scalar:
     elif type(node) is exp.Concat:
         return concatenated(binding, scope, node)
     else:
-        from kpg.compiler.sql.rewrite.per_row_calls import bind_varying
+        from kpg.compiler.sql.bind.per_row_calls import bind_varying
 
         return bind_varying(binding, scope, node) or binding.refuse(construct_name(node), node)
     if name == "coalesce":

@@ -95,7 +95,7 @@ def bind_select(binding: Binding, around: Scope, node: exp.Select) -> tuple[Quer
         _order_scalars(binding, inner, items, node),
     )
     if node.args.get("locks"):
-        from kpg.compiler.sql.rewrite.row_locks import check_locks
+        from kpg.compiler.sql.bind.row_locks import check_locks
 
         check_locks(binding, scope, node, (collector, windows, inner.expansions or Expansions()))
     expansions, kept_order = inner.expansions or Expansions(), order_within(source, scope.orders)
@@ -138,7 +138,7 @@ def _from(binding: Binding, scope: Scope, node: exp.Select) -> Node:
     finally:
         binding.locked, binding.located = locked, located
     if not binding.kept and MENTIONS.search(binding.source):
-        from kpg.compiler.sql.rewrite.per_row_calls import with_numbers
+        from kpg.compiler.sql.bind.per_row_calls import with_numbers
 
         return with_numbers(binding, scope, source, node)
     return source

@@ -18,7 +18,7 @@ from kpg.compiler.catalog.access_control import need_any
 from kpg.compiler.catalog.cache import noting, viewpoint
 from kpg.compiler.catalog.constraints import Sequence as Numbers
 from kpg.compiler.catalog.entries import Catalog, TableEntry
-from kpg.compiler.catalog.qualified_names import DATABASE
+from kpg.compiler.qualified_names import DATABASE
 from kpg.compiler.sql.bind.calls import call, coerce, settled
 from kpg.compiler.sql.bind.catalog_functions import (
     as_number,

@@ -19,7 +19,7 @@ from kpg.compiler.catalog.routines import ARRAYS, ELEMENTS, POLYMORPHIC, Aggrega
 from kpg.compiler.sql.bind.calls import brought, coerce
 from kpg.compiler.sql.bind.calls import settled as settled_scalar
 from kpg.compiler.sql.bind.scope import Binding, Field, Scope
-from kpg.compiler.sql.rewrite.name_qualification import body_of
+from kpg.compiler.sql.parse.reader import body_of
 from kpg.runtime.errors import NotSupportedError, ProgrammingError
 from kpg.runtime.functions import castable
 from kpg.runtime.plan import Mfp

@@ -1,1 +1,1 @@
-"""Normalized statements, parameters and generic plans: the keys of the plan cache."""
+"""Query normalization: the keys of the plan cache, with lists of values in the place of constants."""

@@ -14,7 +14,8 @@ from typing import Any, Final
 from sqlglot import exp
 
 from kpg.compiler.sql.bind.literals import from_text, negated, number
-from kpg.compiler.sql.parameterize.parameters import (
+from kpg.compiler.sql.parse import statements as ast
+from kpg.compiler.sql.parse.parameters import (
     Beyond,
     Binder,
     Marker,
@@ -25,7 +26,6 @@ from kpg.compiler.sql.parameterize.parameters import (
     numbered,
     rewritten,
 )
-from kpg.compiler.sql.parse import statements as ast
 from kpg.compiler.sql.parse.parser import parse
 from kpg.compiler.sql.parse.syntax import transformed
 from kpg.runtime.errors import InterfaceError

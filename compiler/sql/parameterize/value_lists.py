@@ -27,8 +27,8 @@ from sqlglot import exp
 from kpg.compiler.sql.bind.calls import unlimited
 from kpg.compiler.sql.bind.from_clause import ROWS
 from kpg.compiler.sql.bind.literals import convert, from_text, meant, negated, number, rounded
-from kpg.compiler.sql.parameterize.parameters import Beyond, Slot, rewritten
 from kpg.compiler.sql.parse import statements as ast
+from kpg.compiler.sql.parse.parameters import Beyond, Slot, rewritten
 from kpg.compiler.sql.parse.parser import parse, parse_as
 from kpg.runtime.errors import Error
 from kpg.runtime.functions import shown_type

@@ -1,1 +1,1 @@
-"""Statements that define things, read token by token: tables, constraints, sequences, settings."""
+"""Text of SQL to statements: tokens, sqlglot's trees of queries, and definitions read token by token."""

@@ -3,7 +3,7 @@
 from dataclasses import replace
 from typing import Final
 
-from kpg.compiler.catalog.qualified_names import DATABASE
+from kpg.compiler.qualified_names import DATABASE
 from kpg.compiler.sql.parse import definitions as ast
 from kpg.compiler.sql.parse import statements
 from kpg.compiler.sql.parse.reader import Reader

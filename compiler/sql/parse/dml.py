@@ -10,7 +10,7 @@ value, made of NULL with those parts set. Of which type that NULL is, the catalo
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import ClassVar
+from typing import ClassVar, Final
 
 from sqlglot import exp
 from sqlglot.tokenizer_core import Token, TokenType
@@ -451,3 +451,18 @@ def _combined(listed: Sequence[exp.Expr], cells: Sequence[exp.Expr]) -> dict[str
                     one.replace(Blank(this=exp.to_identifier(column.name)))
         found[column.name] = value
     return found
+
+
+CURRENT_OF: Final = ["WHERE", "CURRENT", "OF"]
+
+
+def without_cursor(tokens: list[Token]) -> tuple[list[Token], str]:
+    """A statement's tokens without WHERE CURRENT OF, and the cursor's name; none if there is none."""
+    words = [token.text.upper() for token in tokens]
+    for place in range(len(words) - len(CURRENT_OF)):
+        if words[place : place + len(CURRENT_OF)] == CURRENT_OF:
+            end = place + len(CURRENT_OF)
+            quoted = tokens[end].token_type is TokenType.IDENTIFIER
+            name = tokens[end].text if quoted else tokens[end].text.lower()
+            return [*tokens[:place], *tokens[end + 1 :]], name
+    return tokens, ""

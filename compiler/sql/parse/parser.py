@@ -165,9 +165,7 @@ def _statement(tokens: list[Token], text: str) -> ast.Statement:
         case ["insert", *_]:
             return _inserted(tokens, text, span)
         case ["update" | "delete", *_] if "current" in words:
-            from kpg.compiler.sql.rewrite.row_locks import without_cursor
-
-            tokens, cursor = without_cursor(tokens)
+            tokens, cursor = dml.without_cursor(tokens)
             changed = _convert(_tree(tokens, text), text, span)
             if cursor and isinstance(changed, ast.Update | ast.Delete):
                 return replace(changed, cursor=cursor)
@@ -190,7 +188,7 @@ def _inserted(tokens: list[Token], text: str, span: Span) -> ast.Statement:
 
 def _then(tokens: list[Token], text: str) -> ast.Statement | None:
     """A query with AS OF; None if there is none."""
-    from kpg.compiler.sql.rewrite.as_of import HINT, marked, split
+    from kpg.compiler.sql.parse.as_of import HINT, marked, split
 
     if tokens[0].text.lower() in ("explain", "prepare"):
         return None
@@ -253,7 +251,7 @@ def _explain(tokens: list[Token], text: str, span: Span) -> ast.Statement:
         return ast.ExplainView(stage, statement.relations[0], statement.span, span, how)
     if isinstance(statement, ast.Explained | ast.Modifying):
         if how.generic:
-            from kpg.compiler.sql.parameterize.generic_plans import without_values
+            from kpg.compiler.sql.parse.generic_plans import without_values
 
             statement = without_values(statement)
         return ast.Explain(stage, statement, span, how)

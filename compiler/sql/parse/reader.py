@@ -14,7 +14,7 @@ from sqlglot.tokenizer_core import Token, TokenType
 from kpg.compiler.sql.parse.call_syntax import escaped
 from kpg.compiler.sql.parse.dialect import Dialect
 from kpg.compiler.sql.parse.strictness import check
-from kpg.compiler.sql.parse.syntax import rendered_error, without_database
+from kpg.compiler.sql.parse.syntax import rendered_error, transformed, without_database
 from kpg.compiler.sql.parse.tokenizer import tokenize
 from kpg.compiler.sql.parse.type_names import last_field, second_digits, sql_type
 from kpg.runtime.errors import Error, NotSupportedError, ProgrammingError, Span
@@ -380,3 +380,46 @@ def setting_value(reader: Reader) -> str:
             unit = "minute"
         text = f"interval '{text}{f' {unit}' if text.lstrip('+-').isdecimal() else ''}'"
     return sign + str(text)
+
+
+@lru_cache(maxsize=512)
+def body_of(text: str) -> exp.Expr:
+    """The query that a body ends with, without places: they would be those of another text."""
+    found: exp.Expr | None = None
+    for tokens in _statements(tokenize(text)):
+        found = tree_of(tokens, text)
+        if not isinstance(found, exp.Query | exp.Values) or found.args.get("into") is not None:
+            raise NotSupportedError(
+                "a function that does anything but query is not supported",
+                span=Span(text, tokens[0].start, tokens[-1].end + 1),
+                hint="its body is SELECT or VALUES",
+            )
+    if found is None:
+        raise ProgrammingError("the body of a function is empty")
+    tree = transformed(found, _named)
+    for part in tree.walk():
+        part.meta.clear()
+    return tree
+
+
+@lru_cache(maxsize=512)
+def texts_of(text: str) -> tuple[str, ...]:
+    """The statements of a body as they are written."""
+    return tuple(text[part[0].start : part[-1].end + 1] for part in _statements(tokenize(text)))
+
+
+def _statements(tokens: list[Token]) -> list[list[Token]]:
+    found: list[list[Token]] = [[]]
+    for token in tokens:
+        if token.token_type is TokenType.SEMICOLON:
+            found.append([])
+        else:
+            found[-1].append(token)
+    return [one for one in found if one]
+
+
+def _named(node: exp.Expr) -> exp.Expr:
+    """``$1`` as the name of a column."""
+    if isinstance(node, exp.Parameter) and node.name.isdigit():
+        return exp.column(exp.to_identifier(f"${node.name}", quoted=True))
+    return node

@@ -14,10 +14,10 @@ from typing import Any, Final, NoReturn, TypeVar
 from sqlglot import exp
 from sqlglot.tokenizer_core import Token, TokenType
 
-from kpg.compiler.sql.parameterize.parameters import rewritten
 from kpg.compiler.sql.parse import statements, storage_parameters
 from kpg.compiler.sql.parse import statements as ast
 from kpg.compiler.sql.parse.dialect import Dialect
+from kpg.compiler.sql.parse.parameters import rewritten
 from kpg.compiler.sql.parse.reader import Reader, parsed_expression, setting_value
 from kpg.compiler.sql.parse.statements import Select
 from kpg.compiler.sql.parse.syntax import transformed

@@ -7,7 +7,7 @@ from sqlglot import exp
 from sqlglot.errors import ParseError
 from sqlglot.tokenizer_core import Token
 
-from kpg.compiler.catalog.qualified_names import DATABASE
+from kpg.compiler.qualified_names import DATABASE
 from kpg.runtime.errors import NotSupportedError, ProgrammingError, Span
 from kpg.runtime.scalar import Scalar
 

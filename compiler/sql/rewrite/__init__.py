@@ -1,1 +1,1 @@
-"""Rewrites of statements before and after binding: views, policies, AS OF, ON CONFLICT, MERGE."""
+"""Statements that change rows and definitions that are stored, as queries and as texts over whole names."""

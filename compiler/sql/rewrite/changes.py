@@ -421,7 +421,7 @@ def target_of(
     columns = [Column(id_, type_) for id_, type_ in zip(scan.ids, get.types, strict=True)]
     below: Node = scan
     if catalog.others:
-        from kpg.compiler.sql.rewrite.row_security import changeable
+        from kpg.compiler.sql.bind.row_security import changeable
 
         below = changeable(binding, statement, entry, scan, columns)
     names, node = entry.schema.names, _with_predicates(statement, below, columns)
@@ -437,7 +437,7 @@ def target_of(
 
         node = with_system(binding, scope, statement.alias, entry, node, scan)
     if MENTIONS.search(binding.source) or any(rule.sequence for rule in entry.constraints.rules):
-        from kpg.compiler.sql.rewrite.per_row_calls import numbered_by
+        from kpg.compiler.sql.bind.per_row_calls import numbered_by
 
         fields.append(numbered_by(Column(scan.ids[-1], ROWID)))
     check_change(statement, catalog)

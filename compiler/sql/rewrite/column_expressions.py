@@ -13,12 +13,12 @@ from sqlglot import exp
 from kpg.compiler.catalog.constraints import Check, UniqueIndex
 from kpg.compiler.catalog.entries import Catalog, TableEntry
 from kpg.compiler.sql.bind.calls import assigned, check_assignable, condition, settled
+from kpg.compiler.sql.bind.per_row_calls import numbered_by
 from kpg.compiler.sql.bind.query import new_binding
 from kpg.compiler.sql.bind.scope import Binding, Field, Scope
 from kpg.compiler.sql.bind.volatile_calls import NEXTVAL, by_chance, is_chance, sequence_of
 from kpg.compiler.sql.parse.reader import parsed_expression
 from kpg.compiler.sql.parse.tokenizer import tokenize
-from kpg.compiler.sql.rewrite.per_row_calls import numbered_by
 from kpg.runtime.errors import NotSupportedError, ProgrammingError
 from kpg.runtime.functions import castable
 from kpg.runtime.plan import Mfp

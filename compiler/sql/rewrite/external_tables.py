@@ -12,9 +12,9 @@ from sqlglot import exp
 from sqlglot.errors import ParseError
 from sqlglot.tokenizer_core import Token, TokenType
 
-from kpg.compiler.sql.parameterize.parameters import rewritten
 from kpg.compiler.sql.parse import statements as ast
 from kpg.compiler.sql.parse.dialect import Dialect
+from kpg.compiler.sql.parse.parameters import rewritten
 from kpg.compiler.sql.parse.parser import parse
 from kpg.compiler.sql.parse.syntax import construct_name, span_of, whole, wrong
 from kpg.compiler.sql.parse.type_names import sql_type

@@ -4,27 +4,22 @@ A DEFAULT or a CHECK is kept as the text that was written. Where a sequence of t
 of it on the path of who inserts, ``nextval('s')`` would be another one: so a definition is kept with whole
 names, ``nextval('public.s')``. Postgres keeps trees with the numbers of what they name, to the same effect.
 The text of a function in quotes is no such text: its names are looked up when it is called, there as here.
-
-The bodies of functions in SQL as syntax trees.
 """
 
 from collections.abc import Callable, Mapping
 from dataclasses import fields, replace
-from functools import lru_cache
 from operator import is_not
 from typing import Any, Final, TypeVar
 
 from sqlglot import exp
-from sqlglot.tokenizer_core import Token, TokenType
 
 from kpg.compiler.catalog.entries import PUBLIC, Catalog
-from kpg.compiler.catalog.qualified_names import written
+from kpg.compiler.qualified_names import written
 from kpg.compiler.sql.parse import statements as ast
-from kpg.compiler.sql.parse.reader import tree_of
-from kpg.compiler.sql.parse.syntax import transformed
+from kpg.compiler.sql.parse.reader import texts_of, tree_of
 from kpg.compiler.sql.parse.tokenizer import tokenize
 from kpg.compiler.sql.parse.type_names import user_name
-from kpg.runtime.errors import Error, NotSupportedError, ProgrammingError, Span
+from kpg.runtime.errors import Error
 
 T = TypeVar("T")
 Changes = dict[int, tuple[int, str]]
@@ -265,49 +260,6 @@ def asks_sequence(text: str, name: str) -> bool:
     return any(one.lower() in text.lower() for one in (f"'{name}'", in_quotes(name)))
 
 
-@lru_cache(maxsize=512)
-def body_of(text: str) -> exp.Expr:
-    """The query that a body ends with, without places: they would be those of another text."""
-    found: exp.Expr | None = None
-    for tokens in _statements(tokenize(text)):
-        found = tree_of(tokens, text)
-        if not isinstance(found, exp.Query | exp.Values) or found.args.get("into") is not None:
-            raise NotSupportedError(
-                "a function that does anything but query is not supported",
-                span=Span(text, tokens[0].start, tokens[-1].end + 1),
-                hint="its body is SELECT or VALUES",
-            )
-    if found is None:
-        raise ProgrammingError("the body of a function is empty")
-    tree = transformed(found, _named)
-    for part in tree.walk():
-        part.meta.clear()
-    return tree
-
-
-@lru_cache(maxsize=512)
-def texts_of(text: str) -> tuple[str, ...]:
-    """The statements of a body as they are written."""
-    return tuple(text[part[0].start : part[-1].end + 1] for part in _statements(tokenize(text)))
-
-
-def _statements(tokens: list[Token]) -> list[list[Token]]:
-    found: list[list[Token]] = [[]]
-    for token in tokens:
-        if token.token_type is TokenType.SEMICOLON:
-            found.append([])
-        else:
-            found[-1].append(token)
-    return [one for one in found if one]
-
-
 def names_called(tree: exp.Expr) -> frozenset[str]:
     """The names of functions that a query calls, in lower case, of those that SQL does not have."""
     return frozenset(str(node.this).lower() for node in tree.find_all(exp.Anonymous))
-
-
-def _named(node: exp.Expr) -> exp.Expr:
-    """``$1`` as the name of a column."""
-    if isinstance(node, exp.Parameter) and node.name.isdigit():
-        return exp.column(exp.to_identifier(f"${node.name}", quoted=True))
-    return node

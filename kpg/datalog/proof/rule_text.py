@@ -6,8 +6,8 @@ from dataclasses import replace
 from typing import Any, Final, assert_never
 
 from kpg.api.display import cell
+from kpg.compiler.datalog.preprocessor import blank_comments
 from kpg.compiler.datalog.syntax.flatten import written
-from kpg.compiler.datalog.syntax.preprocessor import blank_comments
 from kpg.compiler.datalog.types.functors import CONSTRAINTS
 from kpg.compiler.rules import core
 from kpg.compiler.rules.core import OPERATORS, expression_text, literal_text, replacing, rule_text

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from kpg.compiler.catalog.constraints import Sequence as Numbers
 from kpg.compiler.catalog.entries import Catalog, TableEntry
-from kpg.compiler.catalog.qualified_names import Resolved
+from kpg.compiler.qualified_names import Resolved
 from kpg.compiler.sql.rewrite.column_expressions import Default, defaults
 from kpg.runtime.errors import DataError, InterfaceError, ProgrammingError
 from kpg.runtime.executor import Executor

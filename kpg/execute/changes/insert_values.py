@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 from kpg.api.result import Result
 from kpg.compiler.catalog.constraints import Rule
 from kpg.compiler.catalog.entries import Catalog, TableEntry
-from kpg.compiler.sql.parameterize.parameters import Beyond
 from kpg.compiler.sql.parameterize.value_lists import Rows, Stored, among_others, around, column_values, read
 from kpg.compiler.sql.parse import statements as ast
+from kpg.compiler.sql.parse.parameters import Beyond
 from kpg.compiler.sql.parse.parser import parse
 from kpg.compiler.sql.rewrite.column_defaults import insert_places
 from kpg.execute.changes.dml import Changes, insertion, prepared

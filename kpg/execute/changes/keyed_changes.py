@@ -19,9 +19,9 @@ from numpy.typing import NDArray
 from kpg.compiler.catalog.access_control import is_secured
 from kpg.compiler.catalog.entries import TableEntry
 from kpg.compiler.sql.parameterize.normalization import asked, kinds
-from kpg.compiler.sql.parameterize.parameters import Beyond, Parameters, Sized, Slot
 from kpg.compiler.sql.parameterize.value_lists import LIMITS, column_values, placed, written
 from kpg.compiler.sql.parse import statements as ast
+from kpg.compiler.sql.parse.parameters import Beyond, Parameters, Sized, Slot
 from kpg.compiler.sql.parse.statements import Insert
 from kpg.compiler.sql.rewrite.changes import arbiters
 from kpg.execute.changes.insert_values import Inserting, inserting, shape_of

@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 
 from kpg.api.result import Result
 from kpg.compiler.catalog.entries import TableEntry
+from kpg.compiler.sql.bind.eager_subexpressions import named_rows, returning_query, with_rows
 from kpg.compiler.sql.parse import statements as ast
 from kpg.compiler.sql.rewrite.changes import arbiters
-from kpg.compiler.sql.rewrite.eager_subexpressions import named_rows, returning_query, with_rows
 from kpg.compiler.sql.rewrite.upsert import OverPairs, lower_conflict, missing_of
 from kpg.execute.changes.defaults import filled, numbered
 from kpg.execute.changes.dml import Changes, Returned, check_there, prepared

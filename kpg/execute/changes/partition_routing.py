@@ -19,12 +19,12 @@ from numpy.typing import NDArray
 from kpg.api.result import Affected, Result
 from kpg.compiler.catalog.constraints import Check, Constraints, Heir, heirs
 from kpg.compiler.catalog.entries import Entry, TableEntry
+from kpg.compiler.sql.bind.eager_subexpressions import listed
 from kpg.compiler.sql.parse import definitions as ddl
 from kpg.compiler.sql.parse import statements as ast
 from kpg.compiler.sql.parse.definitions import Action
 from kpg.compiler.sql.rewrite.changes import nothing
 from kpg.compiler.sql.rewrite.column_expressions import checks
-from kpg.compiler.sql.rewrite.eager_subexpressions import listed
 from kpg.execute.changes.dml import Changes, Returned, given_words, insertion, into_table, prepared_alone
 from kpg.execute.changes.merge import merge_changes
 from kpg.runtime.errors import IntegrityError, NotSupportedError, ProgrammingError, Span

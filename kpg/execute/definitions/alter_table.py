@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from kpg.compiler.catalog.constraints import NO_RULE, Check, Constraints, ForeignKey, Heir, Rule, Unique
 from kpg.compiler.catalog.entries import TableEntry, ViewEntry, did_you_mean
-from kpg.compiler.catalog.qualified_names import beside
+from kpg.compiler.qualified_names import beside
 from kpg.compiler.sql.parse import definitions as ast
 from kpg.compiler.sql.rewrite.column_expressions import bind_default, converted, renamed, uses
 from kpg.compiler.sql.rewrite.deparse import RELATION

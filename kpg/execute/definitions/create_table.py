@@ -15,7 +15,7 @@ from kpg.compiler.catalog.constraints import (
     Unique,
 )
 from kpg.compiler.catalog.entries import Catalog, TableEntry, did_you_mean
-from kpg.compiler.catalog.qualified_names import Resolved
+from kpg.compiler.qualified_names import Resolved
 from kpg.compiler.sql.parse import statements as ast
 from kpg.compiler.sql.rewrite.name_qualification import sequence_call
 from kpg.runtime.errors import NotSupportedError, ProgrammingError, Span

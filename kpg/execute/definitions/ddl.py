@@ -10,7 +10,7 @@ from typing import assert_never
 from kpg.api.result import Affected, Result
 from kpg.compiler.catalog.constraints import Sequence, heirs
 from kpg.compiler.catalog.entries import TableEntry
-from kpg.compiler.catalog.qualified_names import Resolved, beside
+from kpg.compiler.qualified_names import Resolved, beside
 from kpg.compiler.sql.parse import definitions
 from kpg.compiler.sql.parse import definitions as ast
 from kpg.compiler.sql.parse import statements as parse_statements

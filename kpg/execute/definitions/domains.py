@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from kpg.compiler.catalog.constraints import NO_RULE, Check, Domain, Rule
 from kpg.compiler.catalog.entries import Catalog, TableEntry
-from kpg.compiler.catalog.qualified_names import beside, written
+from kpg.compiler.qualified_names import beside, written
 from kpg.compiler.sql.parse import definitions as ast
 from kpg.compiler.sql.parse.definitions import Definition
 from kpg.compiler.sql.parse.schema_objects import over_column

@@ -15,9 +15,9 @@ from functools import partial
 from kpg.compiler.catalog.access_control import Policy
 from kpg.compiler.catalog.constraints import Domain, Partitioned, UniqueIndex
 from kpg.compiler.catalog.entries import PUBLIC, TableEntry, ViewEntry
-from kpg.compiler.catalog.qualified_names import Resolved, beside
 from kpg.compiler.catalog.routines import Aggregate, Routine
 from kpg.compiler.pipeline import reads_column
+from kpg.compiler.qualified_names import Resolved, beside
 from kpg.compiler.sql.frontend import has_star, named_columns, read_relations
 from kpg.compiler.sql.parse import definitions as ast
 from kpg.compiler.sql.parse import statements

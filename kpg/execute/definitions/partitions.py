@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from kpg.compiler.catalog.constraints import NO_RULE, Bound, Check, Constraints, Heir, Partitioned, heirs
 from kpg.compiler.catalog.entries import TableEntry, ViewEntry
-from kpg.compiler.catalog.qualified_names import written
+from kpg.compiler.qualified_names import written
 from kpg.compiler.sql.frontend import lower_query
 from kpg.compiler.sql.parse import definitions as ddl
 from kpg.compiler.sql.parse import statements as ast

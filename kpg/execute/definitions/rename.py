@@ -13,8 +13,8 @@ from typing import Any, Protocol, TypeVar
 
 from kpg.compiler.catalog.constraints import Domain
 from kpg.compiler.catalog.entries import PUBLIC, TableEntry, ViewEntry
-from kpg.compiler.catalog.qualified_names import Resolved
 from kpg.compiler.catalog.routines import Aggregate
+from kpg.compiler.qualified_names import Resolved
 from kpg.compiler.sql.parse import definitions as ast
 from kpg.compiler.sql.rewrite.deparse import FUNCTION, RELATION, SEQUENCE, TYPE, with_names
 from kpg.compiler.sql.rewrite.deparse import Names as DeparseNames

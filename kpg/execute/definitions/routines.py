@@ -10,8 +10,8 @@ from itertools import count
 from typing import Final, assert_never
 
 from kpg.compiler.catalog.entries import Catalog
-from kpg.compiler.catalog.qualified_names import beside
 from kpg.compiler.catalog.routines import POLYMORPHIC, Aggregate, ArrayFold, Routine
+from kpg.compiler.qualified_names import beside
 from kpg.compiler.sql.bind.query import new_binding
 from kpg.compiler.sql.bind.routines import check_body
 from kpg.compiler.sql.bind.user_aggregates import PREFIX, called, fold_of, is_polymorphic, is_strict, shown
@@ -19,9 +19,10 @@ from kpg.compiler.sql.bind.volatile_calls import has_calls, is_chance
 from kpg.compiler.sql.parse import definitions as ast
 from kpg.compiler.sql.parse import statements
 from kpg.compiler.sql.parse.parser import parse_query
+from kpg.compiler.sql.parse.reader import body_of
 from kpg.compiler.sql.parse.routines import CURRENT
 from kpg.compiler.sql.rewrite.deparse import FUNCTION
-from kpg.compiler.sql.rewrite.name_qualification import body_of, names_called, whole_body
+from kpg.compiler.sql.rewrite.name_qualification import names_called, whole_body
 from kpg.compiler.system.oids import type_facts
 from kpg.compiler.system.user_objects import type_name
 from kpg.execute.definitions.views import views_calling

@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 
 from kpg.api.result import Affected, Result, Row
 from kpg.compiler.catalog.entries import TableEntry
+from kpg.compiler.sql.bind.row_locks import at_row, with_row
 from kpg.compiler.sql.parse import statements as ast
 from kpg.compiler.sql.parse.statements import Select
-from kpg.compiler.sql.rewrite.row_locks import at_row, with_row
 from kpg.execute.changes.dml import Changes, prepared
 from kpg.execute.queries.result_rows import Decoded, literal_of, words_of
 from kpg.execute.statements import select

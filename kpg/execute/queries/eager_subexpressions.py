@@ -3,8 +3,8 @@
 from dataclasses import replace
 from decimal import ROUND_HALF_UP, Decimal
 
+from kpg.compiler.sql.bind.eager_subexpressions import limits, settings, with_limits, with_settings
 from kpg.compiler.sql.parse import statements as ast
-from kpg.compiler.sql.rewrite.eager_subexpressions import limits, settings, with_limits, with_settings
 from kpg.postgres.sqlstate import type_name
 from kpg.runtime.errors import ProgrammingError
 from kpg.session.engine import Engine

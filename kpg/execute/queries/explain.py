@@ -18,8 +18,8 @@ from kpg.api.result import Explanation, Result, listing
 from kpg.api.view import Maintained
 from kpg.compiler.catalog.entries import KEYS, TableEntry, ViewEntry
 from kpg.compiler.sql.frontend import check_relation, lower_query
-from kpg.compiler.sql.parameterize.generic_plans import named
 from kpg.compiler.sql.parse import statements as ast
+from kpg.compiler.sql.parse.generic_plans import named
 from kpg.compiler.sql.parse.parser import parse, parse_query
 from kpg.execute.changes.merge import explain_modifying
 from kpg.execute.queries.query_plan import explain, explain_export, plan_bound, plan_view_entry

@@ -13,11 +13,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kpg.api.result import Result
-from kpg.compiler.sql.parameterize.parameters import rewritten
+from kpg.compiler.sql.bind import row_locks
+from kpg.compiler.sql.bind.eager_subexpressions import named_rows
+from kpg.compiler.sql.bind.row_locks import REFUSES, SKIPS, Target
 from kpg.compiler.sql.parse import statements as ast
-from kpg.compiler.sql.rewrite import row_locks
-from kpg.compiler.sql.rewrite.eager_subexpressions import named_rows
-from kpg.compiler.sql.rewrite.row_locks import REFUSES, SKIPS, Target
+from kpg.compiler.sql.parse.parameters import rewritten
 from kpg.execute.changes.dml import settling
 from kpg.execute.queries.query_plan import plan
 from kpg.execute.queries.result_rows import Decoded, expand, literal_of, permutation

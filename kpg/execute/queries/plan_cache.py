@@ -29,7 +29,9 @@ from kpg.compiler.sql.bind.literals import convert, meant
 from kpg.compiler.sql.bind.volatile_calls import MENTIONS
 from kpg.compiler.sql.frontend import Bound
 from kpg.compiler.sql.parameterize.normalization import Asked, Given, marked_statement, normal
-from kpg.compiler.sql.parameterize.parameters import (
+from kpg.compiler.sql.parameterize.value_lists import constant, executed, valued
+from kpg.compiler.sql.parse import statements as ast
+from kpg.compiler.sql.parse.parameters import (
     Beyond,
     Binder,
     Filler,
@@ -38,8 +40,6 @@ from kpg.compiler.sql.parameterize.parameters import (
     has_marks,
     slots_in,
 )
-from kpg.compiler.sql.parameterize.value_lists import constant, executed, valued
-from kpg.compiler.sql.parse import statements as ast
 from kpg.compiler.sql.parse.parser import parse
 from kpg.compiler.sql.parse.reader import parsed_expression
 from kpg.compiler.sql.parse.type_names import sql_type

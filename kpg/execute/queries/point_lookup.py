@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kpg.compiler.catalog.entries import Catalog, TableEntry
-from kpg.compiler.sql.parameterize.parameters import Slot, slot_of
+from kpg.compiler.sql.parse.parameters import Slot, slot_of
 from kpg.runtime import plan as ir
 from kpg.runtime.dictionary import Dictionary
 from kpg.runtime.records import dataclass

@@ -9,9 +9,9 @@ from typing import Any, Final
 from kpg.api.result import Result
 from kpg.api.result import listing as listed
 from kpg.compiler.catalog.access_control import need_any
+from kpg.compiler.sql.bind import per_row_calls
 from kpg.compiler.sql.bind.volatile_calls import NEEDED
 from kpg.compiler.sql.parse import statements as ast
-from kpg.compiler.sql.rewrite import per_row_calls
 from kpg.runtime.errors import DataError, InterfaceError, PrivilegeError
 from kpg.runtime.types import BIGINT, BOOLEAN, TEXT, Type
 from kpg.session.engine import Engine

@@ -2,7 +2,7 @@
 
 from kpg.compiler.catalog.constraints import ForeignKey
 from kpg.compiler.catalog.entries import Catalog, TableEntry, ViewEntry
-from kpg.compiler.catalog.qualified_names import Resolved, beside, resolve, untaken, written
+from kpg.compiler.qualified_names import Resolved, beside, resolve, untaken, written
 from kpg.runtime.types import INTEGER, ColumnDef, Schema
 
 SCHEMA = Schema((ColumnDef("a", INTEGER),))

@@ -132,7 +132,7 @@ REACHED: Final = (
 """The folders whose code a text of a session can have run."""
 OPENERS: Final = {
     "compiler/datalog/check.py": "include, behind `reader`",
-    "compiler/datalog/syntax/parse.py": "the grammar",
+    "compiler/datalog/parser.py": "the grammar",
     "compiler/rules/magic/linear_recursion.py": "no file: a rule",
     "kpg/datalog/fact_files.py": ".input, behind `check_program`",
     "kpg/datalog/fact_formats.py": ".input, behind `check_program`; .output, which the command line writes",

@@ -8,7 +8,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from kpg.compiler.sql.parameterize.parameters import (
+from kpg.compiler.sql.parse.parameters import (
     Binder,
     Parameters,
     numbered,

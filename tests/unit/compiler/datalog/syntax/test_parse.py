@@ -5,10 +5,10 @@ from typing import Any
 import pytest
 
 from kpg.compiler.datalog.diagnostics import Diagnostics
+from kpg.compiler.datalog.parser import parse
+from kpg.compiler.datalog.preprocessor import File, Piece, Source
 from kpg.compiler.datalog.syntax import ast
 from kpg.compiler.datalog.syntax.ast import Attribute, Branch, ComponentRef, TypeRef
-from kpg.compiler.datalog.syntax.parse import parse
-from kpg.compiler.datalog.syntax.preprocessor import File, Piece, Source
 from kpg.runtime.errors import Span
 
 NOWHERE = Span("", 0, 0)

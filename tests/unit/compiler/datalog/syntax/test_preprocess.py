@@ -5,7 +5,7 @@ import os.path
 import pytest
 
 from kpg.compiler.datalog.diagnostics import Diagnostics
-from kpg.compiler.datalog.syntax.preprocessor import File, Setting, Source, preprocess
+from kpg.compiler.datalog.preprocessor import File, Setting, Source, preprocess
 
 FILES = {
     "lib/a.dl": '#include "b.dl"\na(1).\n',

@@ -11,6 +11,7 @@ from kpg.compiler.algebra.traverse import walk
 from kpg.compiler.catalog.access_control import any_enabled, is_secured, security_of, whose
 from kpg.compiler.catalog.access_control import demands as demands_of
 from kpg.compiler.catalog.entries import Catalog, Entry, TableEntry, ViewEntry
+from kpg.compiler.sql.bind.eager_subexpressions import settings, with_settings
 from kpg.compiler.sql.bind.literals import conjuncts
 from kpg.compiler.sql.bind.predicate import bind_condition
 from kpg.compiler.sql.bind.query_output import settled_query
@@ -18,7 +19,6 @@ from kpg.compiler.sql.bind.scope import Binding, Field, Scope
 from kpg.compiler.sql.bound_tree import Filter, Node, Query
 from kpg.compiler.sql.parse import statements as ast
 from kpg.compiler.sql.parse.reader import parsed_expression, parsed_query
-from kpg.compiler.sql.rewrite.eager_subexpressions import settings, with_settings
 from kpg.runtime.errors import NotSupportedError, PrivilegeError, ProgrammingError
 from kpg.runtime.scalar import Column, Scalar
 

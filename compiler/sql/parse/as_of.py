@@ -14,8 +14,8 @@ from typing import Final
 from sqlglot import exp
 from sqlglot.tokenizer_core import Token, TokenType
 
-from kpg.compiler.sql.parameterize.parameters import Part, rewritten
 from kpg.compiler.sql.parse import statements as ast
+from kpg.compiler.sql.parse.parameters import Part, rewritten
 from kpg.compiler.sql.parse.reader import Reader
 from kpg.runtime.errors import NotSupportedError, ProgrammingError, Span
 

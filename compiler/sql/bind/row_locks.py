@@ -1,6 +1,6 @@
 """FOR UPDATE and its like: which rows of which tables a query locks, how, and where they are.
 
-WHERE CURRENT OF: the row at which a cursor stands, and queries of which cursors have such rows.
+The queries whose cursors stand at a row of a table, for WHERE CURRENT OF.
 
 FOR UPDATE and its like lock rows of tables: a query has to show which rows it is made of.
 """
@@ -12,7 +12,6 @@ from typing import Final, NoReturn
 import numpy as np
 from numpy.typing import NDArray
 from sqlglot import exp
-from sqlglot.tokenizer_core import Token, TokenType
 
 from kpg.compiler.catalog.access_control import may_refuse
 from kpg.compiler.catalog.constraints import heirs
@@ -27,20 +26,7 @@ from kpg.runtime.records import dataclass
 from kpg.runtime.scalar import Literal, Scalar
 from kpg.runtime.values.words import BLOCK, SPAN
 
-WORDS = ["WHERE", "CURRENT", "OF"]
 CLAUSES = frozenset({"expressions", "from_", "where", "order", "limit", "offset", "locks", "kind", "hint"})
-
-
-def without_cursor(tokens: list[Token]) -> tuple[list[Token], str]:
-    """A statement's tokens without WHERE CURRENT OF, and the cursor's name; none if there is none."""
-    words = [token.text.upper() for token in tokens]
-    for place in range(len(words) - len(WORDS)):
-        if words[place : place + len(WORDS)] == WORDS:
-            end = place + len(WORDS)
-            quoted = tokens[end].token_type is TokenType.IDENTIFIER
-            name = tokens[end].text if quoted else tokens[end].text.lower()
-            return [*tokens[:place], *tokens[end + 1 :]], name
-    return tokens, ""
 
 
 def with_row(query: exp.Expr, catalog: Catalog) -> tuple[exp.Expr, TableEntry] | None:

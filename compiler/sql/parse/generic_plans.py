@@ -12,7 +12,7 @@ from typing import Any, Final, TypeVar, cast
 
 from sqlglot import exp
 
-from kpg.compiler.sql.parameterize.parameters import Marker, rewritten, slot_of, trees_of
+from kpg.compiler.sql.parse.parameters import Marker, rewritten, slot_of, trees_of
 from kpg.compiler.sql.parse.syntax import transformed
 from kpg.compiler.sql.parse.type_names import sql_type
 from kpg.runtime.errors import Error

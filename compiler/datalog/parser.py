@@ -23,10 +23,10 @@ from lark.exceptions import UnexpectedCharacters, UnexpectedEOF, UnexpectedInput
 from kpg.compiler.datalog.diagnostics import Diagnostics
 from kpg.compiler.datalog.flowlog.loops import Block, last_round, ways
 from kpg.compiler.datalog.flowlog.translation import BEST, binds_alike, is_flowlog, translate, tuple_type
+from kpg.compiler.datalog.preprocessor import Source
 from kpg.compiler.datalog.syntax import ast
 from kpg.compiler.datalog.syntax.ast import address, integer, unescape
 from kpg.compiler.datalog.syntax.flatten import same_underscores
-from kpg.compiler.datalog.syntax.preprocessor import Source
 from kpg.runtime.errors import Span
 from kpg.runtime.records import dataclass
 
