@@ -202,6 +202,7 @@ class Life:
             self.refused += 1
             _outcome(step, beside)
             self.states.append(contents(beside.db))
+            self.doubt = 1
             last = len(self.states) - 2
             self.found.append(
                 Found(last if self.mode == "full" else 0, last + 1, "refusing", sim.after_cut(self.seed), {})
