@@ -1,7 +1,7 @@
 """A worker's tables, indexes and operators as others may reach them: by name, in words and figures."""
 
-from collections.abc import Callable, Collection, Iterator, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -9,41 +9,46 @@ from numpy.typing import NDArray
 from kpg.runtime.chain.chain_selection import SmallSteps
 from kpg.runtime.dataflow.dataflow_graph import Below, Operator, Scope, Step
 from kpg.runtime.dictionary import Dictionary
+from kpg.runtime.executor import MANY, Recorder
 from kpg.runtime.handles import ArrangementInfo, Installation, OperatorInfo
+from kpg.runtime.interrupts import DeferredInterrupt
 from kpg.runtime.mfp import CompiledMfp
 from kpg.runtime.operators.arrange import Arrange
 from kpg.runtime.operators.input import Capture, Source, connected
 from kpg.runtime.operators.loop import everything
 from kpg.runtime.plan import Mfp
 from kpg.runtime.render import disconnect
-from kpg.runtime.tables.epochs import close_each, close_together, replay
-from kpg.runtime.tables.table import Closed, Table
+from kpg.runtime.tables.epochs import NONE, changed_since, close_each, close_together, drain_all, replay
+from kpg.runtime.tables.table import Closed, Foreseen, Savepoint, Table
 from kpg.runtime.types import Schema, facts_of
-from kpg.runtime.worker.change_recorder import Recorded
+from kpg.runtime.worker import as_of, maintenance
 from kpg.runtime.worker.dataflows import (
     Inputs,
     Installed,
     arrangement_info,
     operator_info,
 )
-from kpg.runtime.worker.rollback import Undoing
 
 if TYPE_CHECKING:
     from kpg.runtime.checkpoint.captured_state import Read
     from kpg.runtime.checkpoint.worker_state import Saved
     from kpg.runtime.executor import Landing
     from kpg.runtime.operators.worker_group import Company
-    from kpg.runtime.worker.as_of import Then
+    from kpg.runtime.storage.packs import Sharded, Vault
 
 Words = NDArray[np.int64]
 MOST_COMPILED = 256
 """Compiled expressions that are remembered: more than the rules of a program that is explained have."""
 
 
-class Access(Recorded, Undoing):
+class Access:
     """The part of ``runtime.executor.Executor`` that changes or asks one table, or looks at what is there."""
 
     dictionary: Dictionary
+    tables: dict[str, Table]
+    recorder: Recorder | None
+    vault: "Vault | None" = None
+    """Where rows are that workers have written; None if the database is in no folder."""
     scope: Scope
     merge_effort: int
     views: dict[str, Installed]
@@ -60,6 +65,14 @@ class Access(Recorded, Undoing):
     _compiled: dict[Mfp, CompiledMfp]
     _position: int
     _small_steps: SmallSteps
+    _interrupt: DeferredInterrupt
+    _open_epoch: int
+    _closed: list[Closed]
+    _savepoints: dict[str, Savepoint]
+    """What the last step that changed them has left of tables."""
+    _touched: dict[Table, None]
+    _unsettled: dict[Table, None]
+    """Those that were drained, and of which what has happened is not final."""
     own = True
     """Whether pending changes are read."""
     far = False
@@ -132,24 +145,22 @@ class Access(Recorded, Undoing):
 
     def capture(self) -> object:
         """All that tables and views keep, as data."""
-        from kpg.runtime.checkpoint.worker_state import leaves
+        from kpg.runtime.checkpoint.worker_state import leaves  # lazy: databases in memory keep no state
 
         self._settle_all()
         return leaves(self)
 
     def vacuum(self, relations: Collection[str]) -> int:
-        from kpg.runtime.worker.maintenance import vacuum
-
         self._settle_all()
         with self._interrupt:
-            return vacuum(self.tables, self.views.values(), relations, self.epoch)
+            return maintenance.vacuum(self.tables, self.views.values(), relations, self.epoch)
 
     def restore(self, state: object, read: "Read", reread: "Callable[[], Read]") -> None:
         """Have tables that are then made, and what is installed, keep what they kept (:meth:`capture`).
 
         ``read`` gives arrays of what was captured; ``reread`` makes another such reader, for a branch.
         """
-        from kpg.runtime.checkpoint.worker_state import restore
+        from kpg.runtime.checkpoint.worker_state import restore  # lazy: databases in memory keep no state
 
         restore(self, state, read, reread)
 
@@ -294,8 +305,6 @@ class Access(Recorded, Undoing):
 
     def remember(self, installed: Installation) -> None:
         """Keep what changes in an installation from now on, until it is forgotten."""
-        from kpg.runtime.worker import as_of
-
         self._small_steps.come(f"past of {installed.name}")
         as_of.remember(self, self.views[installed.name])
 
@@ -315,8 +324,6 @@ class Access(Recorded, Undoing):
 
     def changed(self, table: str, since: int) -> tuple[Words, Words]:
         """Rowids of rows that were there after an epoch and are gone, and of those that came since."""
-        from kpg.runtime.worker import as_of
-
         return as_of.changed(self.tables[table], since)
 
     def known_from(self, table: str, epoch: int) -> None:
@@ -326,33 +333,23 @@ class Access(Recorded, Undoing):
 
     def drop_past(self) -> None:
         """Keep nothing of the past any more. Between steps."""
-        from kpg.runtime.worker.as_of import drop
-
-        drop(self)
+        as_of.drop(self)
 
     def forget_past(self, epoch: int) -> None:
         """Forget what was before an epoch. Between steps."""
-        from kpg.runtime.worker import as_of
-
         as_of.forget(self, epoch)
 
-    def _as_of(self, epoch: int, *, own: bool) -> "Then":
-        from kpg.runtime.worker.as_of import Then
-
-        return Then(self, epoch, own=own)
+    def _as_of(self, epoch: int, *, own: bool) -> as_of.Then:
+        return as_of.Then(self, epoch, own=own)
 
     def _begin_past(self, table: Table) -> None:
-        from kpg.runtime.worker.as_of import begin
-
-        begin(table, self.epoch)
+        as_of.begin(table, self.epoch)
 
     def _past_ends(self, table: str) -> None:
         """A table is another than before: what plans take for true of it was not so."""
         self.known_from(table, self.epoch + self.tables[table].has_pending)
 
     def _remember(self) -> None:
-        from kpg.runtime.worker import as_of
-
         as_of.note(self, self._closed)
 
     def table_bytes(self, table: str) -> int:
@@ -361,9 +358,7 @@ class Access(Recorded, Undoing):
 
     def check(self, table: str) -> list[str]:
         """What is wrong with the indexes of a table."""
-        from kpg.runtime.worker.maintenance import wrong
-
-        return list(wrong(self.tables[table]))
+        return list(maintenance.wrong(self.tables[table]))
 
     def arrangements(self) -> list[ArrangementInfo]:
         """Every index there is, in order of making."""
@@ -378,3 +373,127 @@ class Access(Recorded, Undoing):
     def _all_operators(self) -> Iterator[Operator]:
         for view in self.views.values():
             yield from everything(view.operators)
+
+    # Rows as they are recorded
+
+    def insert(self, table: str, words: Words) -> Words:
+        """Append rows; their rowids."""
+        store = self.tables[table]
+        if self.recorder is None or words.shape[1] < MANY:
+            return store.insert(words)
+        words = np.ascontiguousarray(words)
+        foreseen = self.recorder.foresee(words)
+        rowids = store.insert(words)
+        # The words are the caller's, who may change them from here on.
+        if foreseen is not None and (said := foreseen()) is not None:
+            store.foreseen = store.foreseen or Foreseen()
+            store.foreseen.add(rowids, said)
+        return rowids
+
+    def foreseen(self, table: str, rowids: Words) -> list[tuple[int, int, Any]]:
+        """Stretches of rows that have come, ascending: their places, and what was foreseen of them."""
+        found = self.tables[table].foreseen
+        return [] if found is None else found.among(rowids)
+
+    def parts(self, table: str, rowids: Words) -> list[tuple[Words, Words]]:
+        """The rows with these rowids, where they are if they lie beside each other."""
+        groups = self.tables[table].groups
+        return groups.parts(rowids) or [(rowids, groups.read(np.arange(groups.width), rowids))]
+
+    def filled(self, table: str, rowids: Words) -> list[tuple[int, int, int, Words]]:
+        """Stretches of rows that have come that begin a group: their places, the group, and its columns."""
+        return self.tables[table].groups.begun(rowids)
+
+    # Rows that workers have written
+
+    def sharded(self, table: str, rowids: Words) -> "list[tuple[int, Sharded]]":
+        """Where rows that have come begin that only workers have, and what they have written; or nothing."""
+        found = self.tables[table].sharded
+        return [one for one in found if rowids[0] <= one[0] <= rowids[-1]] if found else []
+
+    @property
+    def pinned(self) -> set[int]:
+        """The packs that workers may still read."""
+        found = [one for table in self.tables.values() for _, one in table.sharded]
+        return {shard.pack for one in found for shard in one.shards}
+
+    def take_shards(self, table: Table, start: int, sharded: "Sharded") -> None:
+        """Have a table, which need not have its name yet, take rows from rowid ``start`` on."""
+        for words in self.rows_in(table.schema, sharded):
+            replay(table, NONE, np.arange(start, start + words.shape[1]), words)
+            start += words.shape[1]
+
+    def rows_in(self, schema: Schema, sharded: "Sharded") -> Iterator[Words]:
+        """The rows of shards in words of this process."""
+        from kpg.runtime.storage.packs import recoded  # lazy: databases in memory have no packs
+
+        assert self.vault is not None
+        texts = [place for place, type_ in enumerate(schema.types) if type_.is_interned]
+        for shard in sharded.shards:
+            if shard.rows:
+                codes = self.dictionary.intern_parts(*self.vault.strings(shard)) if texts else NONE
+                for words in self.vault.parts(shard):
+                    yield recoded(words, texts, codes)
+
+    def replay_shards(self, epoch: int, table: str, start: int, sharded: "Sharded") -> None:
+        """Do again what an epoch did to a table: rows came that workers have written."""
+        self.take_shards(self.tables[table], start, sharded)
+        self._closed.append(Closed(epoch, table, self.tables[table].drain()))
+
+    # Rollback: only tables that something has happened to are looked at
+
+    def savepoint(self) -> object:
+        """The present state of all tables."""
+        return {table: table.savepoint() for table in self._moving()}
+
+    def _moving(self) -> list[Table]:
+        """The tables to which something may have happened since a step; all others are as it left them."""
+        return list(self._unsettled | self._touched)
+
+    def rollback_to(self, savepoint: object) -> None:
+        """Throw away what has changed since a savepoint that is from after the last step."""
+        assert isinstance(savepoint, dict)
+        with self._interrupt:
+            for table in self._moving():
+                table.rollback(savepoint.get(table) or self._savepoints[table.name])
+
+    def changing(self) -> list[str]:
+        """The tables that may have changes which no epoch has taken."""
+        return [table.name for table in self._touched if table.has_pending]
+
+    def changed_since(self, savepoint: object) -> list[tuple[str, Words, Words, Words]]:
+        """Of each table that has changed since a savepoint, or the last step, rowids that went and came."""
+        points: Any = savepoint or {}
+        return changed_since(
+            (table, points.get(table) or self._savepoints[table.name]) for table in self._moving()
+        )
+
+    @property
+    def has_pending(self) -> bool:
+        """Whether some table has changes that no step has taken."""
+        return bool(self._closed) or any(table.pending for table in self._touched)
+
+    def rollback(self) -> None:
+        """Throw away every change that no step has taken."""
+        with self._interrupt:
+            for table in self._moving():
+                table.rollback(self._savepoints[table.name])
+            self._closed.clear()
+            self._open_epoch = self.epoch + 1
+
+    def _drain(self) -> bool:
+        self._unsettled.update(self._touched)
+        return drain_all(self._touched, self._open_epoch, self._closed)
+
+    def _settle_all(self) -> None:
+        """Make final what came and went in commits that changed nothing of a table in the end."""
+        if not self.has_pending:
+            self._settle([table.name for table in self._moving()])
+
+    def _settle(self, names: Iterable[str]) -> None:
+        """Make what has happened to tables final."""
+        for name in names:
+            table = self.tables[name]
+            table.commit()
+            self._savepoints[name] = table.savepoint()
+            self._unsettled.pop(table, None)

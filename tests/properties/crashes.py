@@ -393,7 +393,7 @@ def main() -> None:
         many = 2 if seed % 11 < 3 else 8192
         ahead, packed = (
             patch("kpg.persistence.write_ahead_log.MANY", many),
-            patch("kpg.runtime.worker.change_recorder.MANY", many),
+            patch("kpg.runtime.worker.access.MANY", many),
         )
         straight = patch.multiple(
             "kpg.persistence.write_ahead_log", **(STRAIGHT if seed % 5 == 2 else {"FEW": 64})

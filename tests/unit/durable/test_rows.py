@@ -17,7 +17,7 @@ from kpg.persistence.inspection import damage, inspected
 from kpg.runtime.storage.files import DiskFile, Piece
 from kpg.runtime.storage.packs import pack_number, read_manifest
 from kpg.runtime.tables import row_groups
-from kpg.runtime.worker import change_recorder
+from kpg.runtime.worker import access
 from tests.model.disk import Sim
 from tests.model.durable import contents, opened
 
@@ -241,7 +241,7 @@ def test_many_strings_are_written_once_too(what: str, monkeypatch: pytest.Monkey
 def test_rows_that_were_packed_before_they_were_committed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Some are rolled back and others have their rowids, some are deleted; all there are come back."""
     monkeypatch.setattr(write_ahead_log, "STRAIGHT", 1 << 20)
-    monkeypatch.setattr(change_recorder, "MANY", 20)
+    monkeypatch.setattr(access, "MANY", 20)
     monkeypatch.setattr(write_ahead_log, "MANY", 20)
     sim = Sim()
     db = made(sim)
