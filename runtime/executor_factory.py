@@ -18,15 +18,15 @@ MERGE_EFFORTS: Final = {"eager": 1 << 40, "default": EFFORT, "lazy": 1}
 
 def processes(count: int, merge_effort: str) -> "Crew":
     """So many workers in processes of this machine."""
-    from kpg.runtime.cluster.transport import Processes
+    from kpg.runtime.cluster.transport import Processes  # lazy: most databases have one worker
 
     return Processes(count, _effort(merge_effort))
 
 
 def executors(session: Any, count: int, merge_effort: str) -> "Crew":
     """So many workers, each a task of one stage of a Spark session."""
-    from kpg.runtime.cluster.transport import Network
-    from kpg.runtime.spark.stage import Stage
+    from kpg.runtime.cluster.transport import Network  # lazy: most databases have one worker
+    from kpg.runtime.spark.stage import Stage  # lazy: most databases have one worker
 
     return Network(count, _effort(merge_effort), Stage(session, count))
 
@@ -35,7 +35,7 @@ def shared_executor(
     crew: "Crew", placer: "Placer", merge_effort: str, interrupt: DeferredInterrupt
 ) -> SharedExecutor:
     """An executor whose operators are at the members of a crew, of plans that ``placer`` makes for them."""
-    from kpg.runtime.cluster.coordinator import Coordinator
+    from kpg.runtime.cluster.coordinator import Coordinator  # lazy: most databases have one worker
 
     return Coordinator(crew, placer, _effort(merge_effort), interrupt)
 

@@ -76,7 +76,7 @@ class SmallSteps:
             if not ready():
                 self._seen = USUAL - PATIENCE
                 return None
-            from kpg.runtime.chain.chain import Chain  # a program of a few statements makes none
+            from kpg.runtime.chain.chain import Chain  # lazy: a program of a few statements makes none
 
             self._chain = Chain(operators())
         return self._chain
@@ -120,7 +120,7 @@ def rounds_of(loop: Loop) -> "Rounds | None":
     """What runs the rounds of a loop's step; None if operators run one by one."""
     if not ready((*CALLED, *CALLED_IN_LOOPS)):
         return None
-    from kpg.runtime.chain.chain import Rounds  # most loops have few rounds
+    from kpg.runtime.chain.chain import Rounds  # lazy: most loops have few rounds
 
     return Rounds(loop)
 

@@ -503,6 +503,6 @@ class Background:
 
 def _load() -> None:
     """Have at hand what a child must not have to find, nor a commit wait for."""
-    import kpg.runtime.checkpoint.worker_state  # noqa: F401
+    import kpg.runtime.checkpoint.worker_state  # noqa: F401  # lazy: before the first checkpoint
 
     sums_of(np.zeros(BLOCK, np.uint8))

@@ -168,14 +168,14 @@ def padded(array: pa.Array, type_: Type) -> pa.Array:
     """CHAR as it is shown."""
     if not type_.is_padded:
         return array
-    import pyarrow.compute as pc
+    import pyarrow.compute as pc  # lazy: takes three times as long as the rest of pyarrow
 
     return pc.utf8_rpad(array, type_.precision)
 
 
 def without_blanks(array: pa.Array) -> pa.Array:
     """The texts without blanks at their ends."""
-    import pyarrow.compute as pc
+    import pyarrow.compute as pc  # lazy: takes three times as long as the rest of pyarrow
 
     if pa.types.is_dictionary(array.type):
         return pa.DictionaryArray.from_arrays(array.indices, without_blanks(array.dictionary))
@@ -188,7 +188,7 @@ def check_length(array: pa.Array, type_: Type) -> None:
     """Raise UnfitAt for the first string of more characters than the type allows."""
     if not type_.precision or not len(array):
         return
-    import pyarrow.compute as pc  # takes as long to import as the rest of pyarrow, three times over
+    import pyarrow.compute as pc  # lazy: takes three times as long as the rest of pyarrow
 
     encoded = pa.types.is_dictionary(array.type)
     values = array.dictionary if encoded else array

@@ -211,8 +211,8 @@ def labels(
 
 def _cut(overlay: Overlay, weight: Floats, decided: NDArray[np.uint8]) -> None:
     """Decide the rest by a minimum cut: what the source still reaches is pulled."""
-    from scipy.sparse import coo_array
-    from scipy.sparse.csgraph import breadth_first_order, maximum_flow
+    from scipy.sparse import coo_array  # lazy: an optional dependency
+    from scipy.sparse.csgraph import breadth_first_order, maximum_flow  # lazy: an optional dependency
 
     rest = np.flatnonzero(decided == deciding.UNDECIDED)
     number = np.full(overlay.room, -1, np.int64)

@@ -424,12 +424,10 @@ def _two_integers(types: tuple[Type, ...]) -> Signature | None:
 
 
 def _powers(name: str) -> Memoized:
-    """A function of ``powers``, which is imported by expressions that call it."""
+    """A function of ``numerics``."""
 
     def build(call: Call) -> Callable[..., object]:
-        from kpg.runtime.functions import numerics
-
-        found: Callable[..., object] = getattr(numerics, name)
+        found: Callable[..., object] = getattr(functions_numerics, name)
         return found
 
     return Memoized(build)

@@ -7,7 +7,9 @@ BYTEA in functions and operators of text.
 
 import base64
 import binascii
+import codecs
 import hashlib
+import re
 from collections.abc import Callable
 from typing import Final
 
@@ -197,8 +199,6 @@ def with_byte_bit(value: bytes, place: int, bit: int) -> bytes:
 
 
 def _coding(name: str) -> str:
-    import codecs
-
     known = {"latin1": "latin-1", "sql_ascii": "ascii", "unicode": "utf-8", "win1252": "cp1252"}
     try:
         return codecs.lookup(known.get(name.lower(), name)).name
@@ -362,8 +362,6 @@ _extend_bytea(
 
 
 def _like(value: bytes, pattern: bytes) -> bool:
-    import re
-
     form = b""
     place = 0
     while place < len(pattern):

@@ -103,7 +103,7 @@ def _conversions_number(value: Any, source: Type, target: Type) -> Any:
 
 
 def _spelled(source: Type, target: Type) -> Convert:
-    from kpg.runtime.values import byte_strings, networks
+    from kpg.runtime.values import byte_strings, networks  # lazy: few programs have such values
 
     match source.kind, target.kind:
         case ((Kind.BIT | Kind.VARBIT), (Kind.BIT | Kind.VARBIT)):
@@ -178,7 +178,7 @@ def in_domain(value: Any, held: bool | None, message: str) -> Any:
 
 def with_length(value: Any) -> str:
     """An address as the text of a cast, which has the length of its network in any case."""
-    from kpg.runtime.values import networks
+    from kpg.runtime.values import networks  # lazy: few programs have such values
 
     return networks.show_cidr(value)
 

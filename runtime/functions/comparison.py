@@ -307,7 +307,7 @@ def _form(type_: Type) -> Form:
             item = _or_none(_form(type_.parts[0]))
             return lambda value: value._replace(items=tuple(map(item, value.items)))
         case Kind.RANGE | Kind.MULTIRANGE:
-            from kpg.runtime.values import ranges
+            from kpg.runtime.values import ranges  # lazy: few programs have such values
 
             bound = _form(type_.parts[0])
             return lambda value: ranges.over(value, bound)

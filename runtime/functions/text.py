@@ -122,7 +122,7 @@ def _substring(string: str, start: int, count: int | None = None) -> str:
 
 
 def _matched(string: str, pattern: str) -> object:
-    from kpg.runtime.functions.regex_functions import substring
+    from kpg.runtime.functions.regex_functions import substring  # lazy: the regex package takes 15 ms
 
     return substring(string, pattern)
 

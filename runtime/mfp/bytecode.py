@@ -33,6 +33,7 @@ from kpg.runtime.mfp.python_calls import (
     Context,
     FewRows,
     Memo,
+    apply_columns,
     apply_memoized,
     attempt,
     fused,
@@ -542,8 +543,6 @@ class Segment:
                     few = self._few[detached] = FewRows(detached.call, how, dictionary)
                 return few.of(args)
             case Columns():
-                from kpg.runtime.mfp.python_calls import apply_columns
-
                 return apply_columns(detached.call, how, args, self.sources.context.dictionary)
             case _:
                 assert_never(how)

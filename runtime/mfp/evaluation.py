@@ -127,7 +127,7 @@ def _describe(scalar: Scalar, context: Context, row: Words) -> DataError:
 
 def _of_cast(call: Call, context: Context, row: Words) -> DataError | None:
     """The error of a text that means no value, or of a number out of range, in Postgres' words."""
-    from kpg.runtime.values import input_errors
+    from kpg.runtime.values import input_errors  # lazy: for errors alone
 
     source, target = call.args[0].type, call.type
     found = None

@@ -48,7 +48,7 @@ def _serve(kernel: Kernel, processor: str, target: Path) -> str | None:
 @contextmanager
 def _locked(target: Path) -> Iterator[None]:
     """Hold the lock for a target: a byte of a file that all have in common, free when its holder dies."""
-    import fcntl
+    import fcntl  # lazy: there is none on Windows
 
     target.parent.mkdir(parents=True, exist_ok=True)
     with open(target.parent / ".kpg-compiles", "a+b") as file:

@@ -33,7 +33,7 @@ class Device:
 
     def make(self) -> Callable[..., Any]:
         """The function as numba takes it."""
-        import numba
+        import numba  # lazy: kernels are compiled already
 
         compiled: Callable[..., Any] = numba.njit(self.function, nogil=True, forceinline=self.inlined)
         return compiled

@@ -14,6 +14,8 @@ from functools import cache
 from pathlib import Path
 from typing import Final
 
+import numpy
+
 from kpg.runtime.native.declare import Kernel
 
 HERE: Final = Path(__file__).parent
@@ -51,8 +53,6 @@ def numba_version() -> str:
 
 def call_key() -> str:
     """The key of ``call.c`` compiled here; its file's suffix says for which Python."""
-    import numpy
-
     return _digest((HERE / "call.c").read_text(encoding="utf-8"), numpy.__version__)
 
 

@@ -35,7 +35,7 @@ def _work(kernel: Kernel, job: Job) -> None:
 
 
 def _compile(kernel: Kernel) -> Callable[..., Any]:
-    import numba
+    import numba  # lazy: kernels are compiled already
 
     build_devices(kernel.function.__globals__)
     compiled: Any = numba.njit(cache=True, nogil=True)(kernel.function)

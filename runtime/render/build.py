@@ -53,7 +53,7 @@ def build(node: plan.AnyNode, site: Site, built: Built) -> Operator:
         case plan.Arrange(input=ref, key=key):
             return _arrange(site, built[ref], key)
         case plan.RangeJoin():
-            from kpg.runtime.render.joins import range_join
+            from kpg.runtime.render.joins import range_join  # lazy: a rare node
 
             return range_join(node, site, built, context)
         case plan.Reduce():
@@ -63,7 +63,7 @@ def build(node: plan.AnyNode, site: Site, built: Built) -> Operator:
         case plan.Single(input=ref, key=key):
             return Single(site.over(built[ref]), table=GroupTable(key, ()))
         case plan.Expand(input=ref):
-            from kpg.runtime.operators.expand import Expand, Expander
+            from kpg.runtime.operators.expand import Expand, Expander  # lazy: a rare node
 
             expander = Expander(node, context.dictionary)
             return Expand(site.over(built[ref]), expander=expander, poll=site.scope.interrupt.check)
@@ -74,20 +74,20 @@ def build(node: plan.AnyNode, site: Site, built: Built) -> Operator:
         case plan.Window():
             return _window(node, site, built)
         case plan.Ego():
-            from kpg.runtime.render.user_nodes import ego
+            from kpg.runtime.render.user_nodes import ego  # lazy: a rare node
 
             return ego(node, site, built)
         case plan.Exchange():
-            from kpg.runtime.render.exchange import exchange
+            from kpg.runtime.render.exchange import exchange  # lazy: a rare node
 
             return exchange(node, site, built)
         case plan.Fold(input=ref):
-            from kpg.runtime.operators.basic_reduce import Fold, folders
+            from kpg.runtime.operators.basic_reduce import Fold, folders  # lazy: a rare node
 
             places = folders(node.aggregates, context.dictionary)
             return Fold(site.over(built[ref]), group=node.key, folders=places)
         case user.Apply() | user.UserReduce() | user.Custom() | user.Sink() | user.Input() | user.EnterAt():
-            from kpg.runtime.render.user_nodes import build_user
+            from kpg.runtime.render.user_nodes import build_user  # lazy: a rare node
 
             return build_user(node, site, built)
         case plan.Delta() | plan.HalfJoin() | plan.DeltaJoin():
@@ -117,7 +117,7 @@ def _arrange(site: Site, source: Operator, key: int) -> Arrange:
 
 
 def _top_k(node: plan.TopK, site: Site, built: Built) -> Operator:
-    from kpg.runtime.operators.topk import ExactOrder, TopK
+    from kpg.runtime.operators.topk import ExactOrder, TopK  # lazy: a rare node
 
     source = arrangement_of(built[node.input])
     exact = ExactOrder(node.exact, site.context.dictionary) if node.exact and node.limit != 0 else None
@@ -132,8 +132,8 @@ def _top_k(node: plan.TopK, site: Site, built: Built) -> Operator:
 
 
 def _window(node: plan.Window, site: Site, built: Built) -> Operator:
-    from kpg.runtime.operators.topk import ExactOrder
-    from kpg.runtime.operators.windows.window_operator import Window, shape_of
+    from kpg.runtime.operators.topk import ExactOrder  # lazy: a rare node
+    from kpg.runtime.operators.windows.window_operator import Window, shape_of  # lazy: a rare node
 
     source, dictionary = arrangement_of(built[node.input]), site.context.dictionary
     return Window(
@@ -149,7 +149,7 @@ def _window(node: plan.Window, site: Site, built: Built) -> Operator:
 
 
 def _basic_reduce(node: plan.BasicReduce, site: Site, built: Built) -> Operator:
-    from kpg.runtime.operators.basic_reduce import BasicReduce, evaluators
+    from kpg.runtime.operators.basic_reduce import BasicReduce, evaluators  # lazy: a rare node
 
     source = arrangement_of(built[node.input])
     return BasicReduce(
@@ -351,11 +351,11 @@ class Level:
         return operator
 
     def _delta_join(self, ref: plan.Ref, node: plan.DeltaJoin, site: Site) -> Operator:
-        from kpg.runtime.render.joins import delta_join, halves_of
+        from kpg.runtime.render.joins import delta_join, halves_of  # lazy: a rare node
 
         paths = plan.paths_of(self.nodes, node)
         if not all(path.is_whole for path in paths):
-            from kpg.runtime.render.exchange import join_apart
+            from kpg.runtime.render.exchange import join_apart  # lazy: a rare node
 
             return join_apart(ref, paths, self)
         halves = self.identities.halves.get(ref)
@@ -364,7 +364,7 @@ class Level:
         inputs = [self.built[source] for source in plan.sources(self.nodes, node)]
         join = delta_join(halves, inputs, site, self.built)
         if self.context.sharing is not None:
-            from kpg.runtime.render.exchange import followed
+            from kpg.runtime.render.exchange import followed  # lazy: a rare node
 
             join.chosen = followed(paths, self)
         return self._connected(join, (one.path.delta.input for one in halves))
@@ -405,7 +405,7 @@ class Level:
         entered = (self.built[ref] for ref in plan.inputs(node))
         results = tuple(body.built[ref] for ref in node.results)
         if self.context.sharing is not None:
-            from kpg.runtime.render.exchange import loop_of
+            from kpg.runtime.render.exchange import loop_of  # lazy: a rare node
 
             loop = loop_of(self.context.sharing, site, tuple(entered), tuple(body.new), results, scope)
         else:

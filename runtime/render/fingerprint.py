@@ -150,7 +150,7 @@ def describe(node: plan.AnyNode, nodes: Sequence[plan.AnyNode], context: Context
         case plan.Variable(index=index):
             return f"Variable {index}"
         case user.Apply() | user.UserReduce() | user.Custom() | user.Sink() | user.EnterAt() | user.Input():
-            from kpg.runtime.render import user_nodes
+            from kpg.runtime.render import user_nodes  # lazy: a rare node
 
             return user_nodes.describe(node)
         case plan.Import() | plan.Constant() | plan.Linear() | plan.Concat() | plan.Negate():

@@ -26,10 +26,10 @@ def send(
     places: list[tuple[str, int]], secret: bytes, batches: "Iterable[pa.RecordBatch]"
 ) -> "Iterator[pa.RecordBatch]":
     """Send rows to the workers that their last column tells; the number of the attempt, and how many."""
-    import pyarrow as pa
-    from pyspark import TaskContext
+    import pyarrow as pa  # lazy: tasks load what they use
+    from pyspark import TaskContext  # lazy: an optional dependency
 
-    from kpg.runtime.cluster.transfer import ship
+    from kpg.runtime.cluster.transfer import ship  # lazy: for tasks
 
     task = TaskContext.get()
     assert task is not None
@@ -40,10 +40,10 @@ def send(
 
 def send_splits(splits: Iterable[Landed]) -> Iterator[tuple[str, int]]:
     """Read row groups by pyarrow and send them to the workers that own them; each load, and the attempt."""
-    from pyspark import TaskContext
+    from pyspark import TaskContext  # lazy: an optional dependency
 
-    from kpg.runtime.cluster.transfer import ship
-    from kpg.runtime.spark.load_jobs import owned
+    from kpg.runtime.cluster.transfer import ship  # lazy: for tasks
+    from kpg.runtime.spark.load_jobs import owned  # lazy: for tasks
 
     task = TaskContext.get()
     assert task is not None

@@ -180,7 +180,7 @@ def _session(sources: "Sequence[tuple[Source, object]]") -> "SparkSession | None
 
 
 def _by_value(spark: "SparkSession", group: str, what: str) -> None:
-    from pyspark import cloudpickle
+    from pyspark import cloudpickle  # lazy: an optional dependency
 
     cloudpickle.register_pickle_by_value(landing_task)
     spark.sparkContext.setJobGroup(group, what)

@@ -91,7 +91,7 @@ class Place(Origin):
 
 def start_readers(spark: "SparkSession") -> None:
     """Have every core's process for tasks start, and import what they need."""
-    from pyspark import cloudpickle
+    from pyspark import cloudpickle  # lazy: an optional dependency
 
     cloudpickle.register_pickle_by_value(tasks)
     context = spark.sparkContext
@@ -116,7 +116,7 @@ def can_read(spark: "SparkSession") -> bool:
 
 def run(spark: "SparkSession", splits: Sequence[tasks.Split], group: str) -> None:
     """Hand the splits over, the first ones first; a job of the group."""
-    from pyspark import cloudpickle
+    from pyspark import cloudpickle  # lazy: an optional dependency
 
     cloudpickle.register_pickle_by_value(tasks)
     context = spark.sparkContext
@@ -289,8 +289,8 @@ def plan(spark: "SparkSession", source: Source, folder: Path) -> Part | None:
 
 def _listed(spark: "SparkSession", source: Source) -> list[Path] | None:
     """The source's files, as Spark finds them; None if they are not local or come with columns of folders."""
-    from pyspark.errors import PySparkException
-    from pyspark.sql.types import StructType
+    from pyspark.errors import PySparkException  # lazy: an optional dependency
+    from pyspark.sql.types import StructType  # lazy: an optional dependency
 
     name = str(source.data)
     if Path(name).is_file() and _files_are_local(spark):
@@ -419,7 +419,7 @@ def prepared(spark: "SparkSession", source: Source, group: str) -> "DataFrame":
 
     Raises as :func:`resolve`, and OperationalError if Spark cannot read the source.
     """
-    from pyspark.errors import AnalysisException
+    from pyspark.errors import AnalysisException  # lazy: an optional dependency
 
     spark.sparkContext.setJobGroup(group, f"kpg load of {source.table}")
     frame = frame_of(spark, source)

@@ -15,14 +15,14 @@ FAILED: Final = "kpg worker:"
 
 def attend(calling: tuple[Any, ...], version: str, _: Iterable[int]) -> Iterator[int]:
     """Be a worker of the driver that calls, until it hangs up; the driver has a version of kpg."""
-    from pyspark import BarrierTaskContext
+    from pyspark import BarrierTaskContext  # lazy: an optional dependency
 
     task = BarrierTaskContext.get()
     here = f"the executor's Python on {platform.node()} ({sys.executable})"
     try:
-        from kpg.runtime.cluster.member_process import attend
-        from kpg.runtime.cluster.transfer import StrangerError
-        from kpg.runtime.cluster.transport import Calling, version_here
+        from kpg.runtime.cluster.member_process import attend  # lazy: for tasks
+        from kpg.runtime.cluster.transfer import StrangerError  # lazy: for tasks
+        from kpg.runtime.cluster.transport import Calling, version_here  # lazy: for tasks
     except ImportError as error:
         raise RuntimeError(f"{FAILED} {here} has no kpg, or another version of it: {error}") from error
     if version_here() != version:

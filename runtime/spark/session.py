@@ -122,8 +122,8 @@ class OwnSession:
                 start_readers(self.get())
 
     def _start(self) -> "SparkSession":
-        from pyspark import SparkConf, SparkContext
-        from pyspark.sql import SparkSession
+        from pyspark import SparkConf, SparkContext  # lazy: an optional dependency
+        from pyspark.sql import SparkSession  # lazy: an optional dependency
 
         conf = SparkConf()
         conf.setAll(list((SETTINGS | LOAD_SETTINGS).items()))
@@ -140,7 +140,7 @@ class OwnSession:
 
     def _shut_down(self) -> None:
         """End the JVM that we started: it exits when its standard input closes."""
-        from pyspark import SparkContext
+        from pyspark import SparkContext  # lazy: an optional dependency
 
         if self._gateway is None:
             return
@@ -199,7 +199,7 @@ def is_running() -> bool:
 
 
 def _quiet_gateway(conf: Any, log: Path) -> Any:
-    from pyspark.java_gateway import launch_gateway
+    from pyspark.java_gateway import launch_gateway  # lazy: an optional dependency
 
     try:
         with log.open("wb") as sink:
@@ -319,7 +319,7 @@ def _means_more(source: str) -> bool:
 
 
 def _active() -> "SparkSession | None":
-    from pyspark.sql import SparkSession
+    from pyspark.sql import SparkSession  # lazy: an optional dependency
 
     return SparkSession.getActiveSession()
 
@@ -350,7 +350,7 @@ def unavailable() -> OperationalError | None:
 def require_pyspark() -> None:
     """Raise OperationalError, saying what to install, if pyspark cannot be imported or is too old."""
     try:
-        import pyspark
+        import pyspark  # lazy: an optional dependency
     except ImportError as error:
         raise OperationalError(
             "Spark is not installed: pyspark cannot be imported",

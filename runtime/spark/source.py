@@ -304,7 +304,7 @@ def frame_of(spark: "SparkSession", source: Source) -> "DataFrame":
     """The source as Spark reads it. OperationalError if it does not."""
     if is_frame(source.data):
         return source.data
-    from pyspark.errors import PySparkException
+    from pyspark.errors import PySparkException  # lazy: an optional dependency
 
     name, form = str(source.data), format_of(source)
     try:

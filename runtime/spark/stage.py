@@ -86,7 +86,7 @@ class Stage:
 
     def start(self, calling: Calling) -> None:
         """See ``network.Starter``."""
-        from pyspark import InheritableThread
+        from pyspark import InheritableThread  # lazy: an optional dependency
 
         _require_running(self._context)
         require_slots(self._context, calling.workers)
@@ -97,7 +97,7 @@ class Stage:
         self._thread.start()
 
     def _run(self, calling: tuple[object, ...], count: int) -> None:
-        from pyspark import cloudpickle
+        from pyspark import cloudpickle  # lazy: an optional dependency
 
         cloudpickle.register_pickle_by_value(member_task)
         try:
@@ -159,7 +159,7 @@ def frame(offered: Offered, nothing: pa.Table) -> "DataFrame":
 
     NotSupportedError for a type that Spark does not have.
     """
-    from pyspark import cloudpickle
+    from pyspark import cloudpickle  # lazy: an optional dependency
 
     if not taken:
         raise not_offered()

@@ -11,7 +11,7 @@ def fetch(
     places: list[tuple[str, int]], secret: bytes, schema: "pa.Schema", numbers: "Iterable[pa.RecordBatch]"
 ) -> "Iterator[pa.RecordBatch]":
     """The rows of the places with these numbers, by types that all of them can have."""
-    from kpg.runtime.cluster.transfer import fetched
+    from kpg.runtime.cluster.transfer import fetched  # lazy: for tasks
 
     for batch in numbers:
         for number in batch.column(0).to_pylist():

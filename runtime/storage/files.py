@@ -349,7 +349,7 @@ class Disk:
 
     def lock(self, name: str, holder: str) -> Lock | str:
         """Hold the folder, or tell who does."""
-        import fcntl
+        import fcntl  # lazy: there is none on Windows
 
         descriptor = self._descriptor(name, os.O_RDWR | os.O_CREAT)
         # The folder too: the file of the lock might have been removed by somebody who tidied up.

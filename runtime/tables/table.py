@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 from kpg.runtime.convert.python_values import show
 from kpg.runtime.dictionary import Dictionary
 from kpg.runtime.errors import IntegrityError, InternalError, ProgrammingError
+from kpg.runtime.functions.comparison import key_string
 from kpg.runtime.interrupts import DeferredInterrupt
 from kpg.runtime.kernels import rowgroups
 from kpg.runtime.kernels import rowgroups as kernels
@@ -361,8 +362,6 @@ class LooseLookup(LookupIndex):
 
 def shared(table: "Table", columns: Sequence[int], words: Words, *, nulls_distinct: bool) -> list[Key | None]:
     """What equal keys share, None for one with a NULL that is like no other."""
-    from kpg.runtime.functions.comparison import key_string
-
     parts: list[list[Any]] = []
     for place, column in zip(columns, words, strict=True):
         type_ = table.schema.columns[place].type

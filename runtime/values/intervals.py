@@ -230,7 +230,7 @@ def of_microseconds(word: int) -> Interval:
 def to_python(value: Interval) -> Any:
     """A timedelta; with months Arrow's triple of months, days and nanoseconds: Python has no such type."""
     if value.months:
-        import pyarrow
+        import pyarrow  # lazy: pyarrow takes a thirteenth of the start
 
         return pyarrow.MonthDayNano((value.months, value.days, value.microseconds * 1000))
     return datetime.timedelta(days=value.days, microseconds=value.microseconds)

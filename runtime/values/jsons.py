@@ -13,6 +13,8 @@ import re
 from decimal import Decimal
 from typing import Any, Final, NamedTuple
 
+import numpy as np
+
 from kpg.runtime.types import Kind, Type
 from kpg.runtime.values import codec, numeric
 from kpg.runtime.values.arrays import Array, nested
@@ -261,8 +263,6 @@ def _float(value: float, *, single: bool) -> str:
     if not math.isfinite(value):
         return quoted("NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity")
     if single:
-        import numpy as np
-
         number = Decimal(str(np.float32(value)))
     else:
         number = Decimal(repr(value))

@@ -262,7 +262,7 @@ class Installed:
         """
         output = self.output
         if not isinstance(output, Arrange):
-            from kpg.runtime.operators.ego import ego_under
+            from kpg.runtime.operators.ego import ego_under  # lazy: most databases have no ego view
 
             if len(prefix) != 1 or ego_under(output) is None:
                 raise InternalError(f"the output of {self.name} is not arranged")
@@ -280,7 +280,7 @@ class Installed:
 
     def rows_of(self, keys: Words) -> tuple[NDArray[np.bool_], Words]:
         """Of an ego view, which of some readers have a row, and rows for all of them."""
-        from kpg.runtime.operators.ego import found
+        from kpg.runtime.operators.ego import found  # lazy: most databases have no ego view
 
         return found(self.output, keys)
 
@@ -289,19 +289,19 @@ class Installed:
 
         None where there is no such way to read them.
         """
-        from kpg.runtime.operators.ego import listed
+        from kpg.runtime.operators.ego import listed  # lazy: most databases have no ego view
 
         return listed(self.output, keys)
 
     def overlay(self) -> "OverlayInfo | None":
         """What an ego view is computed by; None of others."""
-        from kpg.runtime.operators.ego import overlay_info
+        from kpg.runtime.operators.ego import overlay_info  # lazy: most databases have no ego view
 
         return overlay_info(self.output)
 
     def decide(self) -> None:
         """Have an ego view's labels be decided anew."""
-        from kpg.runtime.operators.ego import ego_under
+        from kpg.runtime.operators.ego import ego_under  # lazy: most databases have no ego view
 
         ego = ego_under(self.output)
         assert ego is not None
@@ -365,13 +365,13 @@ class Installed:
 
     def ranks(self) -> "StateRanks | None":
         """The ranks of the rows of a recursive set; None if the output is anything else."""
-        from kpg.runtime.worker.derivation_rounds import ranks
+        from kpg.runtime.worker.derivation_rounds import ranks  # lazy: for explanations
 
         return ranks(self.output)
 
     def first_rounds(self) -> tuple[Words, Words] | None:
         """What a least or greatest value in a loop was taken of, and the round that each row came in."""
-        from kpg.runtime.worker.derivation_rounds import first_rounds
+        from kpg.runtime.worker.derivation_rounds import first_rounds  # lazy: for explanations
 
         return first_rounds(self.output)
 

@@ -157,7 +157,7 @@ class Worker(Access):
 
         Until :meth:`complete` is called. What either of them changes does not change in the other.
         """
-        from kpg.runtime.checkpoint.worker_state import fork
+        from kpg.runtime.checkpoint.worker_state import fork  # lazy: for branches alone
 
         other = Worker(self.merge_effort, interrupt)
         self._small_steps.forget()

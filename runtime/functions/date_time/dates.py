@@ -209,7 +209,7 @@ def _field(name: str) -> Memoized:
     """A field read in Python."""
 
     def build(call: Call) -> Callable[..., object]:
-        from kpg.runtime.functions.date_time import fields
+        from kpg.runtime.functions.date_time import fields  # lazy: few programs take dates apart
 
         return fields.reader(name, call.args[0].type)
 
@@ -304,8 +304,8 @@ def _truncate(call: Call) -> Scalar:
 
 
 def _truncated(call: Call) -> Callable[..., object]:
-    from kpg.runtime.functions.date_time import fields
-    from kpg.runtime.values import date_time
+    from kpg.runtime.functions.date_time import fields  # lazy: few programs take dates apart
+    from kpg.runtime.values import date_time  # lazy: few programs have such values
 
     cut = fields.cut if call.type.kind is Kind.INTERVAL else fields.start
 

@@ -612,8 +612,6 @@ def field(name: str, value: Value) -> object:
 
 def there(name: str, value: Value) -> Value:
     """What clocks show then in a zone, which is taken as of the first day of 1970."""
-    import datetime
-
     offset = zone(name).utcoffset(datetime.datetime(1970, 1, 1))
     return at_zone(value, 0 if offset is None else int(offset.total_seconds()))
 
