@@ -10,7 +10,9 @@ from typing import Final
 
 from sqlglot import exp
 
+from kpg.compiler.sql.parse.reader import tree_of
 from kpg.compiler.sql.parse.syntax import transformed
+from kpg.compiler.sql.parse.tokenizer import tokenize
 
 OPERATORS: Final = {
     "!~": "bpcharregexne:bpchar,text nameregexne:name,text textregexne:text",
@@ -301,9 +303,6 @@ def _is_place(node: exp.Expr) -> bool:
 
 @functools.cache
 def _parsed(template: str) -> exp.Expr:
-    from kpg.compiler.sql.parse.reader import tree_of
-    from kpg.compiler.sql.parse.tokenizer import tokenize
-
     text = f"SELECT ({template})"
     found: exp.Expr = tree_of(tokenize(text), text).expressions[0]
     return found

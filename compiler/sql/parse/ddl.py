@@ -1,30 +1,17 @@
 """The statements that are read token by token, by their first words."""
 
-from dataclasses import replace
 from typing import Final
 
 from kpg.compiler.qualified_names import DATABASE
 from kpg.compiler.sql.parse import definitions as ast
-from kpg.compiler.sql.parse import statements
+from kpg.compiler.sql.parse import roles, routines, schema_objects, statements
 from kpg.compiler.sql.parse.reader import Reader
-from kpg.compiler.sql.parse.statements import Accepted, Execute
-from kpg.compiler.sql.parse.tables import alter_sequence, create_sequence, create_table, create_view
+from kpg.compiler.sql.parse.statements import Accepted
+from kpg.compiler.sql.parse.tables import alter_sequence, modifiers
 from kpg.runtime.errors import NotSupportedError
 from kpg.runtime.types import Kind, Type
 from kpg.runtime.unsupported_features import SYNTAX, unsupported_syntax
 
-MODIFIERS: Final = (
-    "OR",
-    "REPLACE",
-    "GLOBAL",
-    "LOCAL",
-    "TEMPORARY",
-    "TEMP",
-    "UNLOGGED",
-    "RECURSIVE",
-    "MATERIALIZED",
-)
-"""What may stand between CREATE and what it makes."""
 REFUSED: Final = {
     "FOREIGN": "a foreign table",
     "OPERATOR": "an operator of the user's",
@@ -99,57 +86,47 @@ COMMENTED: Final = (
 )
 
 
+def read(word: str, reader: Reader) -> statements.Statement | None:
+    """A statement that begins with one of ``parser.DEFINING``; None if it is read elsewhere."""
+    match word:
+        case "create":
+            return create(reader)
+        case "alter":
+            return alter_any(reader)
+        case "drop":
+            return drop(reader)
+        case "truncate":
+            return truncate(reader)
+        case _:
+            return comment(reader)
+
+
 def create(reader: Reader) -> statements.Statement | None:
-    """A CREATE; None if it is read elsewhere."""
-    reader.need("CREATE")
-    words = set()
-    while (word := next((one for one in MODIFIERS if reader.take(one)), "")) != "":
-        words.add(word)
-    temporary, or_replace = bool(words & {"TEMP", "TEMPORARY"}), "REPLACE" in words
-    if reader.take("TABLE"):
-        made = create_table(reader, temporary=temporary)
-        if or_replace and not isinstance(made, Execute):
-            return replace(made, or_replace=True)
-        return made
-    if reader.take("VIEW"):
-        return create_view(reader, words)
+    """A CREATE of anything but a table, a view or a sequence; None if it is read elsewhere."""
+    or_replace = "REPLACE" in modifiers(reader)
     if reader.take("EGO", "VIEW"):
-        from kpg.compiler.sql.parse.schema_objects import create_ego_view
-
-        return create_ego_view(reader, or_replace=or_replace)
-    if reader.take("SEQUENCE"):
-        return create_sequence(reader, temporary=temporary)
+        return schema_objects.create_ego_view(reader, or_replace=or_replace)
     if reader.at("UNIQUE") or reader.at("INDEX"):
-        from kpg.compiler.sql.parse.schema_objects import create_index
-
         unique = reader.take("UNIQUE")
         reader.need("INDEX")
-        return create_index(reader, unique=unique)
+        return schema_objects.create_index(reader, unique=unique)
     if reader.take("SCHEMA"):
         return _create_schema(reader)
     if reader.take("TYPE"):
         return _create_type(reader)
     if reader.take("DOMAIN"):
-        from kpg.compiler.sql.parse.schema_objects import create_domain
-
-        return create_domain(reader)
+        return schema_objects.create_domain(reader)
     return _create_code(reader, or_replace=or_replace) or _refuse(reader, "CREATE")
 
 
 def _create_code(reader: Reader, *, or_replace: bool) -> statements.Statement | None:
     """What has a body: a function, an aggregate, a policy."""
     if reader.take("FUNCTION"):
-        from kpg.compiler.sql.parse.routines import create_function
-
-        return create_function(reader, or_replace=or_replace)
+        return routines.create_function(reader, or_replace=or_replace)
     if reader.take("AGGREGATE"):
-        from kpg.compiler.sql.parse.routines import create_aggregate
-
-        return create_aggregate(reader, or_replace=or_replace)
+        return routines.create_aggregate(reader, or_replace=or_replace)
     if reader.take("POLICY"):
-        from kpg.compiler.sql.parse.roles import create_policy
-
-        return create_policy(reader)
+        return roles.create_policy(reader)
     return None
 
 
@@ -161,8 +138,6 @@ def _refuse(reader: Reader, verb: str) -> statements.Statement | None:
             return Accepted(f"{verb} {words}", (), reader.span)
     word = next((one for one in ROLES if reader.take(one)), "")
     if word:
-        from kpg.compiler.sql.parse import roles
-
         match verb:
             case "CREATE":
                 return roles.create(reader, word)
@@ -270,9 +245,7 @@ def _create_schema(reader: Reader) -> ast.CreateSchema:
     exists = reader.take("IF", "NOT", "EXISTS")
     name, owner = "" if reader.at("AUTHORIZATION") else reader.name(), ""
     if reader.take("AUTHORIZATION"):
-        from kpg.compiler.sql.parse.roles import role
-
-        owner = role(reader)
+        owner = roles.role(reader)
         name = name or owner
     return ast.CreateSchema(name, exists, reader.span, owner, _elements(reader))
 
@@ -301,36 +274,22 @@ def alter_any(reader: Reader) -> statements.Statement | None:
     if found is not None:
         return found
     if reader.take("DEFAULT", "PRIVILEGES"):
-        from kpg.compiler.sql.parse.roles import defaults
-
-        return defaults(reader)
+        return roles.defaults(reader)
     if reader.take("SEQUENCE"):
         return alter_sequence(reader)
     for kind in ("MATERIALIZED VIEW", "TABLE", "VIEW", "INDEX"):
         if reader.take(*kind.split()):
-            from kpg.compiler.sql.parse.schema_objects import alter
-
-            return alter(reader, kind)
+            return schema_objects.alter(reader, kind)
     if reader.take("SCHEMA"):
-        from kpg.compiler.sql.parse.schema_objects import rename_schema
-
-        return rename_schema(reader)
+        return schema_objects.rename_schema(reader)
     if reader.take("DOMAIN"):
-        from kpg.compiler.sql.parse.schema_objects import alter_domain
-
-        return alter_domain(reader)
+        return schema_objects.alter_domain(reader)
     if reader.take("TYPE"):
-        from kpg.compiler.sql.parse.schema_objects import alter_type
-
-        return alter_type(reader)
+        return schema_objects.alter_type(reader)
     if reader.take("FUNCTION") or reader.take("ROUTINE"):
-        from kpg.compiler.sql.parse.routines import alter_function
-
-        return alter_function(reader)
+        return routines.alter_function(reader)
     if reader.take("POLICY"):
-        from kpg.compiler.sql.parse.roles import alter_policy
-
-        return alter_policy(reader)
+        return roles.alter_policy(reader)
     return _refuse(reader, "ALTER")
 
 
@@ -338,12 +297,10 @@ def _owned(reader: Reader) -> statements.Statement | None:
     """ALTER of who owns something; None, and nothing taken, for another ALTER."""
     if not any(token.text.upper() == "OWNER" for token in reader.rest()):
         return None
-    from kpg.compiler.sql.parse.roles import owner
-
     for kind in OWNED:
         start = reader.place
         if reader.take(*kind.split()):
-            found = owner(reader, kind)
+            found = roles.owner(reader, kind)
             if found is not None:
                 return found
             reader.skip(start - reader.place)
@@ -354,9 +311,7 @@ def drop(reader: Reader) -> statements.Statement | None:
     """A DROP; None if it is read elsewhere."""
     reader.need("DROP")
     if reader.take("OWNED", "BY"):
-        from kpg.compiler.sql.parse.roles import owned
-
-        return owned(reader, "DROP")
+        return roles.owned(reader, "DROP")
     return _drop_code(reader) or _refuse(reader, "DROP") or _drop_named(reader)
 
 
@@ -364,17 +319,11 @@ def _drop_code(reader: Reader) -> statements.Statement | None:
     """DROP of what has a body, or a condition."""
     word = next((one for one in ("FUNCTION", "ROUTINE") if reader.take(one)), "")
     if word:
-        from kpg.compiler.sql.parse.routines import drop_function
-
-        return drop_function(reader, word.lower())
+        return routines.drop_function(reader, word.lower())
     if reader.take("AGGREGATE"):
-        from kpg.compiler.sql.parse.routines import drop_aggregate
-
-        return drop_aggregate(reader)
+        return routines.drop_aggregate(reader)
     if reader.take("POLICY"):
-        from kpg.compiler.sql.parse.roles import drop_policy
-
-        return drop_policy(reader)
+        return roles.drop_policy(reader)
     return None
 
 

@@ -14,7 +14,7 @@ from typing import Any, Final, NoReturn, TypeVar
 from sqlglot import exp
 from sqlglot.tokenizer_core import Token, TokenType
 
-from kpg.compiler.sql.parse import statements, storage_parameters
+from kpg.compiler.sql.parse import roles, statements, storage_parameters
 from kpg.compiler.sql.parse import statements as ast
 from kpg.compiler.sql.parse.dialect import Dialect
 from kpg.compiler.sql.parse.parameters import rewritten
@@ -53,8 +53,6 @@ def read(word: str, reader: Reader) -> statements.Statement | None:
     if word == "LOCK":
         return locked(reader)
     if word in ("GRANT", "REVOKE", "REASSIGN"):
-        from kpg.compiler.sql.parse import roles
-
         return roles.owned(reader, word) if reader.take("REASSIGN", "OWNED", "BY") else roles.grant(reader)
     if word in REFUSED:
         reader.refuse(REFUSED[word])
@@ -205,14 +203,12 @@ def _set(reader: Reader, span: Span, *, local: bool) -> ast.Set:
 
 def _role(reader: Reader, whole: bool, local: bool, span: Span) -> statements.Statement:
     """SET ROLE and SET SESSION AUTHORIZATION, of which the name is next."""
-    from kpg.compiler.sql.parse.roles import role
-
     if reader.take("NONE") or reader.take("DEFAULT"):
         name = ""
     elif not reader.done and reader.tokens[reader.place].token_type is TokenType.STRING:
         name = reader.string()
     else:
-        name = role(reader)
+        name = roles.role(reader)
     reader.end()
     return ast.SetRole(name, whole, local, span)
 

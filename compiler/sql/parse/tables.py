@@ -39,6 +39,19 @@ from kpg.runtime.unsupported_features import unsupported_syntax
 
 ACTIONS: Final = ("NO ACTION", "RESTRICT", "CASCADE", "SET NULL", "SET DEFAULT")
 
+MODIFIERS: Final = (
+    "OR",
+    "REPLACE",
+    "GLOBAL",
+    "LOCAL",
+    "TEMPORARY",
+    "TEMP",
+    "UNLOGGED",
+    "RECURSIVE",
+    "MATERIALIZED",
+)
+"""What may stand between CREATE and what it makes."""
+
 
 def column_constraint(reader: Reader, column: str, named: str) -> Constraint:
     """A constraint of one column."""
@@ -744,3 +757,28 @@ def _recursive(name: str, columns: tuple[str, ...], query: Span) -> tuple[exp.Ex
 
 def _quoted(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
+
+
+def create(reader: Reader) -> ast.Statement | None:
+    """CREATE of a table, a view or a sequence; None for another CREATE."""
+    words = modifiers(reader)
+    temporary = bool(words & {"TEMP", "TEMPORARY"})
+    if reader.take("TABLE"):
+        made = create_table(reader, temporary=temporary)
+        if "REPLACE" in words and not isinstance(made, Execute):
+            return replace(made, or_replace=True)
+        return made
+    if reader.take("VIEW"):
+        return create_view(reader, words)
+    if reader.take("SEQUENCE"):
+        return create_sequence(reader, temporary=temporary)
+    return None
+
+
+def modifiers(reader: Reader) -> set[str]:
+    """The words between CREATE and the kind of what it makes."""
+    reader.need("CREATE")
+    words = set()
+    while (word := next((one for one in MODIFIERS if reader.take(one)), "")) != "":
+        words.add(word)
+    return words
