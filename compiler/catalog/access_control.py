@@ -3,7 +3,7 @@
 Row level security as data: which tables have it, and the policies: who may see and write which rows.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
@@ -12,7 +12,7 @@ from kpg.runtime.errors import PrivilegeError, Span
 from kpg.runtime.records import dataclass
 
 if TYPE_CHECKING:
-    from kpg.compiler.catalog.entries import Catalog, ViewEntry
+    from kpg.compiler.catalog.entries import Catalog, TableEntry, ViewEntry
     from kpg.compiler.catalog.privileges import Asker
     from kpg.compiler.catalog.routines import Routine
 
@@ -243,3 +243,24 @@ def demands(
         else:
             found.append(Demand(text, one.name))
     return [Demand(" OR ".join(f"({text})" for text in permissive) or "false"), *found]
+
+
+def need_numbers(catalog: "Catalog", entry: "TableEntry", columns: Iterable[str]) -> None:
+    """PrivilegeError unless numbers may be taken for the columns of a table that are not given."""
+    given = {name.lower() for name in columns}
+    for name, rule in zip(entry.schema.names, entry.constraints.rules, strict=False):
+        if rule.sequence and not rule.identity and name.lower() not in given:
+            need_any(catalog, ("SEQUENCE", rule.sequence.lower()), "Uw")
+
+
+def policies_for(catalog: "Catalog", role: str) -> list[tuple[tuple[str, ...], Policy]]:
+    """The policies that name a role, with their keys."""
+    found = ((key, one) for key, one in catalog.others.items() if key[0] == "policy")
+    return [(key, one) for key, one in found if role in one.roles]
+
+
+def rename_role_in_policies(catalog: "Catalog", old: str, new: str) -> None:
+    """Have policies for a role be for it under its new name."""
+    for key, one in policies_for(catalog, old):
+        roles = tuple(new if role == old else role for role in one.roles)
+        catalog.others[key] = replace(one, roles=roles)

@@ -9,7 +9,6 @@ the other. It remembers its past since it began, which tells what it has changed
 
 from collections.abc import Iterator
 from dataclasses import replace
-from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +19,7 @@ from kpg.compiler.catalog.entries import Catalog, TableEntry
 from kpg.execute.changes.source_positions import TABLE as POSITIONS
 from kpg.execute.changes.source_positions import table_of
 from kpg.execute.queries.result_rows import Reader
+from kpg.execute.statements import provide_statements
 from kpg.runtime.convert.python_values import show
 from kpg.runtime.errors import IntegrityError, InterfaceError, NotSupportedError, ProgrammingError
 from kpg.runtime.plan import Import, Plan
@@ -28,7 +28,6 @@ from kpg.runtime.records import dataclass
 from kpg.runtime.trace.updates import Updates
 from kpg.session.base_table import Table
 from kpg.session.engine import Engine
-from kpg.session.settings import session_rows
 from kpg.session.subscriptions import Feed
 from kpg.session.time_travel import Past, Retention
 from kpg.session.undo import Journal
@@ -150,7 +149,7 @@ def forked(engine: Engine) -> Engine:
                 hint="drop the dataflow first",
             )
     made = Engine(trunk=engine)
-    made.catalog.consulted.session = partial(session_rows, made)
+    provide_statements(made)
     made.journal = Journal(made.catalog, made._uses)
     made.attached |= engine.attached
     made.followed |= engine.followed

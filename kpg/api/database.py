@@ -20,7 +20,7 @@ from kpg.execute.changes.table_writes import delete, insert, upsert
 from kpg.execute.queries import external_tables
 from kpg.execute.queries.query_plan import explain_export
 from kpg.execute.scripts import limited_outcomes, reading
-from kpg.execute.statements import execute
+from kpg.execute.statements import execute, provide_statements
 from kpg.runtime.errors import InterfaceError, NotSupportedError, ProgrammingError, check_argument
 from kpg.runtime.monitor import synchronized
 from kpg.runtime.plan import Ego
@@ -61,13 +61,6 @@ def check_plain(engine: "Engine", name: str) -> None:
 Outcome = Result | View | None
 
 
-def _session_rows(engine: Engine, kind: str) -> "Iterable[tuple[int | str | None, ...]]":
-    """Rows of a system relation that describes sessions."""
-    from kpg.session.settings import session_rows  # lazy: start-up
-
-    return session_rows(engine, kind)
-
-
 @synchronized("closed", "hub")
 class Database:
     """Tables in memory, and views over them that are kept up to date.
@@ -87,7 +80,7 @@ class Database:
     ) -> None:
         progress.begin()
         engine = Engine(merge_effort, memory_limit, history, workers=workers)
-        engine.catalog.consulted.session = partial(_session_rows, engine)
+        provide_statements(engine)
         if folder:
             from kpg.persistence.recovery import open_folder  # lazy: for a database in a folder only
 

@@ -4,6 +4,7 @@ Around a definition: whether who asks may make it, and whose it is then.
 """
 
 import re
+from collections.abc import Iterable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from functools import partial
@@ -17,6 +18,7 @@ from kpg.compiler.algebra.rel import LetRec
 from kpg.compiler.algebra.traverse import walk
 from kpg.compiler.catalog.entries import Catalog
 from kpg.compiler.catalog.privileges import FIRST
+from kpg.compiler.sql.bind.volatile_calls import LOCKING
 from kpg.compiler.sql.frontend import Bound
 from kpg.compiler.sql.parse import statements as ast
 from kpg.compiler.sql.parse.definitions import AnyDefinition, CreateSchema, Definition
@@ -31,7 +33,7 @@ from kpg.execute.queries.result_rows import expand
 from kpg.runtime.errors import NotSupportedError
 from kpg.runtime.interrupts import DeepCalls
 from kpg.runtime.types import Schema
-from kpg.session.engine import Engine
+from kpg.session.engine import Engine, Nested
 from kpg.session.notices import say_present, warn
 from kpg.session.transaction import State
 
@@ -68,8 +70,6 @@ COMPUTED_BEFORE: Final = re.compile(
     re.IGNORECASE,
 )
 """A text without these has no LIMIT that is a query, no call about settings, and none that does something."""
-LOCKING: Final = re.compile(r"\bfor\s+(?:no\s+key\s+|key\s+)?(?:update|share)\b", re.IGNORECASE)
-"""A text without it locks no rows."""
 SYSTEM: Final = ("pg_", "information_schema", "current_", "version")
 """What is in the texts of queries over the system's relations."""
 DEEP: Final = DeepCalls(30_000)
@@ -86,15 +86,20 @@ def execute(engine: Engine, statement: ast.Statement) -> Outcome:
         raise NotSupportedError(message, span=getattr(statement, "span", None)) from None
 
 
-def begin(engine: Engine) -> None:
-    """Have it be the present time for a statement, or go on to be that of its transaction."""
-    if engine.transactions.state is State.NONE:
-        engine.catalog.moment = engine.clock.read()
-        engine.show_time()
+def provide_statements(engine: Engine) -> None:
+    """Give an engine what runs statements inside statements, and the system relations about its sessions."""
+    engine.nested = Nested(execute, select)
+    engine.catalog.consulted.session = partial(_session_rows, engine)
+
+
+def _session_rows(engine: Engine, kind: str) -> Iterable[tuple[int | str | None, ...]]:
+    from kpg.session.settings import session_rows  # lazy: start-up
+
+    return session_rows(engine, kind)
 
 
 def _execute(engine: Engine, statement: ast.Statement) -> Outcome:
-    begin(engine)
+    engine.begin_statement()
     if engine.watching:
         from kpg.execute.table_locks import wait_for_tables
 

@@ -9,13 +9,13 @@ import os
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import suppress
-from functools import partial
 from itertools import count
 from pathlib import Path
 
 import numpy as np
 
 from kpg.compiler.catalog.entries import TableEntry
+from kpg.execute.statements import provide_statements
 from kpg.persistence.database_state import codec
 from kpg.persistence.recovery import LOCK, open_folder
 from kpg.persistence.write_ahead_log import CLOSED, COMMIT, ROWS
@@ -47,7 +47,6 @@ from kpg.runtime.storage.packs import (
 from kpg.runtime.storage.snapshot import Still
 from kpg.runtime.trace.updates import Updates
 from kpg.session.engine import Engine
-from kpg.session.settings import session_rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,7 +231,7 @@ def check(folder: str | Path, *, imports: bool = False, left: dict[str, str] | N
     if found:
         return
     engine = Engine()
-    engine.catalog.consulted.session = partial(session_rows, engine)
+    provide_statements(engine)
     try:
         found_left = open_folder(engine, folder, read_only=True, whole=imports)
     except Error as error:

@@ -31,9 +31,11 @@ from kpg.compiler.sql.parse.parser import parse_query
 from kpg.compiler.sql.parse.statements import Drop
 from kpg.compiler.system.oids import quoted
 from kpg.compiler.system.user_objects import type_name
-from kpg.execute.definitions.ddl import define
 from kpg.execute.definitions.drop import drop_relations
 from kpg.execute.definitions.routines import drop_routine, known_type
+from kpg.execute.definitions.schema_statements import drop_schema
+from kpg.execute.definitions.sequences import drop_sequence
+from kpg.execute.definitions.user_types import drop_type
 from kpg.execute.queries.query_plan import plan
 from kpg.postgres.roles import known
 from kpg.postgres.row_security import release_role
@@ -238,6 +240,7 @@ def run_granting(
     engine: Engine, statement: ast.Grant | ast.AlterDefaults | ast.AlterOwner | ast.Reassign
 ) -> None:
     """Run one statement."""
+    engine.catalog.version += 1
     match statement:
         case ast.Grant():
             roles = [known(engine, one, statement.span) if one else PUBLIC for one in statement.roles]
@@ -469,6 +472,10 @@ def _reassign(engine: Engine, statement: ast.Reassign) -> None:
     _drop_owned(engine, owned, roles, statement)
 
 
+DROPS: Final = {"SEQUENCE": drop_sequence, "TYPE": drop_type, "SCHEMA": drop_schema}
+"""How what a role owns is dropped with it, by its kind."""
+
+
 def _drop_owned(engine: Engine, owned: Iterable[Key], roles: list[str], statement: ast.Reassign) -> None:
     """Drop what roles own, and take from them what they were given."""
 
@@ -480,8 +487,8 @@ def _drop_owned(engine: Engine, owned: Iterable[Key], roles: list[str], statemen
     for kind, names in (("VIEW", views), ("TABLE", tables)):
         drop_relations(engine, Drop(kind, tuple(names), True, statement.cascade, span))
     for kind, *rest in owned:
-        if kind in ("SEQUENCE", "TYPE", "SCHEMA"):
-            define(engine, DropOther(kind, (rest[0],), True, statement.cascade, span))
+        if kind in DROPS:
+            DROPS[kind](engine, DropOther(kind, (rest[0],), True, statement.cascade, span), rest[0])
         if kind == "FUNCTION":
             for routine in catalog.routines.get(rest[0], ()):
                 drop_routine(engine, routine, span, cascade=statement.cascade)

@@ -1,13 +1,12 @@
 """Whether who asks may run a statement that defines something, or reads and writes files of the server's."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final, assert_never
 
 from kpg.compiler.catalog.access_control import (
     key_of,
     need,
-    need_any,
     need_columns,
     need_named,
     need_owner,
@@ -23,7 +22,6 @@ from kpg.compiler.sql.frontend import check_relation
 from kpg.compiler.sql.parse import definitions
 from kpg.compiler.sql.parse import definitions as ddl
 from kpg.compiler.sql.parse import statements as ast
-from kpg.compiler.sql.rewrite.changes import check_change, lower_returning
 from kpg.postgres.grants import settle, things
 from kpg.postgres.roles import known
 from kpg.runtime.errors import PrivilegeError, Span
@@ -32,23 +30,6 @@ from kpg.session.engine import Engine
 Defining = ast.CreateTable | ast.CreateTableAs | ast.CreateView | ast.Drop | ddl.AnyDefinition
 Altered = ddl.Alter | ddl.AlterSequence | ddl.AlterFunction | ddl.AlterUserType | ddl.AlterDomain
 COLUMNS: Final = (ddl.AddColumn, ddl.DropColumn, ddl.RenameColumn, ddl.AlterType)
-
-
-def check_insertion(statement: ast.Insert, entry: TableEntry, catalog: Catalog) -> None:
-    """PrivilegeError unless rows may be inserted, and the numbers of their DEFAULTs taken."""
-    check_change(statement, catalog)
-    if statement.returning:
-        lower_returning(statement, catalog)
-    if entry.name.lower() not in catalog.parts:
-        need_numbers(catalog, entry, statement.columns or entry.schema.names)
-
-
-def need_numbers(catalog: Catalog, entry: TableEntry, columns: Iterable[str]) -> None:
-    """PrivilegeError unless numbers may be taken for the columns of a table that are not given."""
-    given = {name.lower() for name in columns}
-    for name, rule in zip(entry.schema.names, entry.constraints.rules, strict=False):
-        if rule.sequence and not rule.identity and name.lower() not in given:
-            need_any(catalog, ("SEQUENCE", rule.sequence.lower()), "Uw")
 
 
 def check_definition(catalog: Catalog, statement: Defining) -> None:

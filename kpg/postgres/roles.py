@@ -10,7 +10,7 @@ import re
 from dataclasses import replace
 from typing import Final, assert_never
 
-from kpg.compiler.catalog.access_control import described
+from kpg.compiler.catalog.access_control import described, policies_for, rename_role_in_policies
 from kpg.compiler.catalog.entries import did_you_mean
 from kpg.compiler.catalog.privileges import (
     DATABASE,
@@ -26,7 +26,6 @@ from kpg.compiler.catalog.privileges import (
 )
 from kpg.compiler.sql.parse import definitions as ast
 from kpg.compiler.sql.parse.statements import SetRole
-from kpg.postgres.row_security import policies_for, rename_role
 from kpg.runtime.errors import DataError, InterfaceError, PrivilegeError, ProgrammingError, Span
 from kpg.runtime.types import TIMESTAMPTZ
 from kpg.runtime.values import codec_of
@@ -34,7 +33,7 @@ from kpg.runtime.values.input_errors import complaint
 from kpg.runtime.values.style_output import reader_of
 from kpg.session.engine import Asking, Engine
 from kpg.session.notices import Notice, say, say_skipped
-from kpg.session.settings import check_value, settle
+from kpg.session.setting_values import check_value, settle
 
 
 def add(
@@ -170,7 +169,9 @@ GONE: Final = "pg_gone"
 """The role of sessions whose role was dropped: nobody can be called so."""
 
 
-def run_roles(engine: Engine, statement: ast.AnyRole) -> None:
+def run_roles(
+    engine: Engine, statement: ast.CreateRole | ast.AlterRole | ast.DropRole | ast.GrantRole
+) -> None:
     """Run one statement."""
     engine.catalog.version += 1
     match statement:
@@ -185,10 +186,6 @@ def run_roles(engine: Engine, statement: ast.AnyRole) -> None:
             for role in statement.roles:
                 for member in statement.members:
                     join(engine, known(engine, role), known(engine, member), statement)
-        case ast.Grant() | ast.AlterDefaults() | ast.AlterOwner() | ast.Reassign():
-            from kpg.postgres.grants import run_granting
-
-            run_granting(engine, statement)
         case _:
             assert_never(statement)
 
@@ -346,7 +343,7 @@ def _rename(engine: Engine, role: Role, new: str, span: Span) -> None:
             replace(each, role=named(each.role), grantor=named(each.grantor)) for each in one.member_of
         )
         rights.roles[one.name] = replace(one, member_of=moved)
-    rename_role(engine.catalog, role.name, new)
+    rename_role_in_policies(engine.catalog, role.name, new)
     rights.owners.update({key: named(owner) for key, owner in rights.owners.items()})
 
     def renamed(items: Items) -> Items:

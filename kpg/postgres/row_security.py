@@ -15,6 +15,7 @@ from kpg.compiler.catalog.access_control import (
     key_of,
     need_schema,
     policies,
+    policies_for,
     security_of,
 )
 from kpg.compiler.catalog.entries import Catalog, TableEntry
@@ -26,6 +27,7 @@ from kpg.compiler.sql.parse import statements as ast
 from kpg.compiler.sql.parse.parser import parse_query
 from kpg.compiler.sql.parse.tokenizer import tokenize
 from kpg.execute.queries.query_plan import plan
+from kpg.postgres.roles import known
 from kpg.runtime.errors import NotSupportedError, PrivilegeError, ProgrammingError, Span
 from kpg.runtime.plan import Mfp
 from kpg.runtime.scalar import Column, remap
@@ -108,8 +110,6 @@ def _altered(engine: Engine, old: Policy, statement: ddl.DefinePolicy) -> Policy
 
 
 def _roles(engine: Engine, statement: ddl.DefinePolicy) -> tuple[str, ...]:
-    from kpg.postgres.roles import known
-
     return tuple(
         EVERYBODY if not one or one.lower() == EVERYBODY else known(engine, one, statement.span)
         for one in statement.roles
@@ -125,19 +125,6 @@ def _check(catalog: Catalog, entry: TableEntry, made: Policy, span: Span) -> Non
             condition(binding, entry, columns, text)
             for one in binding.reads.relations if binding.reads is not None else ():
                 need_schema(catalog, one.entry.name, "U", span)
-
-
-def policies_for(catalog: Catalog, role: str) -> list[tuple[tuple[str, ...], Policy]]:
-    """The policies that name a role, with their keys."""
-    found = ((key, one) for key, one in catalog.others.items() if key[0] == "policy")
-    return [(key, one) for key, one in found if role in one.roles]
-
-
-def rename_role(catalog: Catalog, old: str, new: str) -> None:
-    """Have policies for a role be for it under its new name."""
-    for key, one in policies_for(catalog, old):
-        roles = tuple(new if role == old else role for role in one.roles)
-        catalog.others[key] = replace(one, roles=roles)
 
 
 def release_role(catalog: Catalog, role: str) -> None:

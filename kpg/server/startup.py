@@ -27,7 +27,8 @@ from kpg.runtime.values import codec_of
 from kpg.server import logs, messages
 from kpg.server.interfaces import ClientConnection
 from kpg.session.session_manager import Hub
-from kpg.session.settings import of_asker, run_session
+from kpg.session.setting_values import of_asker
+from kpg.session.settings import run_session
 
 FORM: Final = re.compile(r"SCRAM-SHA-256\$(\d+):([^$]+)\$([^:]+):(.+)")
 

@@ -40,7 +40,7 @@ from kpg.compiler.catalog.constraints import is_plain
 from kpg.compiler.catalog.entries import Catalog, TableEntry, ViewEntry
 from kpg.compiler.catalog.privileges import Asker
 from kpg.compiler.sql.frontend import is_computed
-from kpg.compiler.sql.parse.statements import Prepare, Select
+from kpg.compiler.sql.parse.statements import Prepare, Select, Statement
 from kpg.execute.queries.query_plan import LiveStatistics, Planned, plan_view_entry
 from kpg.execute.queries.result_rows import Reader
 from kpg.runtime.errors import DataError, ProgrammingError, Span
@@ -52,7 +52,7 @@ from kpg.runtime.records import dataclass
 from kpg.session.base_table import Table
 from kpg.session.clock import Clock
 from kpg.session.notification_queue import Notification, Notifications
-from kpg.session.transaction import Transactions
+from kpg.session.transaction import State, Transactions
 from kpg.session.undo import Journal, Mark
 from kpg.session.view_maintenance import Kept
 
@@ -104,6 +104,13 @@ class Asking(Protocol):
 
     asker: Asker
     portals: Callable[[], list[Opened]]
+
+
+class Nested(NamedTuple):
+    """Runs a statement inside another one: EXECUTE, cursors, COPY of a query, CREATE SCHEMA."""
+
+    execute: "Callable[[Engine, Statement], Result | Maintained | None]"
+    select: "Callable[[Engine, Select], Result]"
 
 
 class Sessions(Protocol):
@@ -362,6 +369,9 @@ class Point:
 class Engine(Kept):
     """Tables, views, transactions; Ctrl-C never leaves it half changed. Callers hold its monitor."""
 
+    nested: Nested
+    """Set by :func:`kpg.execute.statements.provide_statements`."""
+
     def __init__(
         self,
         merge_effort: str = "default",
@@ -510,6 +520,12 @@ class Engine(Kept):
             self._stepped(self.executor.step)
         finally:
             self.executor.recorder = recorder
+
+    def begin_statement(self) -> None:
+        """Set the time of a statement to the present, unless a transaction is open, which has its own."""
+        if self.transactions.state is State.NONE:
+            self.catalog.moment = self.clock.read()
+            self.show_time()
 
     def show_time(self) -> None:
         """Have views that compare with the present time follow it; not within a transaction."""

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any, Final, assert_never
 from kpg.api.result import Result, listing
 from kpg.compiler.catalog.access_control import key_of
 from kpg.compiler.catalog.entries import TableEntry, did_you_mean
-from kpg.compiler.catalog.privileges import Asker, Rights
 from kpg.compiler.qualified_names import USUAL_PATH, path_of
 from kpg.compiler.sql.parse import statements
 from kpg.compiler.sql.parse import statements as ast
@@ -25,15 +24,19 @@ from kpg.compiler.sql.parse.statements import Select, Statement
 from kpg.compiler.system.pg_index import indexes
 from kpg.execute.changes.source_positions import set_position
 from kpg.execute.queries.cursors import forget, listed, run_cursor
-from kpg.execute.statements import execute
-from kpg.runtime.errors import InterfaceError, NotSupportedError, ProgrammingError, Span
+from kpg.runtime.errors import InterfaceError, ProgrammingError, Span
 from kpg.runtime.types import TEXT
-from kpg.runtime.values.styles import NAMES
 from kpg.session.engine import Engine
 from kpg.session.locks import SHOWN
-from kpg.session.memory_limit import SETTING, in_force, statement_limit
 from kpg.session.notices import say_skipped, warn
-from kpg.session.setting_values import CHECKED, ISOLATION, checked, meant, switched
+from kpg.session.setting_values import (
+    ISOLATION,
+    SETTINGS,
+    given_value,
+    settle,
+    shown,
+    switched,
+)
 from kpg.session.transaction import State
 from kpg.session.undo import deferral, putting_back
 
@@ -41,105 +44,7 @@ if TYPE_CHECKING:
     from kpg.api.view import Maintained
 
 
-SETTINGS: Final = {
-    "application_name": "",
-    "bytea_output": "hex",
-    "check_function_bodies": "on",
-    "client_encoding": "UTF8",
-    "client_min_messages": "notice",
-    "constraint_exclusion": "partition",
-    "cursor_tuple_fraction": "0.1",
-    "datestyle": "ISO, MDY",
-    "debug_parallel_query": "off",
-    "default_statistics_target": "100",
-    "default_table_access_method": "heap",
-    "default_tablespace": "",
-    "default_transaction_isolation": "read committed",
-    "default_transaction_read_only": "off",
-    "effective_cache_size": "4GB",
-    "enable_bitmapscan": "on",
-    "enable_gathermerge": "on",
-    "enable_hashagg": "on",
-    "enable_hashjoin": "on",
-    "enable_incremental_sort": "on",
-    "enable_indexonlyscan": "on",
-    "enable_indexscan": "on",
-    "enable_material": "on",
-    "enable_memoize": "on",
-    "enable_mergejoin": "on",
-    "enable_nestloop": "on",
-    "enable_parallel_append": "on",
-    "enable_parallel_hash": "on",
-    "enable_partition_pruning": "on",
-    "enable_presorted_aggregate": "on",
-    "enable_seqscan": "on",
-    "enable_sort": "on",
-    "enable_tidscan": "on",
-    "escape_string_warning": "on",
-    "extra_float_digits": "1",
-    "from_collapse_limit": "8",
-    "geqo": "on",
-    "geqo_threshold": "12",
-    "hash_mem_multiplier": "2",
-    "idle_in_transaction_session_timeout": "0",
-    "idle_session_timeout": "0",
-    "intervalstyle": "postgres",
-    "jit": "off",
-    "jit_above_cost": "100000",
-    "join_collapse_limit": "8",
-    "lc_messages": "C",
-    "lc_monetary": "C",
-    "lc_numeric": "C",
-    "lc_time": "C",
-    "lock_timeout": "0",
-    "log_statement": "none",
-    "logical_decoding_work_mem": "64MB",
-    "maintenance_work_mem": "64MB",
-    "max_parallel_workers": "8",
-    "max_parallel_workers_per_gather": "2",
-    "min_parallel_index_scan_size": "512kB",
-    "min_parallel_table_scan_size": "8MB",
-    "parallel_leader_participation": "on",
-    "parallel_setup_cost": "1000",
-    "parallel_tuple_cost": "0.1",
-    "plan_cache_mode": "auto",
-    "random_page_cost": "4",
-    "is_superuser": "on",
-    "role": "none",
-    "row_security": "on",
-    "search_path": '"$user", public',
-    "seq_page_cost": "1",
-    "server_encoding": "UTF8",
-    "server_version": "16.0",
-    "server_version_num": "160000",
-    "session_authorization": "kpg",
-    "standard_conforming_strings": "on",
-    SETTING: "0",
-    "statement_timeout": "0",
-    "synchronize_seqscans": "on",
-    "synchronous_commit": "on",
-    "temp_buffers": "8MB",
-    "timezone": "UTC",
-    "track_io_timing": "off",
-    "transaction_isolation": "serializable",
-    "transaction_read_only": "off",
-    "vacuum_cost_delay": "0",
-    "work_mem": "4MB",
-    "xmlbinary": "base64",
-    "xmloption": "content",
-}
-"""What SHOW shows at first. None of them changes an answer here but those of CHANGING."""
-FIXED: Final = {
-    "client_encoding": ("utf8", "utf-8", "unicode", "sql_ascii"),
-    "standard_conforming_strings": ("on", "true", "1"),
-}
-"""Settings that would change answers: those values that say what is so anyhow."""
-NAMED: Final = frozenset(
-    {"synchronous_commit", "constraint_exclusion", "debug_parallel_query", "is_superuser"}
-)
-"""Settings that have other values than on and off."""
 UNCHANGEABLE: Final = frozenset({"server_version", "server_version_num", "server_encoding", "is_superuser"})
-ROLES: Final = frozenset({"role", "is_superuser", "session_authorization"})
 Run = Callable[[Engine, Any], "Result | Maintained | None"]
 
 
@@ -210,26 +115,6 @@ def _setting(engine: Engine, statement: ast.AnySession) -> Result | None:
     return None
 
 
-def of_asker(asker: Asker, rights: Rights) -> dict[str, str]:
-    """The settings that say who asks."""
-    return {
-        "is_superuser": "on" if rights.is_superuser(asker.user) else "off",
-        "session_authorization": asker.login,
-        "role": "none" if asker.user == asker.login else asker.user,
-    }
-
-
-def shown(engine: Engine, name: str) -> str:
-    """What SHOW shows of a setting."""
-    if name in ROLES:
-        return of_asker(engine.catalog.asker, engine.catalog.rights)[name]
-    if name == "transaction_read_only":
-        return "on" if engine.transactions.read_only else "off"
-    given = engine.settings.get(name, SETTINGS.get(name, ""))
-    most = 0 if engine.sessions is None else engine.sessions.memory_bound
-    return in_force(given, most) if name == SETTING else given
-
-
 def _unknown(name: str, span: Span) -> ProgrammingError:
     message = f'unrecognized configuration parameter "{name}"'
     error = ProgrammingError(message, span=span, hint=did_you_mean(name, SETTINGS))
@@ -257,7 +142,7 @@ def _set(engine: Engine, statement: ast.Set) -> None:
         set_role(engine, ast.SetRole(whom, name != "role", statement.local, statement.span))
         return
     if name == ISOLATION:
-        if (level := _given_value(engine, statement)) and engine.transactions.isolate is not None:
+        if (level := given_value(engine, statement)) and engine.transactions.isolate is not None:
             engine.transactions.isolate(level)
         return
     if name in UNCHANGEABLE:
@@ -272,7 +157,7 @@ def _set(engine: Engine, statement: ast.Set) -> None:
     settle(engine, undo, "SET LOCAL" if statement.local else "")
     if name == "search_path":
         _set_path(engine, statement)
-    value = _given_value(engine, statement)
+    value = given_value(engine, statement)
     if value is None and "." not in name:
         engine.settings.pop(name, None)
     else:
@@ -287,33 +172,6 @@ def _reset_all(engine: Engine) -> None:
     engine.transactions.reads_only(default=False)
 
 
-def check_value(engine: Engine, name: str, value: str, span: Span) -> None:
-    """Refuse a value that SET would refuse."""
-    if name in SETTINGS:
-        _given_value(engine, ast.Set(name, (value,), span))
-
-
-def _given_value(engine: Engine, statement: ast.Set) -> str | None:
-    """What SET gives; None where that is what the setting is by itself."""
-    name, value = statement.name, ", ".join(statement.values)
-    if not statement.values:
-        return None
-    if name in NAMES:
-        found = meant(name, value, shown(engine, name), statement.span)
-        return None if found == SETTINGS[name] else found
-    if SETTINGS.get(name) in ("on", "off") and name not in (*NAMED, *FIXED):
-        return switched(name, value, statement.span)
-    if name in CHECKED:
-        return checked(name, value, statement.span)
-    if name == SETTING:
-        statement_limit(name, value, statement.span)
-    if name in FIXED and value.lower() not in FIXED[name]:
-        raise NotSupportedError(
-            f"{name} = {value} is not supported", span=statement.span, hint=f"it is {SETTINGS[name]}"
-        )
-    return value
-
-
 def _set_reading(engine: Engine, name: str, statement: ast.Set) -> None:
 
     value = switched(name, ", ".join(statement.values) or "off", statement.span)
@@ -321,17 +179,6 @@ def _set_reading(engine: Engine, name: str, statement: ast.Set) -> None:
         set_default(engine, value)
     elif not engine.transactions.idle:
         engine.transactions.read_only = value == "on"
-
-
-def settle(engine: Engine, undo: Callable[[], object], local: str) -> None:
-    """Have a setting be taken back with its transaction; if it is ``local``, at the end of it anyhow."""
-    if not engine.transactions.idle:
-        engine.transactions.settled.note(engine.transactions.depth, undo)
-    if not local:
-        return
-    if engine.transactions.state is State.NONE:
-        warn(engine, f"{local} can only be used in transaction blocks", "25P01")
-    engine.transactions.settled.until_end(undo)
 
 
 def _set_path(engine: Engine, statement: ast.Set) -> None:
@@ -588,4 +435,4 @@ def _discard(engine: Engine, part: str) -> None:
     engine.prepared.clear()
     place = Span("", 0, 0)
     for one in (ast.Set("", (), place), ast.SetRole("", True, False, place), ast.Listen("", False, place)):
-        run_session(engine, one, execute)
+        run_session(engine, one, engine.nested.execute)

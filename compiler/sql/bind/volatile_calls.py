@@ -127,6 +127,8 @@ MENTIONS: Final = re.compile(
     r"random|uuid_generate|uuid\s*\(|setseed|timeofday|pg_sleep|val\s*\(", re.IGNORECASE
 )
 """A text without these has none of the calls: trees of many constants are not searched."""
+LOCKING: Final = re.compile(r"\bfor\s+(?:no\s+key\s+|key\s+)?(?:update|share)\b", re.IGNORECASE)
+"""A text without it locks no rows."""
 LONG: Final = 2**40
 """No query has as many rows."""
 Evaluate = Callable[[str, Sequence[str]], int]

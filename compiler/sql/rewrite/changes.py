@@ -11,7 +11,15 @@ from typing import assert_never
 
 from sqlglot import exp
 
-from kpg.compiler.catalog.access_control import denied, key_of, may_columns, may_refuse, need_columns, whose
+from kpg.compiler.catalog.access_control import (
+    denied,
+    key_of,
+    may_columns,
+    may_refuse,
+    need_columns,
+    need_numbers,
+    whose,
+)
 from kpg.compiler.catalog.entries import Catalog, TableEntry, ViewEntry, did_you_mean, get_of
 from kpg.compiler.catalog.updatable_views import Through, selection, through
 from kpg.compiler.sql.bind.calls import assigned, check_assignable, settled
@@ -586,3 +594,12 @@ def refuse_unchecked(statement: ast.CreateView, entry: ViewEntry) -> None:
             span=statement.span,
             hint="it selects rows and columns of one table",
         )
+
+
+def check_insertion(statement: ast.Insert, entry: TableEntry, catalog: Catalog) -> None:
+    """PrivilegeError unless rows may be inserted, and the numbers of their DEFAULTs taken."""
+    check_change(statement, catalog)
+    if statement.returning:
+        lower_returning(statement, catalog)
+    if entry.name.lower() not in catalog.parts:
+        need_numbers(catalog, entry, statement.columns or entry.schema.names)

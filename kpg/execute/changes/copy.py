@@ -13,14 +13,12 @@ import pyarrow
 from numpy.typing import NDArray
 
 from kpg.api.result import Affected, Result, Row
-from kpg.compiler.catalog.access_control import is_secured, need_columns, need_file
+from kpg.compiler.catalog.access_control import is_secured, need_columns, need_file, need_numbers
 from kpg.compiler.sql.frontend import lower_query
 from kpg.compiler.sql.parse import statements as ast
 from kpg.execute.changes.defaults import with_defaults
 from kpg.execute.changes.partition_routing import fits, route_words
 from kpg.execute.queries.result_rows import Decoded
-from kpg.execute.statements import select
-from kpg.postgres.privileges import need_numbers
 from kpg.runtime.convert import csv_format, files
 from kpg.runtime.convert.arrow import Origin, encode
 from kpg.runtime.convert.python_values import written
@@ -272,7 +270,7 @@ def copy_to(engine: Engine, statement: ast.CopyTo) -> Result:
         need_file(engine.catalog, "to", statement.span)
 
     if statement.path and not _is_own(statement):
-        result = select(engine, statement.query)
+        result = engine.nested.select(engine, statement.query)
         data = result.arrow()
         if statement.format == "parquet":
             files.write_parquet(data, statement.path)
@@ -281,7 +279,7 @@ def copy_to(engine: Engine, statement: ast.CopyTo) -> Result:
         return Affected(len(result))
     bound = lower_query(statement.query, engine.reading_catalog)
     form = _form(statement, Schema(tuple(map(ColumnDef, bound.names, bound.types))))
-    rows = select(engine, statement.query)
+    rows = engine.nested.select(engine, statement.query)
     lines = lines_of(rows, form, engine.executor.dictionary, engine.catalog.style)
     if not statement.path:
         return lines

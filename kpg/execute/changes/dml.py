@@ -25,7 +25,7 @@ from kpg.compiler.sql.bind.volatile_calls import (
     replaced,
 )
 from kpg.compiler.sql.parse import statements as ast
-from kpg.compiler.sql.rewrite.changes import lower_returning, through_view
+from kpg.compiler.sql.rewrite.changes import check_insertion, lower_returning, through_view
 from kpg.compiler.sql.rewrite.column_defaults import given_insert, insert_places, with_sequences
 from kpg.execute.changes.table_writes import checked, distinct
 from kpg.execute.queries.query_plan import Planned, as_wide, bind, constant_words, plan, plan_bound
@@ -300,8 +300,6 @@ def insertion(
     catalog = engine.catalog
     entry = catalog.table(statement.table, statement.span)
     if catalog.is_limited and not statement.moves:
-        from kpg.postgres.privileges import check_insertion
-
         check_insertion(statement, entry, catalog)
     if entry.constraints.rules and len(statement.columns):
         words = _with_defaults(engine, statement, entry, words)

@@ -21,7 +21,6 @@ from kpg.compiler.sql.parse.parameters import Beyond
 from kpg.compiler.sql.parse.parser import parse
 from kpg.compiler.sql.rewrite.column_defaults import insert_places
 from kpg.execute.changes.dml import Changes, insertion, prepared
-from kpg.execute.statements import begin
 from kpg.runtime.dictionary import Dictionary
 from kpg.runtime.errors import Error
 from kpg.runtime.records import dataclass
@@ -114,7 +113,7 @@ def _statement(engine: Engine, rows: Rows) -> ast.Insert | None:
 
 def insert(engine: Engine, rows: Inserting, otherwise: Callable[[], ast.Statement]) -> Result:
     """Run one of the statements; ``otherwise`` gives it as the parser reads it."""
-    begin(engine)
+    engine.begin_statement()
     with engine.transactions.statement(changes=True):
         changes = _changes(engine, rows)
         if changes is None:

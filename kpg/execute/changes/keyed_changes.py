@@ -23,13 +23,12 @@ from kpg.compiler.sql.parameterize.value_lists import LIMITS, column_values, pla
 from kpg.compiler.sql.parse import statements as ast
 from kpg.compiler.sql.parse.parameters import Beyond, Parameters, Sized, Slot
 from kpg.compiler.sql.parse.statements import Insert
-from kpg.compiler.sql.rewrite.changes import arbiters
+from kpg.compiler.sql.rewrite.changes import arbiters, check_insertion
 from kpg.execute.changes.insert_values import Inserting, inserting, shape_of
 from kpg.execute.changes.merge import conflict_of
 from kpg.execute.changes.table_writes import checked
 from kpg.execute.queries.plan_cache import Template, kept_template, slot_values
 from kpg.execute.queries.point_lookup import Constants
-from kpg.postgres.privileges import check_insertion
 from kpg.runtime.dictionary import Dictionary
 from kpg.runtime.errors import Error
 from kpg.runtime.plan import Mfp

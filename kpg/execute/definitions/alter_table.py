@@ -33,11 +33,11 @@ from kpg.execute.changes.foreign_keys import Link, link_of
 from kpg.execute.changes.partition_routing import altered_together
 from kpg.execute.changes.table_writes import checked
 from kpg.execute.definitions.create_table import free_name, with_constraint
-from kpg.execute.definitions.ddl import define, rename_sequence
 from kpg.execute.definitions.drop import column_users, described, drop_users
 from kpg.execute.definitions.indexes import add_key, drop_key, install_if_there, keep, rebuild_unique_indexes
 from kpg.execute.definitions.partitions import attach, detach
-from kpg.execute.definitions.rename import follow, rename_table
+from kpg.execute.definitions.rename import follow, rename_sequence, rename_table
+from kpg.execute.definitions.sequences import alter_sequence
 from kpg.postgres.row_security import refuse_column, secure
 from kpg.runtime.errors import NotSupportedError, ProgrammingError, Span
 from kpg.runtime.types import NULL, ColumnDef, Schema
@@ -227,7 +227,9 @@ class RuleChange(TableChange):
         if action.kind:
             self._set_rule(ast.SetRule(action.name, "identity", action.kind))
         if action.options:
-            define(self.engine, ast.AlterSequence(rule.sequence, action.options, False, "", self.span))
+            alter_sequence(
+                self.engine, ast.AlterSequence(rule.sequence, action.options, False, "", self.span)
+            )
 
     def _set_not_null(self, name: str, required: bool) -> None:
         place = self._place(name)

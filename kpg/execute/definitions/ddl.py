@@ -1,56 +1,51 @@
-"""Statements that define what is neither table nor view, or change what is: sequences, schemas, ALTER.
+"""Statements that define what is neither table nor view, or change what is: each is run by its module.
 
 Temporary tables: what becomes of them at a commit, and when their session ends.
 """
 
-from dataclasses import replace
 from functools import partial
 from typing import assert_never
 
 from kpg.api.result import Affected, Result
-from kpg.compiler.catalog.constraints import Sequence, heirs
+from kpg.compiler.catalog.constraints import heirs
 from kpg.compiler.catalog.entries import TableEntry
-from kpg.compiler.qualified_names import Resolved, beside
-from kpg.compiler.sql.parse import definitions
 from kpg.compiler.sql.parse import definitions as ast
 from kpg.compiler.sql.parse import statements as parse_statements
 from kpg.compiler.sql.parse.definitions import DropOther
-from kpg.compiler.sql.parse.parser import parse
-from kpg.compiler.sql.parse.tables import created, settled
-from kpg.compiler.sql.rewrite.deparse import SEQUENCE
-from kpg.compiler.sql.rewrite.name_qualification import asks_sequence, sequence_call
+from kpg.execute.definitions.alter_table import alter
 from kpg.execute.definitions.domains import alter_domain, alter_type, create_domain, drop_domain
-from kpg.execute.definitions.indexes import create_index, drop_index, empty_unique_indexes, refuse_other_kind
+from kpg.execute.definitions.drop import check_altered, check_unused, drop_relations
+from kpg.execute.definitions.ego_views import created as create_ego_view
+from kpg.execute.definitions.indexes import create_index, drop_index, empty_unique_indexes
+from kpg.execute.definitions.rename import rename_schema
 from kpg.execute.definitions.routines import define_aggregate, run_routine
+from kpg.execute.definitions.schema_statements import create_schema, drop_schema
+from kpg.execute.definitions.sequences import alter_sequence, create_sequence, drop_sequence
 from kpg.execute.definitions.user_types import create_type, drop_type
-from kpg.execute.statements import execute
+from kpg.postgres.grants import run_granting
 from kpg.postgres.roles import run_roles
 from kpg.postgres.row_security import define_policy
 from kpg.runtime.errors import ProgrammingError, Span
 from kpg.session.engine import Engine
-from kpg.session.notices import say_cascade, say_missing, say_present, say_skipped, say_skipped_relation
 
 
 def define(engine: Engine, statement: ast.AnyDefinition) -> Result | None:
     """Run one statement."""
     engine.check_defining("a definition")
-    if isinstance(statement, definitions.AnyRole):
-        run_roles(engine, statement)
-        return None
     match statement:
+        case ast.CreateRole() | ast.AlterRole() | ast.DropRole() | ast.GrantRole():
+            run_roles(engine, statement)
+        case ast.Grant() | ast.AlterDefaults() | ast.AlterOwner() | ast.Reassign():
+            run_granting(engine, statement)
         case ast.CreateSequence():
-            _create_sequence(engine, statement)
+            create_sequence(engine, statement)
         case ast.CreateEgoView():
-            from kpg.execute.definitions.ego_views import created
-
-            created(engine, statement)
+            create_ego_view(engine, statement)
         case ast.AlterSequence():
-            _alter_sequence(engine, statement)
+            alter_sequence(engine, statement)
         case ast.CreateSchema():
-            _create_schema(engine, statement)
+            create_schema(engine, statement)
         case ast.CreateIndex():
-            from kpg.execute.definitions.drop import check_unused
-
             check_unused(engine, (statement.table,), "CREATE INDEX", statement.span)
             create_index(engine, statement)
         case ast.CreateType():
@@ -62,23 +57,16 @@ def define(engine: Engine, statement: ast.AnyDefinition) -> Result | None:
         case ast.AlterUserType():
             alter_type(engine, statement)
         case ast.RenameSchema():
-            from kpg.execute.definitions.rename import rename_schema
-
             rename_schema(engine, statement)
         case ast.DropOther():
             for name in statement.names:
                 _drop(engine, statement, name)
         case ast.Truncate():
-            from kpg.execute.definitions.drop import check_unused
-
             check_unused(engine, statement.tables, "TRUNCATE", statement.span)
             return Affected(_truncate(engine, statement))
         case ast.Comment():
             _comment(engine, statement)
         case ast.Alter():
-            from kpg.execute.definitions.alter_table import alter
-            from kpg.execute.definitions.drop import check_altered
-
             check_altered(engine, statement)
             alter(engine, statement)
         case ast.DefinePolicy():
@@ -92,112 +80,6 @@ def define(engine: Engine, statement: ast.AnyDefinition) -> Result | None:
     return None
 
 
-def _create_sequence(engine: Engine, statement: ast.CreateSequence) -> None:
-    catalog = engine.catalog
-    name = catalog.created(statement.name, temporary=statement.temporary, span=statement.span)
-    if name.lower() in catalog.sequences or name in catalog:
-        if statement.if_not_exists:
-            say_present(engine, name)
-            return
-        raise ProgrammingError(f'relation "{name}" already exists', span=statement.span)
-    catalog.sequences[name.lower()] = _with_owner(
-        engine, replace(created(name, statement.options, "bigint", statement.span), name=name)
-    )
-    engine.journal.note(undo=engine.sequences.forget(name))
-
-
-def _with_owner(engine: Engine, sequence: Sequence) -> Sequence:
-    if sequence.owner is None:
-        return sequence
-    table = engine.catalog.table(sequence.owner[0])
-    return replace(sequence, owner=(table.name, sequence.owner[1]))
-
-
-def _alter_sequence(engine: Engine, statement: ast.AlterSequence) -> None:
-    catalog = engine.catalog
-    old = catalog.find_sequence(statement.name)
-    if old is None:
-        if statement.if_exists:
-            say_skipped_relation(engine, statement.name)
-            return
-        catalog.sequence(statement.name, statement.span)
-        return
-    if statement.rename:
-        rename_sequence(engine, old, beside(old.name, statement.rename))
-        return
-    new = _with_owner(engine, settled(old, statement.options, statement.span, new=False))
-    catalog.sequences[old.name.lower()] = new
-    options = dict(statement.options)
-    at = engine.sequences.next.get(old.name)
-    if "restart" in options:
-        value = options["restart"]
-        engine.sequences.restart(old.name, value if isinstance(value, int) else None)
-        engine.journal.note(undo=partial(engine.sequences.restart, old.name, at))
-    elif at is None:
-        # A sequence that was never asked goes on with the start that it had.
-        engine.sequences.restart(old.name, old.start)
-    elif new.increment != old.increment:
-        engine.sequences.stepped(old, new)
-        engine.journal.note(undo=partial(engine.sequences.stepped, new, old))
-
-
-def rename_sequence(engine: Engine, old: Sequence, new: Resolved) -> None:
-    """Give a sequence another name, and have what asks it follow."""
-    from kpg.execute.definitions.rename import follow
-
-    move_sequence(engine, old, new)
-    follow(engine, {(SEQUENCE, old.name.lower()): new})
-
-
-def move_sequence(engine: Engine, old: Sequence, new: Resolved) -> None:
-    """Give a sequence another name, and have the columns follow that it is of."""
-    catalog = engine.catalog
-    if new.lower() in catalog.sequences or new in catalog:
-        raise ProgrammingError(f'relation "{new}" already exists')
-    del catalog.sequences[old.name.lower()]
-    catalog.sequences[new.lower()] = replace(old, name=new)
-    catalog.rights.rename(("SEQUENCE", old.name.lower()), ("SEQUENCE", new.lower()))
-    engine.sequences.rename(old.name, new)
-    engine.journal.note(undo=partial(engine.sequences.rename, new, old.name))
-    for entry in list(catalog):
-        if not isinstance(entry, TableEntry):
-            continue
-        rules = tuple(
-            replace(rule, sequence=new, default=sequence_call(new)) if rule.sequence == old.name else rule
-            for rule in entry.constraints.rules
-        )
-        if rules != entry.constraints.rules:
-            catalog.replace(replace(entry, constraints=replace(entry.constraints, rules=rules)))
-
-
-def _create_schema(engine: Engine, statement: ast.CreateSchema) -> None:
-    name = statement.name.lower()
-    if name in engine.catalog.schemas or name in ("pg_catalog", "information_schema"):
-        if statement.if_not_exists:
-            say_skipped(engine, f'schema "{name}" already exists', "42P06")
-            return
-        raise ProgrammingError(f'schema "{statement.name}" already exists', span=statement.span)
-    if name.startswith("pg_"):
-        raise ProgrammingError(f'schema name "{statement.name}" is reserved', span=statement.span)
-    engine.catalog.schemas[name] = name
-    if statement.elements:
-        _create_elements(engine, statement, name)
-
-
-def _create_elements(engine: Engine, statement: ast.CreateSchema, name: str) -> None:
-    """What CREATE SCHEMA makes in the schema."""
-
-    path = engine.catalog.search_path
-    engine.catalog.search_path = (name, *path)
-    try:
-        with engine.transactions.substatements():
-            for text in statement.elements:
-                for one in parse(text):
-                    execute(engine, one)
-    finally:
-        engine.catalog.search_path = path
-
-
 def _drop(engine: Engine, statement: ast.DropOther, name: str) -> None:
     match statement.kind:
         case "SEQUENCE":
@@ -207,44 +89,9 @@ def _drop(engine: Engine, statement: ast.DropOther, name: str) -> None:
         case "DOMAIN":
             drop_domain(engine, statement, name)
         case "SCHEMA":
-            from kpg.execute.definitions.drop import drop_schema
-
             drop_schema(engine, statement, name.lower())
         case _:
             drop_index(engine, statement, name)
-
-
-def drop_sequence(engine: Engine, statement: ast.DropOther, name: str) -> None:
-    """DROP SEQUENCE; with CASCADE, DEFAULTs that take its numbers go with it."""
-    catalog = engine.catalog
-    found = catalog.find_sequence(name)
-    if found is None:
-        refuse_other_kind(engine, name, statement)
-        if not statement.if_exists:
-            catalog.sequence(name, statement.span)
-        say_missing(engine, "sequence", name)
-        return
-    for entry in list(catalog):
-        if not isinstance(entry, TableEntry):
-            continue
-        for place, rule in enumerate(entry.constraints.rules):
-            if not asks_sequence(rule.default, found.name) and rule.sequence != found.name:
-                continue
-            if not statement.cascade or rule.identity:
-                raise ProgrammingError(
-                    f'sequence "{found.name}" cannot be dropped: column {entry.schema.names[place]} of table '
-                    f"{entry.name} takes its numbers",
-                    span=statement.span,
-                    hint="drop that DEFAULT first, or use CASCADE",
-                )
-            column, table = entry.schema.names[place], catalog.plain(entry.name)
-            say_cascade(engine, [f"default value for column {column} of table {table}"])
-            rules = list(entry.constraints.rules)
-            rules[place] = replace(rule, default="", sequence="")
-            entry = replace(entry, constraints=replace(entry.constraints, rules=tuple(rules)))
-            catalog.replace(entry)
-    del catalog.sequences[found.name.lower()]
-    engine.journal.note(undo=engine.sequences.forget(found.name))
 
 
 def _truncate(engine: Engine, statement: ast.Truncate) -> int:
@@ -361,8 +208,6 @@ def made(
 
 def _act_on_commit(engine: Engine, name: str, action: str) -> None:
     """Run ON COMMIT DROP, or DELETE ROWS, of a temporary table."""
-    from kpg.execute.definitions.drop import drop_relations
-
     entry = engine.catalog.entries.get(name.lower())
     if not isinstance(entry, TableEntry):
         del engine.at_commit[name]
@@ -381,8 +226,6 @@ def _act_on_commit(engine: Engine, name: str, action: str) -> None:
 
 def end(engine: "Engine") -> None:
     """The session that has the engine ends: its temporary tables go, with what was made of them."""
-    from kpg.execute.definitions.drop import drop_relations
-
     catalog, schema = engine.catalog, engine.catalog.temporary
     if schema not in catalog.schemas:
         return
@@ -393,7 +236,7 @@ def end(engine: "Engine") -> None:
                 kind = "TABLE" if isinstance(catalog.entries[name], TableEntry) else "VIEW"
                 drop_relations(engine, parse_statements.Drop(kind, (name,), True, True, NOWHERE))
         for name in [one for one in catalog.sequences if one.startswith(f"{schema}.")]:
-            define(engine, DropOther("SEQUENCE", (name,), True, True, NOWHERE))
+            drop_sequence(engine, DropOther("SEQUENCE", (name,), True, True, NOWHERE), name)
         for key in [one for one in catalog.rights.owners if one[1].startswith(f"{schema}.")]:
             catalog.rights.forget(key)
         del catalog.schemas[schema]

@@ -15,6 +15,9 @@ from kpg.compiler.sql.parse import definitions as ast
 from kpg.compiler.sql.parse.definitions import Definition
 from kpg.compiler.sql.parse.schema_objects import over_column
 from kpg.compiler.sql.rewrite.deparse import TYPE
+from kpg.execute.definitions.alter_table import alter
+from kpg.execute.definitions.callers import refuse_named_type
+from kpg.execute.definitions.rename import columns_of, follow, rename_in_columns, rename_type
 from kpg.runtime.errors import NotSupportedError, ProgrammingError, Span
 from kpg.runtime.types import ColumnDef, Kind, Type
 from kpg.session.notices import say_cascade, say_missing_type, say_skipped
@@ -107,8 +110,6 @@ def _named(domain: str, checks: tuple[Check, ...]) -> tuple[Check, ...]:
 
 def alter_domain(engine: "Engine", statement: ast.AlterDomain) -> None:
     """Change a domain, and all columns of it."""
-    from kpg.execute.definitions.alter_table import alter
-
     domain = engine.catalog.find_type(statement.name)
     if not isinstance(domain, Domain):
         raise ProgrammingError(f'domain "{statement.name}" does not exist', span=statement.span)
@@ -166,8 +167,6 @@ def _following(entry: TableEntry, column: str, action: ast.Action, domain: Domai
 
 def rename_domain(engine: "Engine", domain: Domain, name: str, span: Span) -> None:
     """A domain has another name, and so do columns and texts know it."""
-    from kpg.execute.definitions.rename import follow
-
     catalog, old = engine.catalog, domain.name
     if name.lower() in catalog.types:
         error = ProgrammingError(f'type "{name}" already exists', span=span)
@@ -178,28 +177,6 @@ def rename_domain(engine: "Engine", domain: Domain, name: str, span: Span) -> No
     catalog.rights.rename((TYPE, old.lower()), (TYPE, name.lower()))
     rename_in_columns(engine, old, name)
     follow(engine, {(TYPE, old.lower()): name})
-
-
-def rename_in_columns(engine: "Engine", old: str, new: str) -> None:
-    """Have columns of a domain know its other name."""
-    for table, _ in columns_of(engine.catalog, old):
-        entry = engine.catalog.table(table)
-        rules = tuple(
-            replace(rule, domain=new) if rule.domain.lower() == old.lower() else rule
-            for rule in entry.constraints.rules
-        )
-        engine.catalog.replace(replace(entry, constraints=replace(entry.constraints, rules=rules)))
-
-
-def columns_of(catalog: Catalog, domain: str) -> list[tuple[str, str]]:
-    """The columns of a domain, with their tables."""
-    return [
-        (entry.name, column.name)
-        for entry in catalog
-        if isinstance(entry, TableEntry)
-        for column, rule in zip(entry.schema.columns, entry.constraints.rules, strict=False)
-        if rule.domain.lower() == domain.lower()
-    ]
 
 
 def drop_domain(engine: "Engine", statement: ast.DropOther, name: str) -> None:
@@ -215,8 +192,6 @@ def drop_domain(engine: "Engine", statement: ast.DropOther, name: str) -> None:
         raise ProgrammingError(f'domain "{name}" does not exist', span=statement.span)
     used = columns_of(engine.catalog, found.name)
     for table, column in used if statement.cascade else ():
-        from kpg.execute.definitions.alter_table import alter
-
         say_cascade(engine, [f"column {column} of table {engine.catalog.plain(table)}"])
         gone = ast.DropColumn(column, False, True)
         alter(engine, ast.Alter("TABLE", table, False, (gone,), statement.span))
@@ -227,17 +202,12 @@ def drop_domain(engine: "Engine", statement: ast.DropOther, name: str) -> None:
             span=statement.span,
             hint=f"drop {table} first",
         )
-    from kpg.execute.definitions.drop import refuse_named_type
-
     refuse_named_type(engine, found.name, statement.span)
     del engine.catalog.types[found.name.lower()]
 
 
 def alter_type(engine: "Engine", statement: ast.AlterUserType) -> None:
     """Change the type, then all columns of it."""
-    from kpg.execute.definitions.alter_table import alter
-    from kpg.execute.definitions.rename import rename_type
-
     types = engine.catalog.types
     old = engine.catalog.find_type(statement.name)
     if old is None or isinstance(old, Domain):

@@ -1,44 +1,25 @@
-"""DROP TABLE, DROP VIEW, DROP SCHEMA and DROP COLUMN: with CASCADE, what uses them, too.
+"""DROP TABLE, DROP VIEW and DROP COLUMN: with CASCADE, what uses them, too.
 
 Tables with an open cursor or portal of the same session are not changed, emptied or dropped: 55006.
-
-What calls a function in its definition: without it the function cannot go, and CASCADE takes it along.
-
-A view's plan knows the functions that it calls. The rest is kept as text, in which functions have their whole
-names: see :mod:`kpg.compiler.sql.rewrite.name_qualification`.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
-from functools import partial
 
-from kpg.compiler.catalog.access_control import Policy
-from kpg.compiler.catalog.constraints import Domain, Partitioned, UniqueIndex
-from kpg.compiler.catalog.entries import PUBLIC, TableEntry, ViewEntry
-from kpg.compiler.catalog.routines import Aggregate, Routine
+from kpg.compiler.catalog.entries import TableEntry, ViewEntry
 from kpg.compiler.pipeline import reads_column
-from kpg.compiler.qualified_names import Resolved, beside
 from kpg.compiler.sql.frontend import has_star, named_columns, read_relations
 from kpg.compiler.sql.parse import definitions as ast
-from kpg.compiler.sql.parse import statements
 from kpg.compiler.sql.parse.parser import parse_query
 from kpg.compiler.sql.parse.statements import Drop
-from kpg.compiler.sql.rewrite.column_expressions import check_rules
-from kpg.compiler.sql.rewrite.name_qualification import calls, casts
 from kpg.compiler.system.oids import shown_name
 from kpg.execute.changes.partition_routing import dropped_together
-from kpg.execute.definitions.ddl import drop_sequence
-from kpg.execute.definitions.domains import alter_domain, drop_domain
-from kpg.execute.definitions.indexes import drop_index
 from kpg.execute.definitions.partitions import settle_defaults
-from kpg.execute.definitions.routines import define_aggregate, drop_routine
-from kpg.execute.definitions.user_types import drop_type
 from kpg.execute.queries.cursors import is_open
-from kpg.runtime.errors import Error, NotSupportedError, ProgrammingError, Span
+from kpg.runtime.errors import Error, ProgrammingError, Span
 from kpg.runtime.plan import Ego
-from kpg.runtime.records import dataclass
 from kpg.session.engine import Engine
-from kpg.session.notices import say_cascade, say_missing, say_skipped
+from kpg.session.notices import say_cascade, say_missing
 
 NAMES = (ast.RenameTo, ast.RenameColumn, ast.RenameConstraint, ast.SetSchema)
 """Actions that only change names."""
@@ -201,228 +182,3 @@ def _release(engine: Engine, name: str, statement: Drop) -> None:
         say_cascade(engine, [f"constraint {link.key.name} on {described(engine, other.name)}"])
         kept = tuple(key for key in other.constraints.foreign_keys if key != link.key)
         engine.catalog.replace(replace(other, constraints=replace(other.constraints, foreign_keys=kept)))
-
-
-def drop_schema(engine: Engine, statement: ast.DropOther, name: str) -> None:
-    """Run the statement for one schema."""
-    catalog = engine.catalog
-    if name not in catalog.schemas:
-        if statement.if_exists:
-            say_skipped(engine, f'schema "{name}" does not exist')
-            return
-        raise ProgrammingError(f'schema "{name}" does not exist', span=statement.span)
-    first = next(_inside(engine, name), None)
-    if first is not None and not statement.cascade:
-        raise ProgrammingError(
-            f'schema "{name}" cannot be dropped: it has {first}', span=statement.span, hint="use CASCADE"
-        )
-    say_cascade(engine, list(_inside(engine, name)))
-    if first is not None:
-        _drop_relations(engine, statement, name)
-        _drop_others(engine, statement, name)
-    if name != PUBLIC:
-        del catalog.schemas[name]
-
-
-def _inside(engine: Engine, schema: str) -> Iterator[str]:
-    catalog = engine.catalog
-    yield from (described(engine, one) for one in _relations(engine, schema))
-    yield from (
-        f"sequence {one.name}" for one in catalog.sequences.values() if _schema_of(one.name) == schema
-    )
-    yield from (f"function {one}" for one in catalog.routines if _schema_of(one) == schema)
-    yield from (f"type {one}" for one in catalog.types if _schema_of(one) == schema)
-
-
-def _relations(engine: Engine, schema: str) -> list[str]:
-    return [
-        entry.name
-        for entry in engine.catalog
-        if _schema_of(entry.name) == schema and not _is_datalog(engine, entry.name)
-    ]
-
-
-def _drop_relations(engine: Engine, statement: ast.DropOther, schema: str) -> None:
-    catalog = engine.catalog
-    check_unused(engine, _relations(engine, schema), "DROP TABLE", statement.span)
-    for one in _relations(engine, schema):
-        if one in catalog:  # another one has not taken it along
-            kind = "TABLE" if isinstance(catalog.get(one), TableEntry) else "VIEW"
-            drop_relations(engine, Drop(kind, (one,), True, True, statement.span))
-    for sequence in list(catalog.sequences.values()):
-        if _schema_of(sequence.name) == schema:
-            drop_sequence(engine, replace(statement, kind="SEQUENCE"), sequence.name)
-
-
-def _drop_others(engine: Engine, statement: ast.DropOther, schema: str) -> None:
-    catalog = engine.catalog
-    for name in [one for one in catalog.routines if _schema_of(one) == schema]:
-        for routine in catalog.routines.get(name, ()):
-            drop_routine(engine, routine, statement.span, cascade=True)
-    for name in [one for one in catalog.types if _schema_of(one) == schema]:
-        if isinstance(catalog.types[name], Domain):
-            drop_domain(engine, replace(statement, kind="DOMAIN"), Resolved(name))
-        else:
-            drop_type(engine, replace(statement, kind="TYPE"), Resolved(name))
-
-
-def _schema_of(name: str) -> str:
-    return name.rpartition(".")[0].lower() or PUBLIC
-
-
-def _is_datalog(engine: Engine, name: str) -> bool:
-    schema = name.rpartition(".")[0].lower()
-    return bool(schema) and schema not in engine.catalog.schemas
-
-
-Calls = Callable[[str], bool]
-
-
-@dataclass(frozen=True, slots=True)
-class Caller:
-    """A definition that calls a function: how errors name it, and what takes it away."""
-
-    what: str
-    drop: Callable[[], object]
-
-
-def leave(engine: Engine, routine: Routine, span: Span, *, cascade: bool) -> None:
-    """Have nothing but views call a function; ProgrammingError if something does, without ``cascade``."""
-    for caller in list(callers(engine, routine, span)):
-        if not cascade:
-            raise ProgrammingError(
-                f'function "{routine.name}" cannot be dropped: {caller.what} calls it',
-                span=span,
-                hint="drop that first, or use CASCADE",
-            )
-        say_cascade(engine, [caller.what])
-        caller.drop()
-
-
-def refuse_callers(engine: Engine, routine: Routine, what: str, span: Span) -> None:
-    """NotSupportedError if something but views calls a function that is to have another name."""
-    caller = next(callers(engine, routine, span), None)
-    if caller is not None:
-        message = f"{what} function {routine.name} is not supported while {caller.what} calls it"
-        raise NotSupportedError(message, span=span, hint="drop that first, and make it again afterwards")
-
-
-def refuse_named_type(engine: Engine, name: str, span: Span) -> None:
-    """NotSupportedError if a definition names a type that is to go."""
-    found = next(_naming(engine, lambda text: casts(text, name), span), None)
-    if found is None:
-        views = (one for one in engine.catalog if isinstance(one, ViewEntry) and casts(one.text, name))
-        found = next((Caller(f"view {one.name}", lambda: None) for one in views), None)
-    if found is not None:
-        message = f"dropping type {name} is not supported while {found.what} names it"
-        raise NotSupportedError(message, span=span, hint="drop that first, and make it again afterwards")
-
-
-def callers(engine: Engine, routine: Routine, span: Span) -> Iterator[Caller]:
-    """All definitions but views that call a function."""
-
-    def called(text: str) -> bool:
-        return calls(text, routine.name)
-
-    alone = len(engine.catalog.routines.get(routine.name, ())) == 1
-    free = frozenset[str]()
-    if not alone:
-        tables = (one for one in engine.catalog if isinstance(one, TableEntry))
-        free = frozenset(one.name for one in tables if _can_do_without(engine, one, routine))
-    yield from _naming(engine, called, span, free)
-
-
-def _naming(engine: Engine, names: Calls, span: Span, free: frozenset[str] = frozenset()) -> Iterator[Caller]:
-    """The definitions with a text that names something; those of the ``free`` tables are left out."""
-    catalog = engine.catalog
-    for entry in list(catalog):
-        if isinstance(entry, TableEntry) and entry.name not in free:
-            yield from _of_table(engine, entry, names, span)
-    for key, one in list(catalog.others.items()):
-        if any(map(names, _texts(one))):
-            yield Caller(f'{key[0]} "{key[2] or key[1]}" of {key[1]}', _without(engine, key, one, span))
-    for name, type_ in list(catalog.types.items()):
-        if isinstance(type_, Domain):
-            yield from _of_domain(engine, name, type_, names, span)
-
-
-def _can_do_without(engine: Engine, entry: TableEntry, routine: Routine) -> bool:
-    """Whether the rules of a table mean something by the other functions of that name."""
-    catalog = engine.catalog.copy()
-    others = tuple(one for one in catalog.routines[routine.name] if one is not routine)
-    catalog.routines[routine.name] = others
-    try:
-        check_rules(entry, catalog)
-    except Error:
-        return False
-    return True
-
-
-def _of_table(engine: Engine, entry: TableEntry, names: Calls, span: Span) -> Iterator[Caller]:
-    def altered(action: ast.Action) -> Callable[[], object]:
-        from kpg.execute.definitions.alter_table import alter
-
-        return partial(alter, engine, ast.Alter("TABLE", entry.name, False, (action,), span))
-
-    for column, rule in zip(entry.schema.names, entry.constraints.rules, strict=False):
-        if names(rule.generated):
-            yield Caller(
-                f"column {column} of table {entry.name}", altered(ast.DropColumn(column, True, True))
-            )
-        elif names(rule.default):
-            what = f"the DEFAULT of column {column} of table {entry.name}"
-            yield Caller(what, altered(ast.SetRule(column, "default", "")))
-    for check in entry.constraints.checks:
-        if names(check.text):
-            what = f"constraint {check.name} of table {entry.name}"
-            yield Caller(what, altered(ast.DropConstraint(check.name, True, True)))
-
-
-def _of_domain(engine: Engine, name: str, domain: Domain, names: Calls, span: Span) -> Iterator[Caller]:
-    def altered(action: ast.Action) -> Callable[[], object]:
-
-        return partial(alter_domain, engine, ast.AlterDomain(name, action, span))
-
-    if names(domain.default):
-        yield Caller(f"the DEFAULT of domain {name}", altered(ast.SetRule("", "default", "")))
-    for check in domain.checks:
-        if names(check.text):
-            what = f"constraint {check.name} of domain {name}"
-            yield Caller(what, altered(ast.DropConstraint(check.name, True, True)))
-
-
-def _texts(one: object) -> tuple[str, ...]:
-    """The texts of a policy or the like that may call functions."""
-    match one:
-        case Policy():
-            return (one.using, one.check)
-        case UniqueIndex():
-            return (*one.elements, one.where)
-        case Partitioned():
-            return one.keys
-        case tuple():
-            folds = (each for each in one if isinstance(each, Aggregate))
-            names = (name for each in folds for name in (each.step, each.final) if name)
-            return tuple(f"{name if '.' in name else f'{PUBLIC}.{name}'}()" for name in names)
-        case _:
-            return ()
-
-
-def _without(engine: Engine, key: tuple[str, ...], one: object, span: Span) -> Callable[[], object]:
-    """What takes away a definition that is kept by its kind, relation and name."""
-    match one:
-        case UniqueIndex():
-            name = beside(one.table, one.name)
-            return partial(drop_index, engine, ast.DropOther("INDEX", (name,), True, True, span), name)
-        case Partitioned():
-            return partial(drop_relations, engine, statements.Drop("TABLE", (one.table,), True, True, span))
-        case tuple():
-            names = tuple((key[1], each.types) for each in one)
-            return partial(define_aggregate, engine, ast.DropAggregate(names, True, True, span))
-        case _:
-            return partial(_forget, engine, key)
-
-
-def _forget(engine: Engine, key: tuple[str, ...]) -> None:
-    engine.catalog.others.pop(key, None)
-    engine.catalog.version += 1

@@ -8,7 +8,14 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from kpg.compiler.algebra.facts import unique_keys
-from kpg.compiler.catalog.constraints import Check, Constraints, Index, Unique, UniqueIndex
+from kpg.compiler.catalog.constraints import (
+    Check,
+    Constraints,
+    Index,
+    Partitioned,
+    Unique,
+    UniqueIndex,
+)
 from kpg.compiler.catalog.entries import KEYS, PUBLIC, Catalog, Entry, TableEntry, ViewEntry, did_you_mean
 from kpg.compiler.sql.parse import definitions as ast
 from kpg.compiler.sql.rewrite.column_expressions import bind_check
@@ -120,8 +127,6 @@ def check_key(whole: "Partitioned", columns: tuple[str, ...]) -> None:
 
 def _add_below(engine: Engine, name: str) -> None:
     """Have the partitions of a table be unique in what it is unique in."""
-    from kpg.execute.definitions.partitions import with_keys
-
     for key, heir in list(engine.catalog.others.items()):
         if key[0] == "inherits" and key[1] == name.lower():
             with_keys(engine, engine.catalog.table(name), engine.catalog.table(heir.child))
@@ -278,3 +283,17 @@ def rebuild_unique_indexes(engine: Engine, name: str) -> None:
             raise
         except Error:
             continue
+
+
+def with_keys(engine: Engine, parent: TableEntry, child: TableEntry) -> None:
+    """Have a partition be unique in what the whole table is unique in."""
+
+    known = {tuple(name.lower() for name in key.columns) for key in child.constraints.uniques}
+    taken = [key.name for key in child.constraints.uniques]
+    for key in parent.constraints.uniques:
+        if tuple(name.lower() for name in key.columns) not in known:
+            kind = "pkey" if key.primary else "key"
+            plain = child.name.rpartition(".")[2]
+            columns = () if key.primary else key.columns
+            name = free_name("_".join((plain, *columns, kind)), taken)
+            add_key(engine, engine.catalog.table(child.name), replace(key, name=name, primary=False))

@@ -17,8 +17,8 @@ from kpg.compiler.sql.parse import definitions as ddl
 from kpg.compiler.sql.parse import statements as ast
 from kpg.compiler.sql.parse.parser import parse_query
 from kpg.execute.changes.partition_routing import fits, order_of, partitions_of
-from kpg.execute.definitions.create_table import definition, free_name
-from kpg.execute.definitions.indexes import add_key, check_key
+from kpg.execute.definitions.create_table import definition
+from kpg.execute.definitions.indexes import check_key, with_keys
 from kpg.execute.queries.query_plan import plan, relations_of
 from kpg.runtime.errors import IntegrityError, NotSupportedError, ProgrammingError, Span
 from kpg.runtime.types import Schema
@@ -187,20 +187,6 @@ def _check_columns(parent: TableEntry, child: TableEntry, span: Span) -> None:
     if types:
         message = f'table "{child.name}" contains column "{next(iter(types))}" not found in parent'
         raise ProgrammingError(message, span=span, hint="a new partition has the columns of its parent only")
-
-
-def with_keys(engine: Engine, parent: TableEntry, child: TableEntry) -> None:
-    """Have a partition be unique in what the whole table is unique in."""
-
-    known = {tuple(name.lower() for name in key.columns) for key in child.constraints.uniques}
-    taken = [key.name for key in child.constraints.uniques]
-    for key in parent.constraints.uniques:
-        if tuple(name.lower() for name in key.columns) not in known:
-            kind = "pkey" if key.primary else "key"
-            plain = child.name.rpartition(".")[2]
-            columns = () if key.primary else key.columns
-            name = free_name("_".join((plain, *columns, kind)), taken)
-            add_key(engine, engine.catalog.table(child.name), replace(key, name=name, primary=False))
 
 
 def detach(engine: Engine, parent: TableEntry, action: ddl.Detach, span: Span) -> None:

@@ -9,22 +9,26 @@ from collections.abc import Iterable, Iterator
 from dataclasses import fields, is_dataclass, replace
 from functools import partial
 from operator import is_not
-from typing import Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from kpg.compiler.catalog.constraints import Domain
-from kpg.compiler.catalog.entries import PUBLIC, TableEntry, ViewEntry
+from kpg.compiler.catalog.constraints import Domain, Sequence
+from kpg.compiler.catalog.entries import PUBLIC, Catalog, TableEntry, ViewEntry
 from kpg.compiler.catalog.routines import Aggregate
 from kpg.compiler.qualified_names import Resolved
 from kpg.compiler.sql.parse import definitions as ast
 from kpg.compiler.sql.rewrite.deparse import FUNCTION, RELATION, SEQUENCE, TYPE, with_names
 from kpg.compiler.sql.rewrite.deparse import Names as DeparseNames
-from kpg.compiler.sql.rewrite.name_qualification import with_texts
-from kpg.execute.definitions.ddl import move_sequence
-from kpg.execute.definitions.domains import rename_in_columns
+from kpg.compiler.sql.rewrite.name_qualification import sequence_call, with_texts
 from kpg.execute.definitions.indexes import keep
 from kpg.runtime.errors import NotSupportedError, ProgrammingError, Span
 from kpg.runtime.types import Type
 from kpg.session.engine import Engine
+
+if TYPE_CHECKING:
+    from kpg.session.engine import Engine
+
+if TYPE_CHECKING:
+    from kpg.session.engine import Engine
 
 Node = TypeVar("Node")
 
@@ -314,3 +318,52 @@ def _move_rights(engine: Engine, old: str, new: str) -> None:
         if renamed != said:
             del catalog.comments[said]
             catalog.comments[renamed] = text
+
+
+def rename_sequence(engine: Engine, old: Sequence, new: Resolved) -> None:
+    """Give a sequence another name, and have what asks it follow."""
+    move_sequence(engine, old, new)
+    follow(engine, {(SEQUENCE, old.name.lower()): new})
+
+
+def move_sequence(engine: Engine, old: Sequence, new: Resolved) -> None:
+    """Give a sequence another name, and have the columns follow that it is of."""
+    catalog = engine.catalog
+    if new.lower() in catalog.sequences or new in catalog:
+        raise ProgrammingError(f'relation "{new}" already exists')
+    del catalog.sequences[old.name.lower()]
+    catalog.sequences[new.lower()] = replace(old, name=new)
+    catalog.rights.rename(("SEQUENCE", old.name.lower()), ("SEQUENCE", new.lower()))
+    engine.sequences.rename(old.name, new)
+    engine.journal.note(undo=partial(engine.sequences.rename, new, old.name))
+    for entry in list(catalog):
+        if not isinstance(entry, TableEntry):
+            continue
+        rules = tuple(
+            replace(rule, sequence=new, default=sequence_call(new)) if rule.sequence == old.name else rule
+            for rule in entry.constraints.rules
+        )
+        if rules != entry.constraints.rules:
+            catalog.replace(replace(entry, constraints=replace(entry.constraints, rules=rules)))
+
+
+def rename_in_columns(engine: "Engine", old: str, new: str) -> None:
+    """Have columns of a domain know its other name."""
+    for table, _ in columns_of(engine.catalog, old):
+        entry = engine.catalog.table(table)
+        rules = tuple(
+            replace(rule, domain=new) if rule.domain.lower() == old.lower() else rule
+            for rule in entry.constraints.rules
+        )
+        engine.catalog.replace(replace(entry, constraints=replace(entry.constraints, rules=rules)))
+
+
+def columns_of(catalog: Catalog, domain: str) -> list[tuple[str, str]]:
+    """The columns of a domain, with their tables."""
+    return [
+        (entry.name, column.name)
+        for entry in catalog
+        if isinstance(entry, TableEntry)
+        for column, rule in zip(entry.schema.columns, entry.constraints.rules, strict=False)
+        if rule.domain.lower() == domain.lower()
+    ]

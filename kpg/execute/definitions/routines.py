@@ -21,10 +21,17 @@ from kpg.compiler.sql.parse import statements
 from kpg.compiler.sql.parse.parser import parse_query
 from kpg.compiler.sql.parse.reader import body_of
 from kpg.compiler.sql.parse.routines import CURRENT
+from kpg.compiler.sql.parse.statements import Drop
 from kpg.compiler.sql.rewrite.deparse import FUNCTION
 from kpg.compiler.sql.rewrite.name_qualification import names_called, whole_body
 from kpg.compiler.system.oids import type_facts
 from kpg.compiler.system.user_objects import type_name
+from kpg.execute.definitions.alter_table import alter
+from kpg.execute.definitions.callers import Removal, callers, refuse_callers
+from kpg.execute.definitions.domains import alter_domain
+from kpg.execute.definitions.drop import described, drop_relations, drop_users
+from kpg.execute.definitions.indexes import drop_index
+from kpg.execute.definitions.rename import follow
 from kpg.execute.definitions.views import views_calling
 from kpg.execute.queries.query_plan import plan
 from kpg.runtime.errors import NotSupportedError, ProgrammingError, Span
@@ -211,15 +218,11 @@ def _parsed_name(catalog: Catalog, type_: Type) -> str:
 def drop_routine(engine: Engine, routine: Routine, span: Span, *, cascade: bool) -> None:
     """Take a function away, and with ``cascade`` what calls it; ProgrammingError if something does."""
     if cascade:
-        from kpg.execute.definitions.drop import described, drop_users
-
         users = engine.dependents(routine.key)
         say_cascade(engine, [described(engine, user) for user in users])
         drop_users(engine, users)
     _refuse_used_routine(engine, routine, "dropped", span)
-    from kpg.execute.definitions.drop import leave
-
-    leave(engine, routine, span, cascade=cascade)
+    _drop_callers(engine, routine, span, cascade=cascade)
     _remove(engine.catalog, routine)
 
 
@@ -232,11 +235,9 @@ def _alter(engine: Engine, statement: ast.AlterFunction) -> None:
     )
     if statement.rename or statement.strict is not None or statement.definer is not None:
         _refuse_used_routine(engine, routine, "altered", statement.span)
-    if statement.rename:
-        from kpg.execute.definitions.drop import refuse_callers
-
-        if len(engine.catalog.routines[routine.name]) > 1:  # texts name them without their arguments
-            refuse_callers(engine, routine, "renaming", statement.span)
+    if statement.rename and len(engine.catalog.routines[routine.name]) > 1:
+        # Texts name them without their arguments.
+        refuse_callers(engine, routine, "renaming", statement.span)
     name = beside(routine.name, statement.rename.lower()) if statement.rename else routine.name
     types = [one.type for one in routine.parameters]
     if statement.rename and any(one.same_arguments(types) for one in engine.catalog.routines.get(name, ())):
@@ -249,11 +250,8 @@ def _alter(engine: Engine, statement: ast.AlterFunction) -> None:
     definer = routine.definer if statement.definer is None else statement.definer
     new = replace(routine, name=name, strict=strict, definer=definer, declared=declared)
     engine.catalog.routines[name] = (*engine.catalog.routines.get(name, ()), new)
-    if statement.rename:
-        from kpg.execute.definitions.rename import follow
-
-        if routine.name not in engine.catalog.routines:
-            follow(engine, {(FUNCTION, routine.name.lower()): name})
+    if statement.rename and routine.name not in engine.catalog.routines:
+        follow(engine, {(FUNCTION, routine.name.lower()): name})
 
 
 def _remove(catalog: Catalog, old: Routine) -> None:
@@ -367,8 +365,6 @@ def _drop(engine: Engine, statement: ast.DropAggregate, name: str, types: tuple[
         shown = ", ".join(str(type_) for type_ in wanted) or "*"
         raise ProgrammingError(f"aggregate {name}({shown}) does not exist", span=statement.span)
     if statement.cascade:
-        from kpg.execute.definitions.drop import drop_relations
-
         for user in reversed(engine.dependents(f"function {old.fold}")):
             if user in catalog:
                 drop_relations(engine, statements.Drop("VIEW", (user,), True, True, statement.span))
@@ -400,3 +396,40 @@ def labelled_fold(engine: Engine, label: str) -> ArrayFold | None:
     query = ", ".join(f"CAST(NULL AS {part})" for part in TYPES_APART.split(rest.removesuffix(")")))
     types = plan(parse_query(f"SELECT {query}"), engine.catalog, engine.statistics).schema.types
     return fold_of(engine.catalog, one, tuple(type_.parts[0] for type_ in types), new_binding)
+
+
+def _drop_callers(engine: Engine, routine: Routine, span: Span, *, cascade: bool) -> None:
+    """Have nothing but views call a function; ProgrammingError if something does, without ``cascade``."""
+    for caller in list(callers(engine, routine, span)):
+        if not cascade:
+            raise ProgrammingError(
+                f'function "{routine.name}" cannot be dropped: {caller.what} calls it',
+                span=span,
+                hint="drop that first, or use CASCADE",
+            )
+        say_cascade(engine, [caller.what])
+        _drop_caller(engine, caller.removal)
+
+
+def _forget(engine: Engine, key: tuple[str, ...]) -> None:
+    engine.catalog.others.pop(key, None)
+    engine.catalog.version += 1
+
+
+def _drop_caller(engine: Engine, removal: Removal) -> None:
+    """Run the statement that takes a caller away."""
+    match removal:
+        case ast.Alter():
+            alter(engine, removal)
+        case ast.AlterDomain():
+            alter_domain(engine, removal)
+        case ast.DropOther():
+            drop_index(engine, removal, removal.names[0])
+        case Drop():
+            drop_relations(engine, removal)
+        case ast.DropAggregate():
+            define_aggregate(engine, removal)
+        case tuple():
+            _forget(engine, removal)
+        case _:
+            assert_never(removal)

@@ -30,7 +30,7 @@ def with_known_types(statement: T, catalog: Catalog) -> T:
     if type(statement).__name__ in RESOLVED_LATER:
         return statement
     if any(isinstance(one, Domain) for one in catalog.types.values()):
-        from kpg.execute.definitions.domains import with_domains
+        from kpg.execute.definitions.domains import with_domains  # lazy: start-up
 
         statement = with_domains(statement, catalog)
 
@@ -65,7 +65,7 @@ def create_type(engine: "Engine", statement: "ast.CreateType") -> None:
 def drop_type(engine: "Engine", statement: "ast.DropOther", name: str) -> None:
     found = engine.catalog.find_type(name)
     if isinstance(found, Domain):
-        from kpg.execute.definitions.domains import drop_domain
+        from kpg.execute.definitions.domains import drop_domain  # lazy: start-up
 
         drop_domain(engine, statement, name)
         return
@@ -82,7 +82,7 @@ def drop_type(engine: "Engine", statement: "ast.DropOther", name: str) -> None:
                     span=statement.span,
                     hint=f"drop {entry.name} first",
                 )
-    from kpg.execute.definitions.drop import refuse_named_type
+    from kpg.execute.definitions.callers import refuse_named_type  # lazy: start-up
 
     refuse_named_type(engine, found.name, statement.span)
     del engine.catalog.types[found.name.lower()]

@@ -16,7 +16,6 @@ from kpg.compiler.sql.parse import statements as ast
 from kpg.compiler.sql.parse.statements import Select
 from kpg.execute.changes.dml import Changes, prepared
 from kpg.execute.queries.result_rows import Decoded, literal_of, words_of
-from kpg.execute.statements import select
 from kpg.runtime.errors import Error, ProgrammingError, Span
 from kpg.runtime.types import Type
 from kpg.session.engine import Cursor, Engine
@@ -105,7 +104,7 @@ def opened(engine: Engine, name: str, query: Select, *, holds: bool = False) -> 
     """A cursor of the present transaction, or one that ``holds`` once that is committed."""
     found = _with_rows(engine, query)
     if found is None:
-        cursor = Cursor(name, select(engine, query), None, True)
+        cursor = Cursor(name, engine.nested.select(engine, query), None, True)
     else:
         result, entry = found
         words = words_of(result, engine.executor.dictionary)
@@ -146,7 +145,7 @@ def _with_rows(engine: Engine, query: Select) -> tuple[Result, TableEntry] | Non
     if made is None or engine.catalog.is_limited:
         return None
     try:
-        return select(engine, replace(query, query=made[0])), made[1]
+        return engine.nested.select(engine, replace(query, query=made[0])), made[1]
     except Error:
         return None
 

@@ -8,6 +8,8 @@ from kpg.compiler.sql.parse import statements as ast
 from kpg.postgres.sqlstate import type_name
 from kpg.runtime.errors import ProgrammingError
 from kpg.session.engine import Engine
+from kpg.session.setting_values import SETTINGS, shown
+from kpg.session.settings import run_session
 
 
 def settled(engine: Engine, statement: ast.Select) -> ast.Select:
@@ -23,9 +25,8 @@ def settled(engine: Engine, statement: ast.Select) -> ast.Select:
 
 
 def _count(engine: Engine, statement: ast.Select) -> int | None:
-    from kpg.execute.statements import select
 
-    result = select(engine, statement)
+    result = engine.nested.select(engine, statement)
     ((value,),), (type_,) = result.fetchall(), result.types
     if value is not None and not type_.is_numeric:
         error = ProgrammingError(
@@ -40,8 +41,6 @@ def _count(engine: Engine, statement: ast.Select) -> int | None:
 
 
 def _setting(engine: Engine, statement: ast.Select, name: str, args: list[str]) -> str | None:
-    from kpg.execute.statements import execute
-    from kpg.session.settings import SETTINGS, run_session, shown
 
     setting = args[0].lower() if args else ""
     if name == "set_config":
@@ -49,7 +48,7 @@ def _setting(engine: Engine, statement: ast.Select, name: str, args: list[str]) 
             raise ProgrammingError(
                 "set_config takes a name, a value and whether it is local", span=statement.span
             )
-        run_session(engine, ast.Set(setting, (args[1],), statement.span), execute)
+        run_session(engine, ast.Set(setting, (args[1],), statement.span), engine.nested.execute)
         return shown(engine, setting)
     if setting not in SETTINGS and setting not in engine.settings:
         if len(args) > 1 and args[1].lower() in ("true", "t"):

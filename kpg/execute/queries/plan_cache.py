@@ -26,7 +26,7 @@ from kpg.compiler.algebra.traverse import walk
 from kpg.compiler.catalog.cache import noting, viewpoint
 from kpg.compiler.catalog.entries import Catalog
 from kpg.compiler.sql.bind.literals import convert, meant
-from kpg.compiler.sql.bind.volatile_calls import MENTIONS
+from kpg.compiler.sql.bind.volatile_calls import LOCKING, MENTIONS
 from kpg.compiler.sql.frontend import Bound
 from kpg.compiler.sql.parameterize.normalization import Asked, Given, marked_statement, normal
 from kpg.compiler.sql.parameterize.value_lists import constant, executed, valued
@@ -48,7 +48,6 @@ from kpg.execute.changes.dml import Changes, deletion, updating
 from kpg.execute.queries.point_lookup import Direct, direct, rows
 from kpg.execute.queries.query_plan import Planned, bind, plan, plan_bound
 from kpg.execute.queries.result_rows import Reader
-from kpg.execute.statements import LOCKING, begin
 from kpg.runtime import plan as ir
 from kpg.runtime.errors import CanceledError, Error
 from kpg.runtime.records import dataclass
@@ -270,7 +269,7 @@ def slot_values(slots: Iterable[Slot], asked: Asked) -> dict[Slot, Literal]:
 
 def run(engine: Engine, template: Template, asked: Asked, otherwise: Callable[[], Any]) -> Any:
     """Run a statement by its plan; ``otherwise`` runs it as all others."""
-    begin(engine)
+    engine.begin_statement()
     engine.transactions.check()
     with engine.transactions.undoing():
         done = _answer(engine, template, asked)
@@ -377,7 +376,7 @@ def answered(engine: Engine, text: str) -> Iterator[Result] | None:
 
     def outcome() -> Iterator[Result]:
         assert found is not None
-        begin(engine)
+        engine.begin_statement()
         with engine.transactions.statement(changes=False):
             result = found.again()
         yield result

@@ -1,0 +1,119 @@
+"""CREATE SCHEMA with what it has in it, and DROP SCHEMA; with CASCADE, what is in it goes, too."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from kpg.compiler.catalog.constraints import Domain
+from kpg.compiler.catalog.entries import PUBLIC, TableEntry
+from kpg.compiler.qualified_names import Resolved
+from kpg.compiler.sql.parse import definitions as ast
+from kpg.compiler.sql.parse.parser import parse
+from kpg.compiler.sql.parse.statements import Drop
+from kpg.execute.definitions.domains import drop_domain
+from kpg.execute.definitions.drop import check_unused, described, drop_relations
+from kpg.execute.definitions.routines import drop_routine
+from kpg.execute.definitions.sequences import drop_sequence
+from kpg.execute.definitions.user_types import drop_type
+from kpg.runtime.errors import ProgrammingError
+from kpg.session.engine import Engine
+from kpg.session.notices import say_cascade, say_skipped
+
+
+def drop_schema(engine: Engine, statement: ast.DropOther, name: str) -> None:
+    """Run the statement for one schema."""
+    catalog = engine.catalog
+    if name not in catalog.schemas:
+        if statement.if_exists:
+            say_skipped(engine, f'schema "{name}" does not exist')
+            return
+        raise ProgrammingError(f'schema "{name}" does not exist', span=statement.span)
+    first = next(_inside(engine, name), None)
+    if first is not None and not statement.cascade:
+        raise ProgrammingError(
+            f'schema "{name}" cannot be dropped: it has {first}', span=statement.span, hint="use CASCADE"
+        )
+    say_cascade(engine, list(_inside(engine, name)))
+    if first is not None:
+        _drop_relations(engine, statement, name)
+        _drop_others(engine, statement, name)
+    if name != PUBLIC:
+        del catalog.schemas[name]
+
+
+def _inside(engine: Engine, schema: str) -> Iterator[str]:
+    catalog = engine.catalog
+    yield from (described(engine, one) for one in _relations(engine, schema))
+    yield from (
+        f"sequence {one.name}" for one in catalog.sequences.values() if _schema_of(one.name) == schema
+    )
+    yield from (f"function {one}" for one in catalog.routines if _schema_of(one) == schema)
+    yield from (f"type {one}" for one in catalog.types if _schema_of(one) == schema)
+
+
+def _relations(engine: Engine, schema: str) -> list[str]:
+    return [
+        entry.name
+        for entry in engine.catalog
+        if _schema_of(entry.name) == schema and not _is_datalog(engine, entry.name)
+    ]
+
+
+def _drop_relations(engine: Engine, statement: ast.DropOther, schema: str) -> None:
+    catalog = engine.catalog
+    check_unused(engine, _relations(engine, schema), "DROP TABLE", statement.span)
+    for one in _relations(engine, schema):
+        if one in catalog:  # another one has not taken it along
+            kind = "TABLE" if isinstance(catalog.get(one), TableEntry) else "VIEW"
+            drop_relations(engine, Drop(kind, (one,), True, True, statement.span))
+    for sequence in list(catalog.sequences.values()):
+        if _schema_of(sequence.name) == schema:
+            drop_sequence(engine, replace(statement, kind="SEQUENCE"), sequence.name)
+
+
+def _drop_others(engine: Engine, statement: ast.DropOther, schema: str) -> None:
+    catalog = engine.catalog
+    for name in [one for one in catalog.routines if _schema_of(one) == schema]:
+        for routine in catalog.routines.get(name, ()):
+            drop_routine(engine, routine, statement.span, cascade=True)
+    for name in [one for one in catalog.types if _schema_of(one) == schema]:
+        if isinstance(catalog.types[name], Domain):
+            drop_domain(engine, replace(statement, kind="DOMAIN"), Resolved(name))
+        else:
+            drop_type(engine, replace(statement, kind="TYPE"), Resolved(name))
+
+
+def _schema_of(name: str) -> str:
+    return name.rpartition(".")[0].lower() or PUBLIC
+
+
+def _is_datalog(engine: Engine, name: str) -> bool:
+    schema = name.rpartition(".")[0].lower()
+    return bool(schema) and schema not in engine.catalog.schemas
+
+
+def create_schema(engine: Engine, statement: ast.CreateSchema) -> None:
+    name = statement.name.lower()
+    if name in engine.catalog.schemas or name in ("pg_catalog", "information_schema"):
+        if statement.if_not_exists:
+            say_skipped(engine, f'schema "{name}" already exists', "42P06")
+            return
+        raise ProgrammingError(f'schema "{statement.name}" already exists', span=statement.span)
+    if name.startswith("pg_"):
+        raise ProgrammingError(f'schema name "{statement.name}" is reserved', span=statement.span)
+    engine.catalog.schemas[name] = name
+    if statement.elements:
+        _create_elements(engine, statement, name)
+
+
+def _create_elements(engine: Engine, statement: ast.CreateSchema, name: str) -> None:
+    """What CREATE SCHEMA makes in the schema."""
+
+    path = engine.catalog.search_path
+    engine.catalog.search_path = (name, *path)
+    try:
+        with engine.transactions.substatements():
+            for text in statement.elements:
+                for one in parse(text):
+                    engine.nested.execute(engine, one)
+    finally:
+        engine.catalog.search_path = path
