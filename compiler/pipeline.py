@@ -19,7 +19,7 @@ from kpg.runtime.records import dataclass
 from kpg.runtime.scalar import Literal, Scalar
 
 if TYPE_CHECKING:
-    from kpg.compiler.explain import Shown
+    from kpg.compiler.explain import Shown  # lazy: EXPLAIN, 45 ms
     from kpg.compiler.physical.placement import Distributed
 
 
@@ -84,7 +84,7 @@ def _restricted(rel: Rel, statistics: Statistics) -> Restricted:
     if not any(isinstance(node, LetRec) for node in walk(rel)):
         return Restricted(rel, ())
     # Only recursion needs the compiler of Datalog, which takes longer to load than all of SQL's.
-    from kpg.compiler.rules.demand.restriction import restrict
+    from kpg.compiler.rules.demand.restriction import restrict  # lazy: recursion, 80 ms
 
     return restrict(rel, statistics)
 
@@ -103,7 +103,7 @@ def explain(
 
     With ``tables``, its plan is that of many workers.
     """
-    from kpg.compiler.explain import STAGES, Shown
+    from kpg.compiler.explain import STAGES, Shown  # lazy: EXPLAIN, 45 ms
 
     if stage not in STAGES:
         raise InterfaceError(f'there is no stage "{stage}"', hint=f"the stages are {', '.join(STAGES)}")
@@ -126,11 +126,11 @@ def shown_plan(
     costs: bool = True,
 ) -> "Shown":
     """A plan as EXPLAIN shows it, with what is to be noted of it."""
-    from kpg.compiler.explain import Shown, printer_of
+    from kpg.compiler.explain import Shown, printer_of  # lazy: EXPLAIN, 45 ms
 
     if tables is None:
         return Shown(printer_of(plan, catalog, costs=costs), plan.output, after=notes)
-    from kpg.compiler.explain import explain_placed
+    from kpg.compiler.explain import explain_placed  # lazy: EXPLAIN, 45 ms
 
     placed, lines = explain_placed(plan, catalog, tables.sizes(plan))
     printer = printer_of(placed.plan, catalog, placed, costs=costs)
@@ -139,8 +139,8 @@ def shown_plan(
 
 def _stage(bound: Bound, stage: str, statistics: Statistics | None) -> str:
     """A bound query at a stage before its plan."""
-    from kpg.compiler.algebra.text import rel_text
-    from kpg.compiler.explain import explain_steps
+    from kpg.compiler.algebra.text import rel_text  # lazy: EXPLAIN
+    from kpg.compiler.explain import explain_steps  # lazy: EXPLAIN, 45 ms
 
     if stage == "logical":
         return rel_text(bound.rel)

@@ -135,8 +135,8 @@ def _lowered(planning: Planning, rel: Rel, mfp: Mfp) -> Ref:
             columns = all_columns(source)
             return lower(planning, source, compose(mfp, [columns[column] for column in chosen]))
         case algebra.Join():
-            from kpg.compiler.physical.join import plan_join
-            from kpg.compiler.physical.join_order import MOST, split
+            from kpg.compiler.physical.join import plan_join  # lazy: there may be no join
+            from kpg.compiler.physical.join_order import MOST, split  # lazy: there may be no join
 
             if len(rel.inputs) > MOST and not rel.orders:
                 return lower(planning, split(planning, rel), mfp)

@@ -150,7 +150,7 @@ def lowered(resolved: Resolved, catalog: Catalog) -> Bound:
     query = resolved.query
     rel, ids = lower_resolved(resolved)
     if resolved.style is not STYLES_PLAIN:
-        from kpg.compiler.sql.lower.session_style import in_style
+        from kpg.compiler.sql.lower.session_style import in_style  # lazy: a time zone
 
         rel = in_style(rel, resolved.style)
     order = tuple(

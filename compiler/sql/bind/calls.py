@@ -372,7 +372,7 @@ def comparable(binding: Binding, type_: Type, what: str, node: exp.Expr) -> None
     """ProgrammingError for a type without "equality", so that it is no group key, or without "ordering"."""
     kind = type_.parts[0].kind if type_.kind is Kind.ARRAY else type_.kind
     if kind is Kind.JSON:
-        from kpg.compiler.system.oids import type_facts
+        from kpg.compiler.system.oids import type_facts  # lazy: the system catalogs
 
         binding.wrong(f"could not identify an {what} operator for type {type_facts(type_)[0]}", node)
 

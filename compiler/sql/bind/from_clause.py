@@ -248,7 +248,7 @@ def _derived(binding: Binding, scope: Scope, query: Query, node: exp.Expr) -> No
 
 def _unlisted(binding: Binding, scope: Scope, node: exp.Table) -> Node:
     """A relation of the system, or an error."""
-    from kpg.compiler.sql.bind.base_tables import bind_unlisted
+    from kpg.compiler.sql.bind.base_tables import bind_unlisted  # lazy: the system catalogs
 
     system = bind_unlisted(binding, scope, node)
     if system is not None:
@@ -261,7 +261,7 @@ def _unlisted(binding: Binding, scope: Scope, node: exp.Table) -> Node:
 def _table(binding: Binding, scope: Scope, node: exp.Table) -> Node:
     only(node, binding.source, "this", "alias", "joins", "db", "only", "sample")
     if node.args.get("sample") is not None:
-        from kpg.compiler.sql.bind.base_tables import bind_sampled
+        from kpg.compiler.sql.bind.base_tables import bind_sampled  # lazy: the system catalogs
 
         return bind_sampled(binding, scope, node, _table)
     common = scope.find_common(node.name) if node.args.get("db") is None else None
@@ -272,7 +272,7 @@ def _table(binding: Binding, scope: Scope, node: exp.Table) -> Node:
         return _unlisted(binding, scope, node)
     name, renamed = relation_alias(binding, node, binding.catalog.plain(entry.name))
     if binding.catalog.others and not node.args.get("only"):
-        from kpg.compiler.sql.bind.base_tables import with_heirs
+        from kpg.compiler.sql.bind.base_tables import with_heirs  # lazy: the system catalogs
 
         query = with_heirs(binding, entry, name)
         if query is not None:
@@ -288,7 +288,7 @@ def _table(binding: Binding, scope: Scope, node: exp.Table) -> Node:
     if isinstance(entry, ViewEntry) and entry.order:
         scope.orders[id(scan)] = _order_of(entry, scan)
     if binding.catalog.others:
-        from kpg.compiler.sql.bind.row_security import secured_rows
+        from kpg.compiler.sql.bind.row_security import secured_rows  # lazy: policies
 
         result, columns = secured_rows(binding, entry, result, columns, name)
     if binding.reads is not None:
@@ -297,7 +297,7 @@ def _table(binding: Binding, scope: Scope, node: exp.Table) -> Node:
     text = "" if binding.located else binding.source.lower()
     if not binding.located and "tableoid" not in text and "ctid" not in text:
         return result
-    from kpg.compiler.sql.bind.base_tables import with_system
+    from kpg.compiler.sql.bind.base_tables import with_system  # lazy: the system catalogs
 
     return with_system(binding, scope, name, entry, result, scan)
 
@@ -381,15 +381,15 @@ def bind_called(binding: Binding, scope: Scope, node: exp.Table) -> Node:
     only_call(binding, node)
     calls = in_order(node)
     if isinstance(calls[0], exp.Anonymous) and str(calls[0].this).lower() == OPTIONS:
-        from kpg.compiler.sql.bind.base_tables import no_options
+        from kpg.compiler.sql.bind.base_tables import no_options  # lazy: the system catalogs
 
         return no_options(binding, scope, node)
     if isinstance(calls[0], exp.Anonymous) and str(calls[0].this).lower() == KEYWORDS:
-        from kpg.compiler.sql.bind.base_tables import word_rows
+        from kpg.compiler.sql.bind.base_tables import word_rows  # lazy: the system catalogs
 
         return word_rows(binding, scope, node)
     if isinstance(calls[0], exp.Anonymous) and _is_of_partitions(calls[0]):
-        from kpg.compiler.sql.bind.base_tables import kin_rows
+        from kpg.compiler.sql.bind.base_tables import kin_rows  # lazy: the system catalogs
 
         return kin_rows(binding, scope, node, calls[0])
     if node.args.get("db") is not None and node.db.lower() != "pg_catalog":
@@ -439,7 +439,7 @@ def _one(
     binding: Binding, scope: Scope, node: exp.Expr, alias: str, declared: list[exp.Expr], *, numbered: bool
 ) -> Item:
     if binding.catalog.routines:
-        from kpg.compiler.sql.bind.routines import bind_routine_rows
+        from kpg.compiler.sql.bind.routines import bind_routine_rows  # lazy: functions in SQL
 
         types = {one.name: user_type(binding, one.args["kind"]) for one in declared}
         found = bind_routine_rows(binding, scope, node, alias, numbered=numbered, declared=types)

@@ -423,7 +423,7 @@ def resolved(binding: Binding, query: Query) -> Resolved:
 def bind_query(binding: Binding, parent: Scope | None, node: exp.Expr) -> Query:
     """The bound form of a query within the scopes around it. Column types may still be UNKNOWN."""
     if binding.catalog.others and isinstance(node, exp.Select) and binding.catalog.aggregates:
-        from kpg.compiler.sql.bind.user_aggregates import folded
+        from kpg.compiler.sql.bind.user_aggregates import folded  # lazy: users' aggregates
 
         node = folded(binding.catalog, node)
     checkpoint()
@@ -497,7 +497,7 @@ def _with(binding: Binding, parent: Scope | None, node: exp.Expr) -> Scope:
 
 
 def _with_traversals(binding: Binding, clause: exp.Expr) -> exp.Expr:
-    from kpg.compiler.sql.bind.traversal import with_traversal
+    from kpg.compiler.sql.bind.traversal import with_traversal  # lazy: SEARCH and CYCLE
 
     if not clause.args.get("recursive"):
         binding.wrong("SEARCH and CYCLE need WITH RECURSIVE", clause)

@@ -103,11 +103,11 @@ def otherwise(node: exp.Expr) -> exp.Expr | None:
     if (cast := as_cast(node)) is not None:
         return cast
     if isinstance(node, exp.Anonymous) and not is_function(str(node.this).lower()):
-        from kpg.compiler.sql.bind.operator_functions import by_another_name
+        from kpg.compiler.sql.bind.operator_functions import by_another_name  # lazy: rare names
 
         return by_another_name(node)
     if node.args.get("expressions") and isinstance(node.expressions[-1], exp.Variadic):
-        from kpg.compiler.sql.bind.operator_functions import spread
+        from kpg.compiler.sql.bind.operator_functions import spread  # lazy: rare names
 
         return spread(node)
     return None
@@ -115,7 +115,7 @@ def otherwise(node: exp.Expr) -> exp.Expr | None:
 
 def bind_bits(binding: Binding, node: exp.BitString | exp.HexString) -> Scalar:
     """A bit string, ``B'101'`` or ``X'1F'``."""
-    from kpg.runtime.values.byte_strings import read
+    from kpg.runtime.values.byte_strings import read  # lazy: bit strings
 
     sign = "b" if isinstance(node, exp.BitString) else "x"
     try:
@@ -247,11 +247,11 @@ def _bind(binding: Binding, scope: Scope, node: exp.Expr) -> Scalar:
         case exp.Dot(this=exp.Identifier(this="pg_catalog")):
             return binding.expression(scope, node.expression)
         case exp.Dot(this=exp.Identifier(this="information_schema"), expression=exp.Anonymous()):
-            from kpg.compiler.sql.bind.system import bind_information
+            from kpg.compiler.sql.bind.system import bind_information  # lazy: the system catalogs
 
             return bind_information(binding, scope, node)
         case _ if isinstance(node, SYSTEM) and _asks_system(node):
-            from kpg.compiler.sql.bind.system import bind_system
+            from kpg.compiler.sql.bind.system import bind_system  # lazy: the system catalogs
 
             return bind_system(binding, scope, node)
         case exp.Cast():
@@ -388,7 +388,7 @@ def _overlaps(binding: Binding, scope: Scope, node: exp.Expr) -> Scalar:
 
 
 def _date_part(binding: Binding, scope: Scope, node: exp.Extract) -> Scalar:
-    from kpg.runtime.functions.date_time.fields import named
+    from kpg.runtime.functions.date_time.fields import named  # lazy: EXTRACT
 
     only(node, binding.source, "this", "expression")
     try:
@@ -418,13 +418,13 @@ def _own(binding: Binding, scope: Scope, node: exp.Expr) -> Scalar:
 def _routine(binding: Binding, scope: Scope, node: exp.Expr) -> Scalar | None:
     """A call of a function that a user wrote in SQL, or of a field as of one; None for anything else."""
     if binding.catalog.routines:
-        from kpg.compiler.sql.bind.routines import bind_routine
+        from kpg.compiler.sql.bind.routines import bind_routine  # lazy: functions in SQL
 
         found = bind_routine(binding, scope, node)
         if found is not None:
             return found
     if binding.catalog.others and binding.catalog.aggregates:
-        from kpg.compiler.sql.bind.user_aggregates import bind_fold
+        from kpg.compiler.sql.bind.user_aggregates import bind_fold  # lazy: users' aggregates
 
         found = bind_fold(binding, scope, node)
         if found is not None:
@@ -452,7 +452,7 @@ def _function(binding: Binding, scope: Scope, node: exp.Expr) -> Scalar:
     elif type(node) is exp.Concat:
         return concatenated(binding, scope, node)
     else:
-        from kpg.compiler.sql.bind.per_row_calls import bind_varying
+        from kpg.compiler.sql.bind.per_row_calls import bind_varying  # lazy: volatile calls
 
         return bind_varying(binding, scope, node) or binding.refuse(construct_name(node), node)
     if name == "coalesce":

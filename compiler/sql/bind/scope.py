@@ -300,7 +300,7 @@ class Binding:
 
     def no_value(self, text: str, type_: Type, node: exp.Expr) -> NoReturn:
         """Raise the error of a text that means no value of a type, at the node."""
-        from kpg.runtime.values.input_errors import complaint
+        from kpg.runtime.values.input_errors import complaint  # lazy: an error
 
         found = complaint(text, type_)
         error = ProgrammingError(found.message, span=span_of(node, self.source) or whole(self.source))

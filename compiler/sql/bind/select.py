@@ -95,7 +95,7 @@ def bind_select(binding: Binding, around: Scope, node: exp.Select) -> tuple[Quer
         _order_scalars(binding, inner, items, node),
     )
     if node.args.get("locks"):
-        from kpg.compiler.sql.bind.row_locks import check_locks
+        from kpg.compiler.sql.bind.row_locks import check_locks  # lazy: FOR UPDATE
 
         check_locks(binding, scope, node, (collector, windows, inner.expansions or Expansions()))
     expansions, kept_order = inner.expansions or Expansions(), order_within(source, scope.orders)
@@ -138,7 +138,7 @@ def _from(binding: Binding, scope: Scope, node: exp.Select) -> Node:
     finally:
         binding.locked, binding.located = locked, located
     if not binding.kept and MENTIONS.search(binding.source):
-        from kpg.compiler.sql.bind.per_row_calls import with_numbers
+        from kpg.compiler.sql.bind.per_row_calls import with_numbers  # lazy: volatile calls
 
         return with_numbers(binding, scope, source, node)
     return source
@@ -230,7 +230,7 @@ def select_items(binding: Binding, scope: Scope, parts: Sequence[exp.Expr]) -> l
 
 def _shown(node: exp.Cast) -> exp.Expr:
     """A name that is cast to regclass is shown as a name, though elsewhere it is a number."""
-    from kpg.compiler.sql.bind.system import named_by_number
+    from kpg.compiler.sql.bind.system import named_by_number  # lazy: the system catalogs
 
     select = node.find_ancestor(exp.Select)
     if select is not None and isinstance(select.parent, exp.SetOperation):

@@ -81,7 +81,7 @@ def parse(text: str) -> list[ast.Statement]:
         raise no_text()
     if "stdin" not in text and "STDIN" not in text:
         return parse_as(text, text)
-    from kpg.compiler.sql.parse.copy import with_data, without_data
+    from kpg.compiler.sql.parse.copy import with_data, without_data  # lazy: COPY
 
     written, blocks = without_data(text)
     found = parse_as(written, text)
@@ -155,7 +155,7 @@ def _statement(tokens: list[Token], text: str) -> ast.Statement:
             inserted = _convert(_tree([*made, *tokens[1:]], text), text, span)
             return replace(inserted, alternative="REPLACE") if isinstance(inserted, ast.Insert) else inserted
         case ["copy", *_]:
-            from kpg.compiler.sql.parse.copy import copy
+            from kpg.compiler.sql.parse.copy import copy  # lazy: COPY
 
             return copy(Reader(tokens, text))
         case ["insert", *_]:
@@ -184,7 +184,7 @@ def _inserted(tokens: list[Token], text: str, span: Span) -> ast.Statement:
 
 def _then(tokens: list[Token], text: str) -> ast.Statement | None:
     """A query with AS OF; None if there is none."""
-    from kpg.compiler.sql.parse.as_of import HINT, marked, split
+    from kpg.compiler.sql.parse.as_of import HINT, marked, split  # lazy: AS OF
 
     if tokens[0].text.lower() in ("explain", "prepare"):
         return None
@@ -218,7 +218,7 @@ def _defining(word: str, reader: Reader) -> ast.Statement | None:
 
 def _session(word: str, reader: Reader) -> ast.Statement | None:
     """A statement that begins with one of SESSION; None if it is read elsewhere."""
-    from kpg.compiler.sql.parse import session_statements
+    from kpg.compiler.sql.parse import session_statements  # lazy: statements about the session
 
     return session_statements.read(word.upper(), reader)
 
@@ -232,7 +232,7 @@ def _verify(tokens: list[Token], text: str, span: Span) -> ast.VerifyView:
 
 
 def _explain(tokens: list[Token], text: str, span: Span) -> ast.Statement:
-    from kpg.compiler.sql.parse import session_statements
+    from kpg.compiler.sql.parse import session_statements  # lazy: statements about the session
 
     rest, how = session_statements.explaining(tokens[1:], text)
     stage = "physical"
@@ -254,7 +254,7 @@ def _explain(tokens: list[Token], text: str, span: Span) -> ast.Statement:
         return ast.ExplainView(stage, statement.relations[0], statement.span, span, how)
     if isinstance(statement, ast.Explained | ast.Modifying):
         if how.generic:
-            from kpg.compiler.sql.parse.generic_plans import without_values
+            from kpg.compiler.sql.parse.generic_plans import without_values  # lazy: GENERIC_PLAN
 
             statement = without_values(statement)
         return ast.Explain(stage, statement, span, how)
@@ -267,7 +267,7 @@ def _explain_row(words: list[str], tokens: list[Token], text: str) -> ast.Statem
     """EXPLAIN of a row; None if it is of a query."""
     if words[1] == "(" and words[2:3] != ["row"]:
         return None
-    from kpg.compiler.sql.parse.session_statements import explain_row
+    from kpg.compiler.sql.parse.session_statements import explain_row  # lazy: EXPLAIN
 
     return explain_row(Reader(tokens, text))
 

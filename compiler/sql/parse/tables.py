@@ -644,7 +644,7 @@ def _create_as(reader: Reader, name: str, exists: bool, temporary: bool) -> ast.
     elif tokens[-2:] == ["WITH", "DATA"]:
         stop = len(tokens) - 2
     if reader.at("EXECUTE"):
-        from kpg.compiler.sql.parse.session_statements import executed
+        from kpg.compiler.sql.parse.session_statements import executed  # lazy: EXECUTE
 
         return executed(reader)
     tree, span = reader.query(stop)

@@ -170,7 +170,7 @@ def _all_columns(
     values: dict[int, Scalar] = {place: Literal(None, schema.types[place]) for place in missing}
     numbered = False
     if missing and entry.constraints.rules:
-        from kpg.compiler.sql.rewrite.column_expressions import defaults
+        from kpg.compiler.sql.rewrite.column_expressions import defaults  # lazy: columns with expressions
 
         found = defaults(entry, missing, catalog)
         numbered = any(default.sequences for default in found.values())
@@ -324,7 +324,7 @@ def _with_generated(
     places = [place for place, rule in enumerate(entry.constraints.rules) if rule.generated]
     if not places:
         return row, node
-    from kpg.compiler.sql.rewrite.column_expressions import bind_generated
+    from kpg.compiler.sql.rewrite.column_expressions import bind_generated  # lazy: columns with expressions
 
     ids = {place: binding.fresh() for place in places}
     found = [bind_generated(entry, place, catalog) for place in places]
@@ -370,7 +370,7 @@ def lower_returning(
         binding.reads.enter(named, columns, scanned=False)
     known_oid: dict[int, Scalar] = {}
     if "tableoid" in statement.span.source.lower() and statement.through is None:
-        from kpg.compiler.system.oids import number_of
+        from kpg.compiler.system.oids import number_of  # lazy: the system catalogs
 
         number = Column(binding.fresh(), OID)
         scope.fields.append(Field(statement.alias, "tableoid", number, of_system=True))
@@ -429,7 +429,7 @@ def target_of(
     columns = [Column(id_, type_) for id_, type_ in zip(scan.ids, get.types, strict=True)]
     below: Node = scan
     if catalog.others:
-        from kpg.compiler.sql.bind.row_security import changeable
+        from kpg.compiler.sql.bind.row_security import changeable  # lazy: policies
 
         below = changeable(binding, statement, entry, scan, columns)
     names, node = entry.schema.names, _with_predicates(statement, below, columns)
@@ -441,11 +441,11 @@ def target_of(
     scope = Scope(fields=fields, clause="WHERE", common=common)
     text = binding.source.lower()
     if through is None and not isinstance(statement, ast.Merge) and ("ctid" in text or "tableoid" in text):
-        from kpg.compiler.sql.bind.base_tables import with_system
+        from kpg.compiler.sql.bind.base_tables import with_system  # lazy: the system catalogs
 
         node = with_system(binding, scope, statement.alias, entry, node, scan)
     if MENTIONS.search(binding.source) or any(rule.sequence for rule in entry.constraints.rules):
-        from kpg.compiler.sql.bind.per_row_calls import numbered_by
+        from kpg.compiler.sql.bind.per_row_calls import numbered_by  # lazy: volatile calls
 
         fields.append(numbered_by(Column(scan.ids[-1], ROWID)))
     check_change(statement, catalog)

@@ -133,7 +133,7 @@ def casts(text: str, name: str) -> bool:
 
 def spelled(name: str) -> str:
     """A whole name as people write it: users see these texts in errors."""
-    from kpg.compiler.system.oids import quoted
+    from kpg.compiler.system.oids import quoted  # lazy: the system catalogs
 
     schema, _, plain = name.rpartition(".")
     return f"{quoted(schema or PUBLIC)}.{quoted(plain)}"
