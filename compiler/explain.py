@@ -14,10 +14,15 @@ from typing import Any, Final, assert_never
 from kpg.compiler.algebra.text import rel_text
 from kpg.compiler.catalog.entries import Catalog
 from kpg.compiler.passes import Step
-from kpg.compiler.physical.placement import Placed, Placement, Tables
+from kpg.compiler.physical.cardinality import Statistics
+from kpg.compiler.physical.placement import Distributed, Placed, Placement, Tables
 from kpg.compiler.physical.placement_rules import place
+from kpg.compiler.pipeline import compile_bound
+from kpg.compiler.sql.frontend import Bound, lower_query
 from kpg.compiler.sql.parse.generic_plans import PARAMETER
+from kpg.compiler.sql.parse.statements import Select
 from kpg.runtime import plan
+from kpg.runtime.errors import InterfaceError
 from kpg.runtime.functions.registry import guard_of, is_dear
 from kpg.runtime.plan import AnyNode, HalfJoin, Mfp, Plan, Ref, user
 from kpg.runtime.records import dataclass
@@ -531,3 +536,59 @@ def _savings(query: Plan, placed: Placed, catalog: Catalog, tables: Tables) -> I
         if counts[best] < now:
             how = "replicated" if best == len(ways) else ways[best][0]
             yield f"with {table} {how}: {counts[best]} exchange{'s' * (counts[best] != 1)} instead of {now}"
+
+
+def explain(
+    query: Select,
+    stage: str,
+    catalog: Catalog,
+    statistics: Statistics | None = None,
+    *,
+    kept: bool = False,
+    tables: Distributed | None = None,
+    costs: bool = True,
+) -> Shown:
+    """A query that is asked once, or a view's, at a stage, one of ``explain.STAGES``.
+
+    With ``tables``, its plan is that of many workers.
+    """
+    if stage not in STAGES:
+        raise InterfaceError(f'there is no stage "{stage}"', hint=f"the stages are {', '.join(STAGES)}")
+    if stage == "ast":
+        return Shown(stage=stage, before=(repr(query.query),))
+    bound = lower_query(query, catalog, kept=kept)
+    if stage != "physical":
+        return Shown(stage=stage, before=tuple(_stage(bound, stage, statistics).splitlines()))
+    compiled = compile_bound(bound, statistics)
+    notes = tuple(note.line().rstrip("\n") for note in compiled.restricted.notes)
+    return shown_plan(compiled.plan, catalog, tables=tables, notes=notes, costs=costs)
+
+
+def shown_plan(
+    plan: Plan,
+    catalog: Catalog,
+    *,
+    tables: Distributed | None = None,
+    notes: tuple[str, ...] = (),
+    costs: bool = True,
+) -> Shown:
+    """A plan as EXPLAIN shows it, with what is to be noted of it."""
+    if tables is None:
+        return Shown(printer_of(plan, catalog, costs=costs), plan.output, after=notes)
+    placed, lines = explain_placed(plan, catalog, tables.sizes(plan))
+    printer = printer_of(placed.plan, catalog, placed, costs=costs)
+    return Shown(printer, placed.plan.output, after=(*lines, *notes))
+
+
+def _stage(bound: Bound, stage: str, statistics: Statistics | None) -> str:
+    """A bound query at a stage before its plan."""
+    if stage == "logical":
+        return rel_text(bound.rel)
+    compiled = compile_bound(bound, statistics)
+    match stage:
+        case "magic":
+            return compiled.restricted.text()
+        case "steps":
+            return explain_steps(compiled.steps)
+        case _:
+            return rel_text(compiled.optimized)

@@ -1,26 +1,18 @@
 """From a bound query to its dataflow plan, every stage kept for EXPLAIN."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from kpg.compiler.algebra.rel import Get, LetRec, Map, Project, Rel
 from kpg.compiler.algebra.traverse import scalars, transform_up, walk
-from kpg.compiler.catalog.entries import Catalog
 from kpg.compiler.passes import PIPELINE, Pass, Step, run, without_rowids
 from kpg.compiler.passes.prune_columns import prune_columns
 from kpg.compiler.physical import plan_query
 from kpg.compiler.physical.cardinality import NoStatistics, Statistics
 from kpg.compiler.rules.demand.outcome import Restricted
-from kpg.compiler.sql.frontend import Bound, lower_query
-from kpg.compiler.sql.parse.statements import Select
-from kpg.runtime.errors import InterfaceError
+from kpg.compiler.sql.frontend import Bound
 from kpg.runtime.plan import Plan
 from kpg.runtime.records import dataclass
 from kpg.runtime.scalar import Literal, Scalar
-
-if TYPE_CHECKING:
-    from kpg.compiler.explain import Shown  # lazy: EXPLAIN, 45 ms
-    from kpg.compiler.physical.placement import Distributed
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,68 +79,3 @@ def _restricted(rel: Rel, statistics: Statistics) -> Restricted:
     from kpg.compiler.rules.demand.restriction import restrict  # lazy: recursion, 80 ms
 
     return restrict(rel, statistics)
-
-
-def explain(
-    query: Select,
-    stage: str,
-    catalog: Catalog,
-    statistics: Statistics | None = None,
-    *,
-    kept: bool = False,
-    tables: "Distributed | None" = None,
-    costs: bool = True,
-) -> "Shown":
-    """A query that is asked once, or a view's, at a stage, one of ``explain.STAGES``.
-
-    With ``tables``, its plan is that of many workers.
-    """
-    from kpg.compiler.explain import STAGES, Shown  # lazy: EXPLAIN, 45 ms
-
-    if stage not in STAGES:
-        raise InterfaceError(f'there is no stage "{stage}"', hint=f"the stages are {', '.join(STAGES)}")
-    if stage == "ast":
-        return Shown(stage=stage, before=(repr(query.query),))
-    bound = lower_query(query, catalog, kept=kept)
-    if stage != "physical":
-        return Shown(stage=stage, before=tuple(_stage(bound, stage, statistics).splitlines()))
-    compiled = compile_bound(bound, statistics)
-    notes = tuple(note.line().rstrip("\n") for note in compiled.restricted.notes)
-    return shown_plan(compiled.plan, catalog, tables=tables, notes=notes, costs=costs)
-
-
-def shown_plan(
-    plan: Plan,
-    catalog: Catalog,
-    *,
-    tables: "Distributed | None" = None,
-    notes: tuple[str, ...] = (),
-    costs: bool = True,
-) -> "Shown":
-    """A plan as EXPLAIN shows it, with what is to be noted of it."""
-    from kpg.compiler.explain import Shown, printer_of  # lazy: EXPLAIN, 45 ms
-
-    if tables is None:
-        return Shown(printer_of(plan, catalog, costs=costs), plan.output, after=notes)
-    from kpg.compiler.explain import explain_placed  # lazy: EXPLAIN, 45 ms
-
-    placed, lines = explain_placed(plan, catalog, tables.sizes(plan))
-    printer = printer_of(placed.plan, catalog, placed, costs=costs)
-    return Shown(printer, placed.plan.output, after=(*lines, *notes))
-
-
-def _stage(bound: Bound, stage: str, statistics: Statistics | None) -> str:
-    """A bound query at a stage before its plan."""
-    from kpg.compiler.algebra.text import rel_text  # lazy: EXPLAIN
-    from kpg.compiler.explain import explain_steps  # lazy: EXPLAIN, 45 ms
-
-    if stage == "logical":
-        return rel_text(bound.rel)
-    compiled = compile_bound(bound, statistics)
-    match stage:
-        case "magic":
-            return compiled.restricted.text()
-        case "steps":
-            return explain_steps(compiled.steps)
-        case _:
-            return rel_text(compiled.optimized)

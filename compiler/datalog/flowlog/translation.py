@@ -26,6 +26,8 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import field, replace
 from typing import Any, Final, TypeVar
 
+import numpy as np
+
 from kpg.compiler.datalog.diagnostics import Diagnostics
 from kpg.compiler.datalog.flowlog.loops import Block, by_rounds, without_blocks
 from kpg.compiler.datalog.syntax import ast
@@ -572,7 +574,5 @@ def _single(arg: ast.Expression) -> ast.Expression:
 
 def rounded(value: float) -> float:
     """The nearest float of 32 bits."""
-    import numpy as np
-
     with np.errstate(all="ignore"):
         return float(np.float32(value))

@@ -222,13 +222,16 @@ def explain(
         return _arrangements(planned.plan, catalog, statistics)
     if stage not in STAGES:
         raise InterfaceError(f'there is no stage "{stage}"', hint=f"the stages are {', '.join(STAGES)}")
+    from kpg.compiler.explain import explain as explain_query  # lazy: EXPLAIN, 45 ms
+
     tables = statistics.tables if isinstance(statistics, LiveStatistics) else None
-    return pipeline.explain(query, stage, catalog, statistics, kept=kept, tables=tables, costs=costs)
+    return explain_query(query, stage, catalog, statistics, kept=kept, tables=tables, costs=costs)
 
 
 def _explain_change(
     statement: ast.Change, catalog: Catalog, statistics: Statistics, *, costs: bool
 ) -> "Shown":
+    from kpg.compiler.explain import shown_plan  # lazy: EXPLAIN, 45 ms
 
     if isinstance(statement, ast.Insert):
         statement = given_insert(statement, catalog)
@@ -237,7 +240,7 @@ def _explain_change(
         ("Operation", type(statement).__name__),
         ("Relation Name", catalog.get(statement.table).name),
     )
-    return replace(pipeline.shown_plan(planned.plan, catalog, costs=costs), change=change)
+    return replace(shown_plan(planned.plan, catalog, costs=costs), change=change)
 
 
 def explain_export(
@@ -246,7 +249,9 @@ def explain_export(
     """The plan of an exported collection; InterfaceError at the stages that only SQL has."""
     match stage.lower():
         case "physical":
-            return pipeline.shown_plan(plan, catalog, costs=costs)
+            from kpg.compiler.explain import shown_plan  # lazy: EXPLAIN, 45 ms
+
+            return shown_plan(plan, catalog, costs=costs)
         case "arrangements":
             return _arrangements(plan, catalog, statistics)
         case _:

@@ -6,9 +6,10 @@ from pathlib import Path
 import duckdb
 import pytest
 
+from kpg.compiler.explain import explain
 from kpg.compiler.passes import PIPELINE
 from kpg.compiler.physical.cardinality import NoStatistics
-from kpg.compiler.pipeline import compile_bound, explain
+from kpg.compiler.pipeline import compile_bound
 from kpg.compiler.sql.frontend import lower_query
 from kpg.compiler.sql.parse.parser import parse, parse_query
 from kpg.compiler.sql.parse.statements import Select
