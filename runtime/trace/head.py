@@ -299,10 +299,13 @@ LARGE: Final = 1 << 13
 """From so many rows on in its head a trace is sealed at twice the rows of its batches: what a row costs to be
 merged is little then, and what came and went is not kept for long."""
 
+MOST_BEFORE_SEAL: Final = MOST_IN_TAIL
+"""From so many updates on a tail is sealed. It has memory for ``MOST_IN_TAIL``, which kernels write to."""
+
 
 def room_in_tail(count: int) -> int:
     """How many updates a tail may have that takes steps of so many: few, and what some of them bring."""
-    return min(max(FEW_IN_TAIL, STEPS_IN_TAIL * count), MOST_IN_TAIL)
+    return min(max(FEW_IN_TAIL, STEPS_IN_TAIL * count), MOST_BEFORE_SEAL)
 
 
 class Place(enum.Enum):

@@ -22,7 +22,7 @@ EDGES = (NULL, ERROR, MIN_WORD, -1, 0, 1, MAX_WORD)
 SIZES = (0, 1, 1, 2, 3, 7, 20, 65)
 LIMITS = {
     (head, "MOST"): (4, 32, 100, 1 << 15),
-    (head, "MOST_IN_TAIL"): (4, 32, 100, 1 << 12),
+    (head, "MOST_BEFORE_SEAL"): (4, 32, 100, 1 << 12),
     (head, "FEW_IN_TAIL"): (4, 32, 1 << 10),
     (head, "SMALL_STEP"): (0, 2, 20, 2048),
     (head, "SMALL_FOR_TAIL"): (0, 2, 20, 512),

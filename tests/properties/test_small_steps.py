@@ -30,7 +30,7 @@ SMALL: Limits = {
         (head, "SMALL_FOR_TAIL"),
         (spine, "DIRECT"),
         (head, "MOST"),
-        (head, "MOST_IN_TAIL"),
+        (head, "MOST_BEFORE_SEAL"),
         (head, "FEW_IN_TAIL"),
         (head, "DIRECT"),
         (head, "CHURN"),

@@ -118,7 +118,7 @@ class History:
 
 LIMITS = {
     (head, "MOST"): (8, 40, 1 << 15),
-    (head, "MOST_IN_TAIL"): (8, 40, 1 << 12),
+    (head, "MOST_BEFORE_SEAL"): (8, 40, 1 << 12),
     (head, "CHURN"): (1, 64),
     (head, "DIRECT"): (1, 64),
     (head, "FIRST"): (1, 64),
