@@ -5,17 +5,13 @@ Row level security as data: which tables have it, and the policies: who may see 
 
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from kpg.compiler.catalog.privileges import Key
+from kpg.compiler.catalog.entries import Catalog, TableEntry, ViewEntry
+from kpg.compiler.catalog.privileges import Asker, Key
+from kpg.compiler.catalog.routines import Routine
 from kpg.runtime.errors import PrivilegeError, Span
 from kpg.runtime.records import dataclass
-
-if TYPE_CHECKING:
-    from kpg.compiler.catalog.entries import Catalog, TableEntry, ViewEntry
-    from kpg.compiler.catalog.privileges import Asker
-    from kpg.compiler.catalog.routines import Routine
-
 
 FILES: Final = {"from": "pg_read_server_files", "to": "pg_write_server_files"}
 """The roles that may have the server read and write files."""

@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import Any, Final, TypeVar
 
 from sqlglot import exp
 
@@ -28,14 +28,10 @@ from kpg.compiler.system.oids import is_visible, quoted
 from kpg.compiler.system.pg_index import indexes
 from kpg.runtime.errors import ProgrammingError
 from kpg.runtime.functions.user_functions import Declared, scalar_function
-from kpg.runtime.scalar import Call, If, Literal, Scalar
+from kpg.runtime.scalar import Call, If, Literal, Named, Scalar
 from kpg.runtime.types import BIGINT, BOOLEAN, OID, TEXT, Type
 from kpg.runtime.unsupported_features import unsupported_type
 from kpg.runtime.values.words import BLANKS
-
-if TYPE_CHECKING:
-    from kpg.runtime.scalar import Named
-
 
 T = TypeVar("T", bound=Mapping[Any, str])
 Known = Mapping[int, str] | Mapping[str, str]

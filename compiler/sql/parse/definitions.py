@@ -7,17 +7,12 @@ What ALTER TABLE and its like do: one action each.
 Statements about roles and what they may do.
 """
 
-from typing import TYPE_CHECKING
-
-from kpg.compiler.catalog.constraints import Constraint, Domain, Rule, Sequence
+from kpg.compiler.catalog.constraints import Bound, Constraint, Domain, Rule, Sequence
 from kpg.compiler.catalog.privileges import Attributes
 from kpg.compiler.catalog.routines import Parameter
 from kpg.runtime.errors import Span
 from kpg.runtime.records import dataclass
 from kpg.runtime.types import ColumnDef, Type
-
-if TYPE_CHECKING:
-    from kpg.compiler.catalog.constraints import Bound
 
 
 class Definition:

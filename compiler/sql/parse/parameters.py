@@ -284,7 +284,7 @@ def _rich(value: Any) -> tuple[str, str | None] | None:
         case list():
             return _array(value), None
         case dict():
-            import json
+            import json  # lazy: values that are dicts
 
             return json.dumps(value), None
         case _ if type(value).__name__ == "UUID":

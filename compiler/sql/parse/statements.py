@@ -6,19 +6,16 @@ place in the script.
 Statements of a session: transactions in parts, settings, prepared statements.
 """
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from sqlglot import exp
 
-from kpg.compiler.catalog.constraints import Constraints, Sequence
+from kpg.compiler.catalog.constraints import Bound, Constraints, Partitioned, Sequence
 from kpg.compiler.catalog.updatable_views import Through
 from kpg.compiler.sql.parse.definitions import AnyDefinition
 from kpg.runtime.errors import Span
 from kpg.runtime.records import dataclass
 from kpg.runtime.types import Schema
-
-if TYPE_CHECKING:
-    from kpg.compiler.catalog.constraints import Bound, Partitioned
 
 
 class Session:
