@@ -24,7 +24,8 @@ from kpg.compiler.sql.parse import statements as ast
 from kpg.compiler.sql.parse.definitions import AnyDefinition, CreateSchema, Definition
 from kpg.compiler.sql.parse.statements import Session
 from kpg.compiler.sql.rewrite.name_qualification import anchored
-from kpg.execute.changes.dml import change, evaluated, settling, widening
+from kpg.execute.changes.dml import evaluated, settling, widening
+from kpg.execute.changes.pipeline import change
 from kpg.execute.definitions.create_table import create_defined
 from kpg.execute.definitions.user_types import with_known_types
 from kpg.execute.definitions.views import create_view
@@ -207,7 +208,7 @@ def _change(engine: Engine, statement: Changing) -> Result:
 
             return Affected(copy_from(engine, statement))
         case ast.Modifying():
-            from kpg.execute.changes.merge import run_modifying
+            from kpg.execute.changes.modifying_queries import run_modifying
 
             return run_modifying(engine, statement)
         case ast.Insert() | ast.Delete() | ast.Update() | ast.Merge():

@@ -9,7 +9,7 @@ The row that a window function looked from, and the rows that it looked at.
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, assert_never
+from typing import Protocol, assert_never
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,10 +27,6 @@ from kpg.runtime.plan.nodes import Bound, Edge, Exclude, Frame, Ranged, Unit, Wi
 from kpg.runtime.records import dataclass
 from kpg.runtime.scalar import Column, Literal, Scalar, columns
 from kpg.runtime.types import NULL
-
-if TYPE_CHECKING:
-    from kpg.provenance.explain_row import World
-
 
 Fresh = dict[Scalar, int]
 
@@ -348,10 +344,27 @@ class Place:
         return replace(self, every=sample is None)
 
 
+class Explained(Protocol):
+    """The relations that an explanation reads."""
+
+    @property
+    def sample(self) -> int | None:
+        """The number of rows of an aggregate that are explained; None for all."""
+
+    def columns_of(self, name: str) -> Sequence[str]:
+        """The names of a relation's columns."""
+
+    def scanned(self, node: bound_tree.Scan, row: tuple[int, ...], *, every: bool = False) -> Children:
+        """A row of what is scanned."""
+
+    def viewed(self, name: str, row: tuple[int, ...], *, every: bool = False) -> Children:
+        """A row of a view."""
+
+
 class Walk:
     """Explanations of rows of one bound query's nodes."""
 
-    def __init__(self, world: "World", asking: Asking, number: int) -> None:
+    def __init__(self, world: Explained, asking: Asking, number: int) -> None:
         self.world = world
         self.asking = asking
         self.number = number

@@ -8,7 +8,7 @@ Values that are others each time, by chance or of sequences, put into statements
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
-from typing import TypeVar, assert_never
+from typing import TYPE_CHECKING, TypeVar, assert_never
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,14 +28,24 @@ from kpg.compiler.sql.parse import statements as ast
 from kpg.compiler.sql.rewrite.changes import check_insertion, lower_returning, through_view
 from kpg.compiler.sql.rewrite.column_defaults import given_insert, insert_places, with_sequences
 from kpg.execute.changes.table_writes import checked, distinct
-from kpg.execute.queries.query_plan import Planned, as_wide, bind, constant_words, plan, plan_bound
+from kpg.execute.queries.query_plan import (
+    Planned,
+    as_wide,
+    bind,
+    constant_words,
+    plan,
+    plan_bound,
+)
 from kpg.execute.queries.result_rows import Decoded, expand, permutation
 from kpg.runtime.errors import DataError, IntegrityError, NotSupportedError, SerializationError
 from kpg.runtime.plan import Mfp
 from kpg.runtime.records import dataclass
-from kpg.runtime.types import Type
+from kpg.runtime.types import Schema, Type
 from kpg.session.base_table import Table
 from kpg.session.engine import Engine
+
+if TYPE_CHECKING:
+    pass
 
 T = TypeVar("T")
 
@@ -170,14 +180,6 @@ class Changes:
         return result
 
 
-def change(engine: Engine, statement: ast.Change) -> Result:
-    """Run a statement."""
-    changes = prepared(engine, statement)
-    check_there(engine, changes)
-    changes.apply()
-    return changes.result()
-
-
 def check_there(engine: Engine, changes: Changes) -> None:
     """SerializationError if rows that were found in an older snapshot are no more."""
     for rowids in (changes.deleted, None if changes.updated is None else changes.updated[0]):
@@ -186,23 +188,6 @@ def check_there(engine: Engine, changes: Changes) -> None:
         if engine.executor.live(changes.table.name, rowids).size < rowids.size:
             what = f'a row of table "{changes.table.name}"'
             raise SerializationError(f"could not serialize access due to concurrent update of {what}")
-
-
-def prepared(engine: Engine, statement: ast.Change) -> Changes:
-    """What a statement is going to change."""
-    if isinstance(statement, ast.Insert) and statement.alternative:
-        from kpg.compiler.sql.rewrite.upsert import with_conflict
-
-        statement = with_conflict(statement, engine.catalog)
-    if isinstance(statement, ast.Update | ast.Delete) and statement.cursor:
-        from kpg.execute.queries.cursors import positioned
-
-        return positioned(engine, statement)
-    if engine.catalog.others:
-        from kpg.execute.changes.partition_routing import prepared_beside
-
-        return prepared_beside(engine, statement)
-    return prepared_alone(engine, statement)
 
 
 def into_table(engine: Engine, statement: ast.Change) -> ast.Change:
@@ -227,8 +212,6 @@ def prepared_alone(engine: Engine, statement: ast.Change) -> Changes:
             planned, data = found_rows(engine, statement)
             return updating(engine, table, statement, planned, data)
         case ast.Merge():
-            from kpg.execute.changes.merge import merge_changes
-
             return merge_changes(engine, table, statement)
         case _:
             assert_never(statement)
@@ -311,7 +294,7 @@ def insertion(
     _check_shown(engine, statement, words, "INSERT")
     updated: tuple[Words, Words] | None = None
     if statement.conflict is not None:
-        from kpg.execute.changes.merge import settled
+        from kpg.execute.changes.upsert import settled  # lazy: start-up
 
         words, updated = settled(engine, table, statement, words)
         if updated is not None:
@@ -364,8 +347,6 @@ def _returned(engine: Engine, table: Table, statement: ast.Insert, rows: Words) 
         raise NotSupportedError(
             "a subquery in RETURNING of an INSERT into a view is not supported", span=statement.span
         )
-    from kpg.execute.changes.merge import returned_by_query
-
     return returned_by_query(engine, table, statement, rows)
 
 
@@ -396,3 +377,56 @@ def updating(engine: Engine, table: Table, statement: ast.Update, planned: Plann
     words = checked(np.ascontiguousarray(data[1:width]), table)
     _check_shown(engine, statement, words, "UPDATE")
     return Changes(table, updated=(np.ascontiguousarray(data[0]), words), returned=returned)
+
+
+def merge_changes(engine: Engine, table: Table, statement: ast.Merge) -> Changes:
+    """What a MERGE is going to change."""
+    from kpg.compiler.sql.rewrite.upsert import missing_of  # lazy: start-up
+    from kpg.execute.changes.defaults import filled, numbered  # lazy: start-up
+    from kpg.postgres.row_security import check_merged  # lazy: start-up
+
+    catalog = engine.reading_catalog
+    entry = catalog.table(statement.table, statement.span)
+    data = expand(*engine.run(plan(statement, catalog, engine.statistics)))
+    rowids, actions, rows = data[0], data[1], np.ascontiguousarray(data[2:])
+    updating = [index for index, when in enumerate(statement.whens) if when.assignments]
+    deleting = [index for index, when in enumerate(statement.whens) if when.deletes]
+    updates, deletes = np.isin(actions, updating), np.isin(actions, deleting)
+    touched = rowids[updates | deletes]
+    if distinct(touched).shape[0] < touched.shape[0]:
+        raise DataError(
+            f"MERGE would change a row of table {table.name} twice",
+            span=statement.span,
+            hint="each row must meet one row of the source",
+        )
+    inserted = [np.empty((rows.shape[0], 0), np.int64)]
+    for index, when in enumerate(statement.whens):
+        if when.values is not None:
+            words = np.ascontiguousarray(rows[:, actions == index])
+            places = list(missing_of(when, entry, statement.span.source))
+            inserted.append(
+                filled(engine.executor, engine.sequences, numbered(entry, catalog, places), words)
+            )
+    made = np.ascontiguousarray(np.concatenate(inserted, axis=1))
+    changed = checked(np.ascontiguousarray(rows[:, updates]), table)
+    if engine.catalog.others:
+        check_merged(engine, table, statement, (rowids[updates], changed), rowids[deletes], made)
+    return Changes(
+        table,
+        deleted=np.ascontiguousarray(rowids[deletes]) if deleting else None,
+        updated=(np.ascontiguousarray(rowids[updates]), changed) if updating else None,
+        inserted=checked(made, table) if len(inserted) > 1 else None,
+    )
+
+
+def returned_by_query(engine: Engine, table: Table, statement: ast.Insert, rows: Words) -> Returned:
+    """What RETURNING gives if it asks a query."""
+    from kpg.compiler.sql.bind.eager_subexpressions import named_rows, returning_query  # lazy: start-up
+
+    schema = Schema(tuple(replace(column, nullable=True) for column in table.schema.columns))
+    attached = engine.attach_table(named_rows("inserted"), schema)
+    engine.table(attached).insert(np.ascontiguousarray(rows))
+    query = returning_query(statement, attached)
+    planned = plan(query, engine.reading_catalog, engine.statistics)
+    words = expand(*engine.run(planned))[: len(planned.schema.columns)]
+    return Returned(planned.schema.names, planned.schema.types, words)

@@ -20,7 +20,8 @@ from kpg.compiler.sql.parse import statements as ast
 from kpg.compiler.sql.parse.parameters import Beyond
 from kpg.compiler.sql.parse.parser import parse
 from kpg.compiler.sql.rewrite.column_defaults import insert_places
-from kpg.execute.changes.dml import Changes, insertion, prepared
+from kpg.execute.changes.dml import Changes, insertion
+from kpg.execute.changes.pipeline import prepared
 from kpg.runtime.dictionary import Dictionary
 from kpg.runtime.errors import Error
 from kpg.runtime.records import dataclass

@@ -25,8 +25,8 @@ from kpg.compiler.sql.parse.parameters import Beyond, Parameters, Sized, Slot
 from kpg.compiler.sql.parse.statements import Insert
 from kpg.compiler.sql.rewrite.changes import arbiters, check_insertion
 from kpg.execute.changes.insert_values import Inserting, inserting, shape_of
-from kpg.execute.changes.merge import conflict_of
 from kpg.execute.changes.table_writes import checked
+from kpg.execute.changes.upsert import conflict_of
 from kpg.execute.queries.plan_cache import Template, kept_template, slot_values
 from kpg.execute.queries.point_lookup import Constants
 from kpg.runtime.dictionary import Dictionary

@@ -25,8 +25,15 @@ from kpg.compiler.sql.parse import statements as ast
 from kpg.compiler.sql.parse.definitions import Action
 from kpg.compiler.sql.rewrite.changes import nothing
 from kpg.compiler.sql.rewrite.column_expressions import checks
-from kpg.execute.changes.dml import Changes, Returned, given_words, insertion, into_table, prepared_alone
-from kpg.execute.changes.merge import merge_changes
+from kpg.execute.changes.dml import (
+    Changes,
+    Returned,
+    given_words,
+    insertion,
+    into_table,
+    merge_changes,
+    prepared_alone,
+)
 from kpg.runtime.errors import IntegrityError, NotSupportedError, ProgrammingError, Span
 from kpg.session.engine import Engine
 

@@ -3,6 +3,7 @@
 UPDATE and DELETE of the row at which a cursor stands.
 """
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, NoReturn, assert_never
 
@@ -14,7 +15,7 @@ from kpg.compiler.catalog.entries import TableEntry
 from kpg.compiler.sql.bind.row_locks import at_row, with_row
 from kpg.compiler.sql.parse import statements as ast
 from kpg.compiler.sql.parse.statements import Select
-from kpg.execute.changes.dml import Changes, prepared
+from kpg.execute.changes.dml import Changes
 from kpg.execute.queries.result_rows import Decoded, literal_of, words_of
 from kpg.runtime.errors import Error, ProgrammingError, Span
 from kpg.runtime.types import Type
@@ -222,8 +223,10 @@ def _single(cursor: Cursor, target: int) -> list[int]:
     return [cursor.place] if 1 <= cursor.place <= last else []
 
 
-def positioned(engine: Engine, statement: ast.Update | ast.Delete) -> Changes:
-    """What the statement is going to change: one row at most."""
+def positioned(
+    engine: Engine, statement: ast.Update | ast.Delete, prepare: Callable[[Engine, ast.Change], Changes]
+) -> Changes:
+    """What the statement is going to change: one row at most. ``prepare`` gives the changes of its equals."""
     cursor = engine.cursors.get(key_of(engine, statement.cursor))
     if cursor is None or not is_open(engine, cursor):
         _refuse(f'cursor "{statement.cursor}" does not exist', "34000", statement.span)
@@ -236,7 +239,7 @@ def positioned(engine: Engine, statement: ast.Update | ast.Delete) -> Changes:
     words = cursor.whole[:, cursor.place - 1].tolist()
     dictionary = engine.executor.dictionary
     row = [literal_of(word, type_, dictionary) for type_, word in zip(entry.schema.types, words, strict=True)]
-    found = prepared(engine, at_row(statement, entry, row))
+    found = prepare(engine, at_row(statement, entry, row))
     return _first(engine, found, cursor, entry) if isinstance(found, Changes) else found
 
 

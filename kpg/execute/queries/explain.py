@@ -21,7 +21,7 @@ from kpg.compiler.sql.frontend import check_relation, lower_query
 from kpg.compiler.sql.parse import statements as ast
 from kpg.compiler.sql.parse.generic_plans import named
 from kpg.compiler.sql.parse.parser import parse, parse_query
-from kpg.execute.changes.merge import explain_modifying
+from kpg.execute.changes.modifying_queries import explain_modifying
 from kpg.execute.queries.query_plan import explain, explain_export, plan_bound, plan_view_entry
 from kpg.runtime.errors import Error, InterfaceError, InternalError, NotSupportedError, ProgrammingError
 from kpg.runtime.trace.updates import Updates
