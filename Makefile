@@ -21,6 +21,7 @@ check: $(STAMP)
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/python .ci/imports.py
 	$(TESTS)
 
 golden: $(STAMP)

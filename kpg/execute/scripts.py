@@ -50,7 +50,7 @@ def _limits(engine: Engine) -> AbstractContextManager[None]:
     settings = engine.settings
     if not any(map(settings.get, LIMITS)):
         return NO_LIMITS
-    from kpg.session.cancel import limited
+    from kpg.session.cancel import limited  # lazy: the start does without it
 
     return limited(engine.interrupt, settings)
 
@@ -89,7 +89,7 @@ def _again(engine: Engine, text: str, parameters: Parameters | None) -> Iterator
     if statement is None:
         return None
     if engine.remembered.of_system.get(statement.normal.text):
-        from kpg.execute.queries.plan_cache import answered
+        from kpg.execute.queries.plan_cache import answered  # lazy: the start does without it
 
         return None if parameters else answered(engine, text)
     pending = engine.executor.has_pending
@@ -97,12 +97,12 @@ def _again(engine: Engine, text: str, parameters: Parameters | None) -> Iterator
     version = engine.catalog.version
     template = None
     if pending and len(engine.remembered.keyed):
-        from kpg.execute.queries.plan_cache import kept_template
+        from kpg.execute.queries.plan_cache import kept_template  # lazy: the start does without it
 
         template = kept_template(engine, statement, (*key, False))
     if template is None and not engine.remembered.comes_again((*key, pending, version)):
         return None
-    from kpg.execute.queries.plan_cache import run, template_of
+    from kpg.execute.queries.plan_cache import run, template_of  # lazy: the start does without it
 
     template = template or template_of(engine, statement, (*key, pending))
     if template is None:
@@ -123,7 +123,7 @@ def _executed(engine: Engine, text: str) -> Asked | None:
     """An EXECUTE of constants as the statement that was prepared."""
     if text[:BEGINNING].lstrip()[: len(EXECUTE)].lower() != EXECUTE:
         return None
-    from kpg.execute.queries.plan_cache import asked_by_name
+    from kpg.execute.queries.plan_cache import asked_by_name  # lazy: the start does without it
 
     return asked_by_name(engine, text)
 
@@ -218,6 +218,6 @@ def is_light(text: str, engine: "Engine") -> bool:
 def _looks_up(text: str, engine: "Engine") -> bool:
     if not len(engine.remembered.keyed):
         return False
-    from kpg.execute.queries.plan_cache import looks_up
+    from kpg.execute.queries.plan_cache import looks_up  # lazy: the start does without it
 
     return looks_up(engine, text)

@@ -54,7 +54,7 @@ def owning(engine: "Engine", statement: "PrivilegesDefining") -> AbstractContext
     alone = engine.catalog.asker.user == FIRST and not (rights.owners or rights.lists or rights.defaults)
     if alone and not (isinstance(statement, CreateSchema) and statement.owner):
         return NOTHING
-    from kpg.postgres.privileges import settling
+    from kpg.postgres.privileges import settling  # lazy: the start does without it
 
     return settling(engine, statement)
 
@@ -102,11 +102,11 @@ def _session_rows(engine: Engine, kind: str) -> Iterable[tuple[int | str | None,
 def _execute(engine: Engine, statement: ast.Statement) -> Outcome:
     engine.begin_statement()
     if engine.watching:
-        from kpg.execute.table_locks import wait_for_tables
+        from kpg.execute.table_locks import wait_for_tables  # lazy: the start does without it
 
         wait_for_tables(engine, statement)
     if engine.transactions.read_only and isinstance(statement, Changing | Defining):
-        from kpg.session.settings import into_temporary
+        from kpg.session.settings import into_temporary  # lazy: the start does without it
 
         with into_temporary(engine, statement):
             return _run(engine, statement)
@@ -135,11 +135,11 @@ def _run(engine: Engine, statement: ast.Statement) -> Outcome:
             with changing, writing, owning(engine, statement), _closing(engine, statement):
                 return _define(engine, _anchored(engine, with_known_types(statement, engine.catalog)))
         case ast.Explain() | ast.ExplainView():
-            from kpg.execute.queries.explain import run_explain
+            from kpg.execute.queries.explain import run_explain  # lazy: the start does without it
 
             return run_explain(engine, statement, _execute)
         case Session():
-            from kpg.session.settings import run_session
+            from kpg.session.settings import run_session  # lazy: the start does without it
 
             return run_session(engine, statement, execute)
         case _:
@@ -153,7 +153,7 @@ def _closing(engine: Engine, statement: Defining) -> AbstractContextManager[None
     locks = vars(engine).get("locks")
     if locks is None or locks.alone(engine.catalog.asker.number):
         return NOTHING
-    from kpg.execute.table_locks import closing
+    from kpg.execute.table_locks import closing  # lazy: the start does without it
 
     return closing(engine, statement)
 
@@ -177,12 +177,13 @@ def _define(engine: Engine, statement: Defining) -> Outcome:
         case ast.CreateView():
             return widening(lambda: create_view(engine, statement))
         case ast.Drop():
+            # lazy: the start does without it
             from kpg.execute.definitions.drop import check_unused, drop_relations
 
             check_unused(engine, statement.names, f"DROP {statement.kind}", statement.span)
             drop_relations(engine, statement)
         case Definition():
-            from kpg.execute.definitions.ddl import define
+            from kpg.execute.definitions.ddl import define  # lazy: the start does without it
 
             return define(engine, statement)
         case _:
@@ -195,7 +196,7 @@ def _settled(engine: Engine, statement: Part) -> Part:
     span = statement.span
     if not LOCKING.search(span.source, span.start, span.end):
         return statement
-    from kpg.execute.queries.for_update import with_locked
+    from kpg.execute.queries.for_update import with_locked  # lazy: the start does without it
 
     return with_locked(engine, statement)
 
@@ -204,10 +205,11 @@ def _change(engine: Engine, statement: Changing) -> Result:
     statement = _settled(engine, statement)
     match statement:
         case ast.CopyFrom():
-            from kpg.execute.changes.copy import copy_from
+            from kpg.execute.changes.copy import copy_from  # lazy: the start does without it
 
             return Affected(copy_from(engine, statement))
         case ast.Modifying():
+            # lazy: the start does without it
             from kpg.execute.changes.modifying_queries import run_modifying
 
             return run_modifying(engine, statement)
@@ -222,23 +224,23 @@ def _other(engine: Engine, statement: ast.Statement) -> Outcome:
         case ast.Select():
             return select(engine, statement)
         case ast.CopyTo():
-            from kpg.execute.changes.copy import copy_to
+            from kpg.execute.changes.copy import copy_to  # lazy: the start does without it
 
             return copy_to(engine, statement)
         case ast.ExplainRow():
-            from kpg.provenance.explain_row import explained
+            from kpg.provenance.explain_row import explained  # lazy: the start does without it
 
             return explained(engine, statement)
         case ast.ShowTables():
-            from kpg.execute.queries.explain import show_tables
+            from kpg.execute.queries.explain import show_tables  # lazy: the start does without it
 
             return show_tables(engine)
         case ast.Describe():
-            from kpg.execute.queries.explain import describe
+            from kpg.execute.queries.explain import describe  # lazy: the start does without it
 
             return describe(engine, statement.name)
         case ast.VerifyView():
-            from kpg.execute.queries.explain import verified
+            from kpg.execute.queries.explain import verified  # lazy: the start does without it
 
             return verified(engine, statement.name)
         case ast.Begin() | ast.Commit() | ast.Rollback() | ast.Explain() | ast.ExplainView():
@@ -260,14 +262,14 @@ def select(engine: Engine, statement: ast.Select) -> Result:
     statement = evaluated(engine, statement, sleeps=False)
     place = statement.span
     if COMPUTED_BEFORE.search(place.source, place.start, place.end):
-        from kpg.execute.queries import side_effects
-        from kpg.execute.queries.eager_subexpressions import settled
+        from kpg.execute.queries import side_effects  # lazy: the start does without it
+        from kpg.execute.queries.eager_subexpressions import settled  # lazy: the start does without it
 
         statement = settled(engine, statement)
         if side_effects.acts(statement):
             return side_effects.run(engine, statement, _select)
     elif statement is given and _may_be_kept(statement):
-        from kpg.execute.queries.plan_cache import answer
+        from kpg.execute.queries.plan_cache import answer  # lazy: the start does without it
 
         return settling(engine, lambda: answer(engine, statement, _computed))
     return _select(engine, statement)
@@ -281,7 +283,7 @@ def _may_be_kept(statement: ast.Select) -> bool:
 
 def _select(engine: Engine, statement: ast.Select) -> Result:
     if LOCKING.search(statement.span.source, statement.span.start, statement.span.end):
-        from kpg.execute.queries.for_update import select_locked
+        from kpg.execute.queries.for_update import select_locked  # lazy: the start does without it
 
         return select_locked(engine, statement, _unlocked)
     return _unlocked(engine, statement)
@@ -293,7 +295,7 @@ def _unlocked(engine: Engine, statement: ast.Select) -> Result:
 
 def _selected(engine: Engine, statement: ast.Select) -> Result:
     if statement.then is not None:
-        from kpg.session.time_travel import select_then
+        from kpg.session.time_travel import select_then  # lazy: the start does without it
 
         return select_then(engine, statement)
     catalog = engine.reading_catalog
@@ -302,7 +304,7 @@ def _selected(engine: Engine, statement: ast.Select) -> Result:
 
 def _computed(engine: Engine, bound: Bound, catalog: Catalog) -> Result:
     if any(isinstance(node, LetRec) for node in walk(bound.rel)):
-        from kpg.execute.queries.limit import answer, limit_of
+        from kpg.execute.queries.limit import answer, limit_of  # lazy: the start does without it
 
         limit = limit_of(bound.rel)
         if limit is not None:
@@ -319,12 +321,12 @@ def _create_table(engine: Engine, statement: ast.CreateTable) -> None:
         return
     _make_room(engine, statement, name)
     if statement.partition is not None:
-        from kpg.execute.definitions.partitions import create_partition
+        from kpg.execute.definitions.partitions import create_partition  # lazy: the start does without it
 
         create_partition(engine, statement, name)
         return
     if statement.partitioned is not None:
-        from kpg.execute.definitions.partitions import note_partitioned
+        from kpg.execute.definitions.partitions import note_partitioned  # lazy: the start does without it
 
         note_partitioned(engine, statement, name)
     if statement.constraints is ast.NOTHING and not statement.likes:
@@ -332,7 +334,7 @@ def _create_table(engine: Engine, statement: ast.CreateTable) -> None:
     else:
         create_defined(engine, statement, name)
     if statement.distribution:
-        from kpg.session.distribution import declare
+        from kpg.session.distribution import declare  # lazy: the start does without it
 
         declare(engine, name, statement.distribution)
 
@@ -340,11 +342,11 @@ def _create_table(engine: Engine, statement: ast.CreateTable) -> None:
 def _make_room(engine: Engine, statement: ast.CreateTable | ast.CreateTableAs, name: str) -> None:
     """Drop the table that CREATE OR REPLACE takes the place of."""
     if statement.on_commit or engine.at_commit:
-        from kpg.execute.definitions.ddl import made
+        from kpg.execute.definitions.ddl import made  # lazy: the start does without it
 
         made(engine, name, statement)
     if statement.or_replace and name in engine.catalog:
-        from kpg.execute.definitions.drop import drop_relations
+        from kpg.execute.definitions.drop import drop_relations  # lazy: the start does without it
 
         drop_relations(engine, ast.Drop("TABLE", (name,), False, False, statement.span))
 

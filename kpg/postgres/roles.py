@@ -210,7 +210,7 @@ def kept(password: str) -> str:
     """What is kept of a password, as Postgres writes it; that of which such is given stays as it is."""
     if not password or SCRAM.fullmatch(password):
         return password
-    from kpg.postgres.passwords import verifier_of
+    from kpg.postgres.passwords import verifier_of  # lazy: the start does without it
 
     made = verifier_of(password)
     salt, stored, server = (base64.b64encode(one).decode() for one in (made.salt, made.stored, made.server))

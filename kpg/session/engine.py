@@ -174,19 +174,19 @@ class InPostgresWords:
         given: "Type | None" = None,
     ) -> str:
         """An expression over a relation's columns; ``given`` is the type of a column whose DEFAULT it is."""
-        from kpg.compiler.sql.rewrite.deparse import spelled
+        from kpg.compiler.sql.rewrite.deparse import spelled  # lazy: the start does without it
 
         return spelled(catalog, entry, text, pretty, given)
 
     def type_of(self, catalog: "Catalog", entry: "Entry", text: str) -> "Type | None":
         """The type of an expression, if it is known."""
-        from kpg.compiler.sql.rewrite.deparse import type_of
+        from kpg.compiler.sql.rewrite.deparse import type_of  # lazy: the start does without it
 
         return type_of(catalog, entry, text)
 
     def query(self, catalog: "Catalog", text: str) -> str:
         """A query with the schemas of what is not found without, and no others."""
-        from kpg.compiler.sql.rewrite.deparse import placed
+        from kpg.compiler.sql.rewrite.deparse import placed  # lazy: the start does without it
 
         return placed(catalog, text)
 
@@ -385,7 +385,7 @@ class Engine(Kept):
         """What every call of the public API holds; branches share dictionaries, and so the monitor."""
         self._interrupt = DeferredInterrupt()
         if memory_limit is not None:
-            from kpg.session.memory_limit import watch_of
+            from kpg.session.memory_limit import watch_of  # lazy: the start does without it
 
             self._interrupt.watch = watch_of(memory_limit, workers)
         self.workers = workers
@@ -439,7 +439,7 @@ class Engine(Kept):
         self.past: Past | None = None
         """What is kept of earlier epochs, if that is asked for."""
         if history is not None:
-            from kpg.session import time_travel
+            from kpg.session import time_travel  # lazy: the start does without it
 
             self.past = time_travel.Past(self, time_travel.retention_of(history))
 

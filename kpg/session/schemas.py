@@ -94,14 +94,14 @@ class Schemas:
     @cached_property
     def references(self) -> "References":
         """Foreign keys."""
-        from kpg.execute.changes.foreign_keys import References
+        from kpg.execute.changes.foreign_keys import References  # lazy: the start does without it
 
         return References(self.executor, lambda name: self._tables[name])
 
     @cached_property
     def sequences(self) -> "Sequences":
         """Where sequences stand."""
-        from kpg.execute.changes.defaults import Sequences
+        from kpg.execute.changes.defaults import Sequences  # lazy: the start does without it
 
         return Sequences(lambda: self.catalog)
 
@@ -220,7 +220,7 @@ class Schemas:
 
     def refresh_rules(self) -> None:
         """Have tables follow the rules that the catalog has for them now."""
-        from kpg.execute.changes.constraints import guards
+        from kpg.execute.changes.constraints import guards  # lazy: the start does without it
 
         self.references.refresh(self.catalog, self._default_words)
         for name, guard in guards(self.executor, self.catalog, self.references).items():
@@ -228,7 +228,7 @@ class Schemas:
                 self._tables[name].guard = guard
 
     def _default_words(self, table: str, places: tuple[int, ...], rows: int) -> Words:
-        from kpg.execute.changes.defaults import default_words
+        from kpg.execute.changes.defaults import default_words  # lazy: the start does without it
 
         entry = self.catalog.table(table)
         return default_words(self.executor, self.sequences, entry, self.catalog, places, rows)
@@ -267,7 +267,7 @@ class Schemas:
                 self.catalog.remove(name)
                 self._forget(entry)
         if self.catalog.comments:
-            from kpg.compiler.system.pg_catalog import move_comments
+            from kpg.compiler.system.pg_catalog import move_comments  # lazy: the start does without it
 
             move_comments(self.catalog, entry.name)
         if self.attached and isinstance(entry, ViewEntry):

@@ -23,7 +23,11 @@ from kpg.compiler.sql.parse.session_statements import with_values
 from kpg.compiler.sql.parse.statements import Select, Statement
 from kpg.compiler.system.pg_index import indexes
 from kpg.execute.changes.source_positions import set_position
+from kpg.execute.definitions.ddl import end
 from kpg.execute.queries.cursors import forget, listed, run_cursor
+from kpg.execute.table_locks import lock_tables
+from kpg.postgres.privileges import refuse_refresh
+from kpg.postgres.roles import set_role
 from kpg.runtime.errors import InterfaceError, ProgrammingError, Span
 from kpg.runtime.types import TEXT
 from kpg.session.engine import Engine
@@ -79,8 +83,6 @@ def _setting(engine: Engine, statement: ast.AnySession) -> Result | None:
         case ast.Set():
             _set(engine, statement)
         case ast.SetRole():
-            from kpg.postgres.roles import set_role
-
             set_role(engine, statement)
         case ast.Show(name="all"):
             names = sorted(SETTINGS)
@@ -136,8 +138,6 @@ def _set(engine: Engine, statement: ast.Set) -> None:
         _set_reading(engine, name, statement)
         return
     if name in ("role", "session_authorization"):
-        from kpg.postgres.roles import set_role
-
         whom = "" if statement.values in ((), ("none",)) else statement.values[0]
         set_role(engine, ast.SetRole(whom, name != "role", statement.local, statement.span))
         return
@@ -355,8 +355,6 @@ def _prepared(engine: "Engine") -> Iterable[Row]:
 def accept(engine: Engine, statement: ast.Accepted | ast.LockTable) -> None:
     """Run one statement."""
     if isinstance(statement, ast.LockTable):
-        from kpg.execute.table_locks import lock_tables
-
         lock_tables(engine, statement)
         return
     for fact, state in statement.skipped:
@@ -374,8 +372,6 @@ def accept(engine: Engine, statement: ast.Accepted | ast.LockTable) -> None:
             continue
         engine.catalog.get(relation, statement.span)
         if what == "REFRESH" and engine.catalog.is_limited:
-            from kpg.postgres.privileges import refuse_refresh
-
             refuse_refresh(engine.catalog, relation, statement.span)
     if what in ("VACUUM", "ANALYZE", "ANALYSE"):
         _tidy(engine, statement)
@@ -423,7 +419,6 @@ def _check_index(engine: Engine, name: str, statement: ast.Accepted) -> None:
 
 def _discard(engine: Engine, part: str) -> None:
     """Forget what the session has, or a part of it."""
-    from kpg.execute.definitions.ddl import end
 
     if part in ("ALL", "SEQUENCES") and "sequences" in vars(engine):
         engine.sequences.unask()

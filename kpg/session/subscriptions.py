@@ -158,7 +158,7 @@ class Feed:
 
     def _kept(self) -> "Past":
         if self._past is None:
-            from kpg.session.time_travel import nothing_kept
+            from kpg.session.time_travel import nothing_kept  # lazy: the start does without it
 
             raise nothing_kept()
         return self._past

@@ -23,6 +23,7 @@ from kpg.compiler.sql.frontend import Bound
 from kpg.compiler.sql.parse import statements as ast
 from kpg.compiler.sql.parse.as_of import evaluated, query_of
 from kpg.compiler.sql.parse.parser import parse_query
+from kpg.execute.queries.limit import answer, limit_of
 from kpg.execute.queries.query_plan import LiveStatistics, Planned, bind, plan_bound
 from kpg.execute.queries.result_rows import Decoded
 from kpg.runtime.errors import Error, InterfaceError, ProgrammingError, Span
@@ -329,8 +330,6 @@ class Past:
 
         bound = self._timed(bind(statement, catalog), epoch)
         if any(isinstance(node, LetRec) for node in walk(bound.rel)):
-            from kpg.execute.queries.limit import answer, limit_of
-
             limit = limit_of(bound.rel)
             if limit is not None:
                 return answer(bound, limit, lambda one: run(plan_bound(one, catalog, engine.statistics)))

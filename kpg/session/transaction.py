@@ -217,7 +217,7 @@ class Transactions:
     def box(self, channels: "Channels") -> "Mailbox":
         """The end of all channels of those whose transactions these are."""
         if self.mailbox is None:
-            from kpg.session.channels import Mailbox
+            from kpg.session.channels import Mailbox  # lazy: the start does without it
 
             self.mailbox = Mailbox(channels)
         return self.mailbox

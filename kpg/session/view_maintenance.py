@@ -82,7 +82,7 @@ class Following(Schemas):
         """Have an ego view's plan follow a table, as its definition does not tell of its overlay."""
         before = self._plans.get(view)
         if before is not None and _is_ego(before):
-            from kpg.compiler.ego import renamed
+            from kpg.compiler.ego import renamed  # lazy: the start does without it
 
             self._plans[view] = renamed(before, was, name)
             self.journal.note(undo=partial(self._plans.__setitem__, view, before))
@@ -248,7 +248,7 @@ class Following(Schemas):
             if index.table == was:
                 catalog.indexes[index.name.lower()] = replace(index, table=name)
         if catalog.comments:
-            from kpg.compiler.system.pg_catalog import move_comments
+            from kpg.compiler.system.pg_catalog import move_comments  # lazy: the start does without it
 
             move_comments(catalog, was, name)
 
@@ -274,7 +274,7 @@ class Following(Schemas):
         self.catalog.remove(entry.name)
         self.catalog.rights.rename(("RELATION", entry.name.lower()), ("RELATION", name.lower()))
         if self.catalog.comments:
-            from kpg.compiler.system.pg_catalog import move_comments
+            from kpg.compiler.system.pg_catalog import move_comments  # lazy: the start does without it
 
             move_comments(self.catalog, entry.name, name)
         self._forget(entry)
@@ -401,14 +401,14 @@ class Kept(Following):
     @cached_property
     def channels(self) -> "Channels":
         """What sessions tell each other by."""
-        from kpg.session.channels import Channels
+        from kpg.session.channels import Channels  # lazy: the start does without it
 
         return Channels()
 
     @cached_property
     def locks(self) -> "RowLocks":
         """The locks of sessions."""
-        from kpg.session.locks import RowLocks
+        from kpg.session.locks import RowLocks  # lazy: the start does without it
 
         return RowLocks(self)
 

@@ -38,13 +38,13 @@ class Guard:
 
     @cached_property
     def _generated(self) -> Mfp | None:
-        from kpg.compiler.sql.rewrite.column_expressions import generated
+        from kpg.compiler.sql.rewrite.column_expressions import generated  # lazy: the start does without it
 
         return generated(self._entry, self._catalog)
 
     @cached_property
     def _checks(self) -> Mfp | None:
-        from kpg.compiler.sql.rewrite.column_expressions import checks
+        from kpg.compiler.sql.rewrite.column_expressions import checks  # lazy: the start does without it
 
         return checks(self._entry, self._catalog)
 

@@ -259,7 +259,7 @@ def found_rows(engine: Engine, statement: ast.Delete | ast.Update) -> tuple[Plan
 
 def _with_defaults(engine: Engine, statement: ast.Insert, entry: TableEntry, words: Words) -> Words:
     """Rows with what their columns have that were not given."""
-    from kpg.execute.changes.defaults import filled, numbered
+    from kpg.execute.changes.defaults import filled, numbered  # lazy: the start does without it
 
     given = set(insert_places(statement, entry.schema))
     places = [place for place in range(len(entry.schema.columns)) if place not in given]
@@ -301,7 +301,7 @@ def insertion(
             if table.guard is not None:
                 updated = updated[0], table.guard.fitting(updated[1])
             if catalog.others:
-                from kpg.postgres.row_security import check_replaced
+                from kpg.postgres.row_security import check_replaced  # lazy: the start does without it
 
                 check_replaced(engine, table, statement, updated[0])
             _check_shown(engine, statement, updated[1], "UPDATE")
@@ -318,7 +318,7 @@ def _check_shown(engine: Engine, statement: ast.Insert | ast.Update, words: Word
     PrivilegeError if policies do not let it be written.
     """
     if engine.catalog.others:
-        from kpg.postgres.row_security import check_written
+        from kpg.postgres.row_security import check_written  # lazy: the start does without it
 
         check_written(engine, statement, words, command)
     if statement.through is None or not words.shape[1]:

@@ -197,7 +197,7 @@ def _made(
     rest = [place for place in range(len(columns)) if place not in given]
     missing: dict[int, Stored] = dict.fromkeys(rest)
     if entry.constraints.rules and rest:
-        from kpg.compiler.sql.rewrite.column_expressions import defaults
+        from kpg.compiler.sql.rewrite.column_expressions import defaults  # lazy: the start does without it
 
         found = defaults(entry, rest, catalog)
         if absent and sum(len(one.sequences) for one in found.values()) > 1:

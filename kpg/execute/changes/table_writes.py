@@ -197,7 +197,7 @@ def new_rows(engine: Engine, table: Table, data: Any) -> Words:
     words = table.encoded(data) if type(data) is list else None
     if words is not None:
         return words
-    from kpg.runtime.convert.arrow import from_any
+    from kpg.runtime.convert.arrow import from_any  # lazy: the start does without it
 
     omitted = may_omit(engine, table)
     return completed(
@@ -222,7 +222,7 @@ def completed(engine: Engine, table: Table, words: Words, omitted: Omitted) -> W
     """Rows with DEFAULTs in the place of the values that they omit."""
     if not omitted.found or not words.shape[1]:
         return words
-    from kpg.execute.changes.defaults import with_defaults
+    from kpg.execute.changes.defaults import with_defaults  # lazy: the start does without it
 
     entry = engine.catalog.table(table.name)
     return with_defaults(engine.executor, engine.sequences, entry, engine.catalog, words)
@@ -243,7 +243,7 @@ def _rows(table: Table, data: Any) -> Words:
 
 
 def _encode(data: Any, schema: Schema, table: Table) -> Words:
-    from kpg.runtime.convert.arrow import from_any
+    from kpg.runtime.convert.arrow import from_any  # lazy: the start does without it
 
     return from_any(data, schema, table.dictionary)
 

@@ -220,6 +220,7 @@ def create_defined(engine: "Engine", statement: ast.CreateTable, name: str) -> N
     entry, sequences = definition(statement, name, engine.catalog)
     engine.create_table(name, entry.schema, entry.constraints, sequences)
     if entry.constraints.rules or entry.constraints.checks:
+        # lazy: the start does without it
         from kpg.compiler.sql.rewrite.column_expressions import check_rules
 
         check_rules(entry, engine.catalog)

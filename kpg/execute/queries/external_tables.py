@@ -42,12 +42,12 @@ def readable(engine: Engine, statement: ast.Statement) -> ast.Statement:
             raise
 
     if isinstance(statement, ast.Insert | ast.CreateTableAs) and statement.query.then is not None:
-        from kpg.session.time_travel import settled
+        from kpg.session.time_travel import settled  # lazy: the start does without it
 
         with engine.transactions.undoing():
             return settled(engine, statement)
     if isinstance(statement, WITHIN) and PARTS.search(statement.span.source):
-        from kpg.session.time_travel import within
+        from kpg.session.time_travel import within  # lazy: the start does without it
 
         with engine.transactions.undoing():
             statement = within(engine, statement)
@@ -61,7 +61,7 @@ def create(engine: Engine, name: str, data: Any, primary_key: Sequence[str]) -> 
 
     Raises ProgrammingError for a key column that is not there, IntegrityError for rows that violate the key.
     """
-    from kpg.execute.changes.bulk_load import of_data, of_path
+    from kpg.execute.changes.bulk_load import of_data, of_path  # lazy: the start does without it
 
     plain = name.rpartition(".")[2]
     check_name(plain)
@@ -125,7 +125,7 @@ def _attach(engine: Engine, mention: Mention) -> str | None:
         need_file(engine.catalog, "from", mention.span)
     match mention:
         case Named(name=name) if name.lower() == "kpg_positions":
-            from kpg.execute.changes.source_positions import table_of
+            from kpg.execute.changes.source_positions import table_of  # lazy: the start does without it
 
             table_of(engine)
             return None
@@ -133,11 +133,11 @@ def _attach(engine: Engine, mention: Mention) -> str | None:
             data = _of_caller(name)
             if data is None:
                 return None
-            from kpg.execute.changes.bulk_load import of_data
+            from kpg.execute.changes.bulk_load import of_data  # lazy: the start does without it
 
             return _keep(engine, name, of_data(data, name))
         case Files():
-            from kpg.execute.changes.bulk_load import of_files
+            from kpg.execute.changes.bulk_load import of_files  # lazy: the start does without it
 
             return _keep(
                 engine, f"{', '.join(mention.paths)}, as of epoch {engine.executor.epoch}", of_files(mention)
@@ -170,6 +170,6 @@ def _of_caller(name: str) -> Any:
     found = frame.f_locals.get(name, frame.f_globals.get(name))
     if found is None:
         return None
-    from kpg.runtime.convert.arrow import is_frame
+    from kpg.runtime.convert.arrow import is_frame  # lazy: the start does without it
 
     return found if is_frame(found) else None

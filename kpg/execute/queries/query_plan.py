@@ -129,7 +129,7 @@ def _own_functions(rel: Rel) -> Iterator[str]:
 
 def table_keys(plan: ir.Plan) -> Iterator[tuple[str, tuple[int, ...]]]:
     """The plan's arrangements of all rows of a table, which views share: the table and the key columns."""
-    from kpg.compiler.explain import table_key
+    from kpg.compiler.explain import table_key  # lazy: the start does without it
 
     for ref in range(len(plan.nodes)):
         found = table_key(plan, ref)
@@ -149,7 +149,7 @@ def bind(statement: Query, catalog: Catalog) -> Bound:
         case ast.Update():
             return changes.lower_update(statement, catalog)
         case ast.Merge():
-            from kpg.compiler.sql.rewrite.upsert import lower_merge
+            from kpg.compiler.sql.rewrite.upsert import lower_merge  # lazy: the start does without it
 
             return lower_merge(statement, catalog)
         case _:
@@ -263,7 +263,7 @@ def explain_export(
 
 def _arrangements(plan: ir.Plan, catalog: Catalog, statistics: Statistics) -> "Shown":
     """Every arrangement that the plan uses, and whether it is there already."""
-    from kpg.compiler.explain import Shown, table_key
+    from kpg.compiler.explain import Shown, table_key  # lazy: the start does without it
 
     lines = []
     for ref, node in enumerate(plan.nodes):

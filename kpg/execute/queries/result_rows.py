@@ -53,7 +53,7 @@ class Decoded:
         return self.words.shape[1]
 
     def arrow(self) -> "pyarrow.Table":
-        from kpg.runtime.convert.arrow import decode
+        from kpg.runtime.convert.arrow import decode  # lazy: the start does without it
 
         return decode(self.words, self.names, self.types, self.dictionary)
 

@@ -1,0 +1,72 @@
+"""Check the imports of the product: no cycles, and a reason for each import inside a function.
+
+Every import counts: at the top of a module, inside a function, and for types only. An import inside a
+function carries ``# lazy: <reason>`` on its line or on the line above. Reasons are an optional package, and
+what the start does without.
+"""
+
+import ast
+import sys
+from collections.abc import Iterator
+from graphlib import CycleError, TopologicalSorter
+from pathlib import Path
+from typing import Final
+
+ROOT: Final = Path(__file__).parents[1]
+FOLDERS: Final = ("compiler", "grammars", "kpg", "runtime", "tpch")
+
+
+def module_name(path: Path) -> str:
+    """The name under which a file is imported."""
+    parts = path.relative_to(ROOT).with_suffix("").parts
+    whole = parts if parts[0] == "kpg" else ("kpg", *parts)
+    return ".".join(whole[:-1] if whole[-1] == "__init__" else whole)
+
+
+def imports_of(tree: ast.AST, inside: bool = False) -> Iterator[tuple[ast.Import | ast.ImportFrom, bool]]:
+    """The import statements of a tree, and whether each is inside a function."""
+    for child in ast.iter_child_nodes(tree):
+        if isinstance(child, ast.Import | ast.ImportFrom):
+            yield child, inside
+        is_function = isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
+        yield from imports_of(child, inside or is_function)
+
+
+def targets(statement: ast.Import | ast.ImportFrom, known: set[str]) -> Iterator[str]:
+    """The modules of the product that a statement imports."""
+    for alias in statement.names:
+        if isinstance(statement, ast.Import):
+            candidates = [alias.name]
+        else:
+            candidates = [f"{statement.module}.{alias.name}", statement.module or ""]
+        yield from [one for one in candidates if one in known][:1]
+
+
+def main() -> int:
+    """Print what is wrong; 1 if anything is."""
+    paths = {module_name(path): path for folder in FOLDERS for path in sorted((ROOT / folder).rglob("*.py"))}
+    known, wrong = set(paths), 0
+    graph: dict[str, set[str]] = {}
+    for name, path in paths.items():
+        text = path.read_text(encoding="utf-8")
+        lines = text.splitlines()
+        graph[name] = set()
+        for statement, inside in imports_of(ast.parse(text)):
+            found = set(targets(statement, known)) - {name}
+            graph[name] |= found
+            near = "\n".join(lines[max(0, statement.lineno - 2) : statement.end_lineno])
+            if inside and found and "# lazy:" not in near:
+                print(
+                    f"{path.relative_to(ROOT)}:{statement.lineno}: import inside a function without a reason"
+                )
+                wrong += 1
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as error:
+        print("cycle of imports: " + " <- ".join(error.args[1]))
+        wrong += 1
+    return int(wrong > 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
