@@ -1,12 +1,11 @@
-"""How overlays are built: what readers' input lists have in common becomes partial aggregates.
+"""Overlay construction: shared parts of the readers' input lists become partial aggregates.
 
-``VNM`` and its kin mine bicliques from chunks of similar lists, ``IOB`` covers one list after the other by
-sets that are there. All of them begin with an edge from each writer to each reader of it.
+Every construction starts with one edge for each (writer, reader) pair. The VNM algorithms mine bicliques from
+chunks of similar lists. IOB covers one list after the other with existing partial aggregates.
 
-An overlay built anew of the pairs there are: at once, or in the background while the old one goes on.
-
-In the background a thread builds, which has copies of all it reads and touches nothing else; compiled loops
-let others go on meanwhile. What changes in the meantime is noted, and patched into the overlay that is made.
+:func:`build` runs in the caller. :class:`Rebuilding` builds in a thread while the old overlay stays in use:
+the thread works on copies, and compiled loops release the GIL. Changes that arrive meanwhile are recorded and
+applied to the new overlay.
 """
 
 import enum

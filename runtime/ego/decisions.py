@@ -1,29 +1,21 @@
-"""What of an overlay is pushed and what is pulled: the labelling of least expected cost, or nearly.
+"""Push and pull labels of an overlay: the dataflow decisions of least expected cost.
 
-Pushing a node costs its push frequency times H(k), pulling it its pull frequency times L(k), where k is its
-number of inputs; whatever feeds a pushed node is pushed. With a node's weight what pulling costs more than
-pushing, the best labels are the sides of a minimum cut; most nodes need no cut to be decided (P1 and P2 of
-the paper).
+A pushed node is maintained on every write; a pulled node is computed on every read. Pushing a node with k
+inputs costs its push frequency times H(k); pulling it costs its pull frequency times L(k). Every input of a
+pushed node is pushed. The weight of a node is the cost of pulling it minus the cost of pushing it. The best
+labels are then the sides of a minimum cut, and pruning (P1 and P2 of the paper) decides most nodes without a
+cut.
 
-Labels that follow what is observed: a few at the frontier, or all once that has changed altogether.
+Four parts:
 
-At the frontier each node is looked at alone. That is little work, and enough where frequencies drift. Where
-they shift it is not: pushing a partial aggregate may pay only if its readers are pushed as well, and each of
-these only if it is. So then all labels are decided anew, of the overlay as it is.
-
-Which number each node has: those that are visited often have the first ones.
-
-What is kept of a node stands in arrays at its number. By Zipf's law most visits are to few nodes; where these
-stand side by side they share lines and pages of memory, which then stay in the processor's caches.
-
-Labels, and whether sharing pays at all, by what writes and reads take on an overlay that is there.
-
-Costs by the number of inputs are timed on graphs without any order (``families.py``). On a graph of its own
-a write's readers may lie side by side, or a read's writers anywhere. So some writes and reads are drawn as
-they were observed, and served in several ways: with all pushed and all pulled and no partial aggregate, and
-with labels by cost, with and without these. What took least stays; what each took tells what costs are here.
-
-When labels are to be compared with what was observed again.
+* Labels: :func:`decide` labels all nodes, :func:`dissolve` removes partial aggregates that save next to
+  nothing, :func:`split` pushes the inputs of pulled nodes that seldom change.
+* Adaptation: :func:`at_frontier` flips single nodes when frequencies drift. It misses gains that need several
+  nodes to flip together, so :func:`everywhere` labels all nodes again when the frequencies shift.
+* Node order: :func:`by_traffic` gives frequently visited nodes adjacent numbers, so that their state shares
+  cache lines and pages.
+* Trials: :func:`tried` serves a sample of the observed writes and reads under several labellings and keeps
+  the fastest. H and L are measured on unordered graphs (``families.py``) and may not hold for a given graph.
 """
 
 import itertools

@@ -1,6 +1,6 @@
-"""The partial aggregates of each kind, and what they cost.
+"""Choice of a family of partial aggregates for each call, and measured costs of each family.
 
-Any aggregate, by its algorithm, on states in Python: those that no compiled family has, and users' own.
+Aggregates without a compiled family, including user-defined ones, run their algorithm on states in Python.
 """
 
 import copy

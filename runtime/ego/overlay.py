@@ -1,23 +1,17 @@
-"""An overlay: writers, readers and partial aggregates, and signed edges between them, in flat arrays.
+"""The overlay graph: writers, readers and partial aggregates, connected by signed edges in flat arrays.
 
-A node is a number: writers first, then readers, then partial aggregates, as they were built; what comes later
-has the next number, until all have other ones, by how often they are visited (``placing.py``). An edge's
-*item* is ``2 * node``, and one more if what the node brings is taken away.
+A node is a number. Writers come first, then readers, then partial aggregates, in order of construction; a
+later node takes the next number. Nodes are renumbered by traffic from time to time
+(``decisions.by_traffic``). The *item* of an edge is ``2 * node``, plus one if the edge is negative.
 
-The invariant (digest, E17): over all paths from a writer to a reader, the products of signs add up to 1 if
-the writer is one of the reader's neighbours, and to 0 if not. Where repetition does not matter there is at
-least one path instead, and there are no negative edges.
+Invariant (digest, E17): the products of signs over all paths from a writer to a reader add up to 1 if the
+writer is a neighbour of the reader, else to 0. For aggregates that ignore repetition, at least one path is
+enough, and there are no negative edges.
 
-Which node of an overlay a word is: the writer, or the reader, of a value.
-
-Which readers are continuous: somebody is told when their answers change, so they are kept up to date.
-
-Edges of the graph that come and go, in an overlay that is there: as few of its edges as can be change.
-
-What comes is an edge from the writer to the reader. What goes is that edge if it is there, else a negative
-one; where nothing can be taken away, what leads from the writer to the reader is taken apart.
-
-Which pushed nodes writers reach.
+:class:`Ids` maps words to nodes. :class:`Followed` says which readers are continuous: their answers are
+reported when they change, so they are pushed. :func:`add` and :func:`remove` change the pairs of a built
+overlay with few edges: an added pair is a direct edge; a removed pair deletes that edge or adds a negative
+one. Where the aggregate cannot subtract, the paths from the writer to the reader are taken apart.
 """
 
 from collections.abc import Callable, Iterator

@@ -1,21 +1,17 @@
-"""Lists of the most frequent, or the distinct, values: as elements, and as the words of arrays.
+"""Families of partial aggregates: the state that each node of an overlay keeps for one kind of aggregate.
 
-An array's string is its elements' strings one after the other and an end, so that many are put together, and
-interned, at once. Whoever is content with elements interns nothing.
+A :class:`Family` is the interface that the overlay engine uses. It keeps the partial aggregates of all
+writers, and of the other nodes that are pushed.
 
-Multisets of words for the nodes of an overlay, in one pool (``runtime/kernels/bags.py``).
-
-What an engine asks of the partial aggregates of one kind.
-
-Counts and sums of words: a few numbers a node, which are added and taken away.
-
-What writers have got since the last commit, so that it can be taken back.
-
-How often each word is there: what the most frequent, and the distinct, values are told of.
-
-A pushed node keeps a bag of words. Bags are added and taken away like sums, so negative edges are right.
-
-Least and greatest words: of a writer all that it wrote lately, of a pushed node the best of its inputs.
+* :class:`Sums`: counts and sums, a few words for each node. They can be added and subtracted.
+* :class:`Counts`: a bag of words for each node, for the most frequent and the distinct values. Bags are added
+  and subtracted like sums, so negative edges are allowed. All bags share one pool
+  (``runtime/kernels/bags.py``).
+* :class:`Extremes`: least and greatest words. A writer keeps its whole window, a pushed node only the extreme
+  of its inputs. Repetition does not matter.
+* :class:`UncommittedWrites`: the writes since the last commit, for rollback.
+* :class:`Answers`: arrays of elements as output. The string of an array is the strings of its elements and an
+  end mark, so many arrays are built and interned in one call.
 """
 
 from typing import Any, Final, Protocol

@@ -1,19 +1,14 @@
-"""All that a durable database does with files, behind one protocol: ``Disk`` does it to a folder.
+"""File access of a durable database, behind one protocol: :class:`Files`, which :class:`Disk` implements.
 
-Tests have another, which drops, tears and reorders what was not synced, and fails at any operation. So
-nothing else in kpg may touch a file of a database, and everything here may raise OSError. What is written is
-in the file for everybody at once; it is there after a power cut once :meth:`File.sync` has returned, and a
-name is once :meth:`Files.sync` has.
+All file access of a database goes through this protocol, and every operation may raise OSError. Tests
+implement it with a disk that drops, tears and reorders unsynced writes and fails at any operation. A write is
+visible to all readers at once. Its bytes survive a power failure once :meth:`File.sync` returns; a file name
+does once :meth:`Files.sync` returns.
 
-The checksum of bytes, whose number is a multiple of eight.
-
-Mapped bytes, had read before they are looked at.
-
-A disk that fails when somebody looks at a mapped page ends the process, by a signal that says nothing of
-files. So the system is asked to read pages first, which it can refuse. What it then drops, for lack of
-memory, and cannot read again is beyond that.
-
-Folders for a while: given up at the end and, where their process was killed, when the next one is made.
+:func:`checksum_of` is the checksum of log and packs. :func:`read_in` asks the operating system to read mapped
+pages first: a disk error then raises OSError, where a page fault would kill the process with a signal. Pages
+that are evicted later and cannot be read again are not covered. :class:`Scratch` is a temporary folder;
+folders left by killed processes are removed when the next one is created.
 """
 
 import contextlib

@@ -1,25 +1,20 @@
-"""The log: records one after the other in a segment, a file of its own, each whole or not there.
+"""The write-ahead log: a sequence of records in segment files, each record complete or absent.
 
-A segment begins with a header, then records: their header of six words (a mark, kind and length, number, how
-far the log was synced, checksums of what comes behind and of itself), then bytes, then a word that only tells
-that the record has been written to its end. Behind the last record are zeros, room that was made in advance:
-syncing a small record need not change the file's length. What is written are whole pages, of which the first
-has what it had before the record.
+A segment is a header and records. A record has a header of six words (mark, kind and length, number, how far
+the log was synced, checksum of the content, checksum of the header), then its bytes, then an end word. Zeros
+follow the last record: space is allocated in advance, so syncing a small record need not change the file
+length. Writes cover whole pages; the first page repeats what precedes the record.
 
-What a crash leaves behind the last whole record is no error: a record is torn if a sector of it never came,
-or the bytes behind some byte of it, and what never came is zeros, because nothing else was ever there.
-Anything else that is no record was one: that is damage. So is what is missing before a record that was
-written after a sync, and what is missing of the records that, as ``proof.py`` has it, were synced.
+Recovery distinguishes torn writes from damage. A record is torn if a sector of it, or all bytes after some
+position, are zeros, because the space held only zeros before. A torn tail is cut off. Anything else that is
+not a valid record is damage. A missing record is damage if a later record was written after a sync, or if the
+file ``committed`` says that it was synced.
 
-How far the log was synced, beside the log: what tells a lost record from one that was never synced.
-
-The file ``committed`` has the number of the last record of the log whose sync has returned. It is written
-after that sync, before the commit is acknowledged, and is not synced itself: a commit waits for one sync. So
-the number is never too high, and after the end of the process it is exact. After a power cut it may be as old
-as the operating system lets it be, half a minute.
-
-There are two slots, in sectors of their own, written by turns: what ends a process while it writes one leaves
-the other. A slot is four words: a mark, the database, the number, and its bits inverted, xor the database.
+``committed`` (:class:`Proof`) holds the number of the last synced record. It is written after the sync and
+before the commit is acknowledged, and is not synced itself, so a commit waits for one sync. The number is
+never too high. It is exact after a process crash; after a power failure it may lag by about half a minute. It
+has two slots in separate sectors, written alternately. A slot is four words: mark, database, number, and the
+number inverted xor the database.
 """
 
 import mmap

@@ -1,23 +1,16 @@
-"""Packs: files of blocks that are written once, and mapped when they are read.
+"""Packs: checksummed files of blocks that are written once and memory-mapped for reading.
 
-A pack is blocks of 4 KB, then the checksum of each, then a footer with the checksum of these; so every bit of
-it is under one. What is stored begins at a block of its own. Room that an array may grow into is blocks that
-were never written, which take no place on most disks.
+A pack is a sequence of 4 KB blocks, then one checksum for each block, then a footer with the checksum of
+these checksums. Every stored object starts at a block. Spare room for a growing array is blocks that are
+never written, which most file systems store as holes.
 
-Columns of words as they are written: one word if all are the same, few bits a word if they are close.
-
-A code is what a word is above the least one, after those of NULL and ERROR.
-
-The manifest: which files are a database, and from where on its log is to be read again.
-
-It is written beside the one that there is and takes its name, so there always is one, whole.
-
-What stands in a record of the log for rows that are in packs.
-
-Shards: rows that one of many workers has written, in a pack of their own, with their text.
-
-A shard means the same to whoever reads it: text is the numbers of strings that are in the same pack. So it is
-read by the worker that wrote it, by any number of others, or by one that has all rows.
+* Column compression (:func:`pack`, :func:`unpack`): a column of equal words is one word; other columns are
+  bit-packed as offsets from the least word. The lowest codes stand for NULL and ERROR.
+* :class:`Manifest`: the pack files of a database and the log segment to replay from. It is written beside the
+  old one and renamed over it, so one complete manifest always exists.
+* :class:`Placed` and :class:`PlacedStrings`: log records that refer to rows and strings in packs.
+* :class:`Shard`: rows that one worker of many wrote to a pack of its own. Its text columns refer to strings
+  in the same pack, so any worker can read it.
 """
 
 import time

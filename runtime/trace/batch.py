@@ -1,10 +1,11 @@
-"""Immutable sorted batches, and the directories that make point lookups in them cheap.
+"""Immutable sorted batches of updates, their lookup directories, and kernels that read groups from them.
 
-A batch is described by frontiers: it holds what happened at times in advance of ``lower`` and not of
-``upper``. ``since`` says how far times have been compacted: they may have moved up to it, even beyond
-``upper``, so that no time is ever checked against ``lower`` and ``upper`` afterwards.
+A batch contains the updates at times in advance of ``lower`` and not in advance of ``upper``. Its times may
+be compacted up to the frontier ``since``, even beyond ``upper``, so times are never compared with ``lower``
+and ``upper`` afterwards.
 
-Reading accumulated groups from a trace: what top-k, min, max and basic reduces are made of.
+:func:`collect`, :func:`differences` and :func:`group_times` read the accumulated groups of a trace for top-k,
+min, max and basic reduces.
 """
 
 from collections.abc import Sequence

@@ -1,18 +1,14 @@
-"""The head of a trace: what came lately, unsorted, so that a small step costs no more than its rows.
+"""The newest updates of a trace, which follow all its batches: an unsorted head or a sorted tail.
 
-Steps of few rows append to the head; look-ups find its rows by a hash of their first columns, in the order
-newest first. A head that has grown large is *sealed*: sorted into a batch, like those that large steps make.
+Small steps append here, so that a step costs only its own rows. One of the two is in use at a time. When it
+is large it is *sealed* into a batch, like the batches that large steps make.
 
-Where the steps end whose updates are in the head of a trace.
-
-The tail of a trace: what came lately in order, for those that read it so.
-
-A batch for each small step would have to be described, looked at and merged; a tail takes a step's rows in
-one call, by copying itself: up to ``MOST_IN_TAIL`` rows that costs less than the call.
-
-What came to a trace lately, in small steps: in its head, or, for those that read in order, in its tail.
-
-One of the two is in use at a time. Both come after all batches of the trace.
+* :class:`Head`: unsorted updates. Lookups find rows by a hash of their first columns, newest first.
+* :class:`Tail`: up to ``MOST_IN_TAIL`` sorted updates, for traces that are read in order. A step copies the
+  tail in one call; at that size this costs less than the call, and less than making, searching and merging a
+  batch.
+* :class:`Ends`: the frontier after each step in the head or tail.
+* :class:`Recent`: owns the two and decides when they are sealed.
 """
 
 import enum

@@ -1,6 +1,6 @@
-"""Matching a stream of rows with the rows of a trace: the one way in which operators read arrangements.
+"""Joins of a stream of rows with a trace: the only way in which operators look up arrangements.
 
-Few stream rows and a trace: what :func:`~kpg.runtime.trace.lookup.lookup` does, in one compiled call.
+A short stream takes one compiled call; :func:`~kpg.runtime.trace.lookup.lookup` chooses.
 """
 
 import enum

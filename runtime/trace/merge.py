@@ -1,13 +1,12 @@
-"""A merge of two adjacent batches, carried out in steps of bounded work.
+"""Merging of the batches of a trace: geometrically, with bounded effort for each step.
 
-What a spine's batches become when small ones are made one at once.
+:class:`Tiers` holds adjacent batches, oldest first, and the merges in progress. It merges two neighbours when
+the older is not larger than ``factor`` times everything newer. So sizes fall geometrically, and there are
+O(log n) batches once merges are done. A :class:`Merge` does bounded work each time; :func:`combined` merges
+several small batches at once.
 
-What readers of a trace still need of it: two frontiers each.
-
-The batches of a trace that are there for good, merged geometrically with bounded effort.
-
-Two neighbours are merged when the older is not larger than ``factor`` times all that is newer; so, once
-merges are done, sizes fall geometrically and there are O(log n) batches.
+:class:`Holds` collects the frontiers of all readers. Merges compact times to the meet of the logical
+frontiers.
 """
 
 import math

@@ -1,16 +1,15 @@
-"""A trace: the batches of one collection, and after them what came lately.
+"""A trace: the batches of one collection, followed by its newest updates.
 
-The batches are adjacent (each one's ``upper`` is the next one's ``lower``), oldest first. Those of steps
-that are over are merged by :meth:`Spine.work`, in proportion to what was inserted
-(``runtime/trace/merge.py``). In a loop one step inserts a batch a round: these, and no older ones,
-merge with each other when they are looked up, so that :meth:`Spine.truncate` can take the step back.
+The batches are adjacent (the ``upper`` of each is the ``lower`` of the next), oldest first.
+:meth:`Spine.work` merges the batches of finished steps, in proportion to what was inserted
+(``runtime/trace/merge.py``). In a loop, a step inserts one batch a round. These batches merge only with each
+other, when they are looked up, so that :meth:`Spine.truncate` can undo the step.
 
-What comes in small steps goes to the *head* first (``runtime/trace/head.py``), or to the *tail*
-(``runtime/trace/head.py``) where somebody reads the trace in order: the newest part of the trace, which all
-batches precede. It is sealed into a batch when it is large, when the other one is to be used, when a second
-reader holds the trace (whose frontier may be where no batch ends), or when look-ups find the head crowded.
+Small steps go to the *head*, or to the *tail* if a reader needs them in order (``runtime/trace/head.py``). It
+is sealed into a batch when it is large, when the other one is needed, when a second reader holds the trace
+(whose frontier may be where no batch ends), or when lookups find the head crowded.
 
-A reader's hold on a trace.
+A :class:`TraceHandle` is a reader's hold: the frontiers from which the reader may still look.
 """
 
 from collections.abc import Iterator

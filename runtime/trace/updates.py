@@ -1,9 +1,8 @@
-"""A set of updates ``(row, time, diff)`` in columns: what flows along every edge of a dataflow.
+"""Updates ``(row, time, diff)`` in columns: what flows along every edge of a dataflow.
 
-Whether multiplicities stay within what merges can add up.
-
-A merge adds up the diffs of a row over a range of epochs: the difference of two multiplicities. While every
-multiplicity stays below ``MOST`` each such sum fits 64 bits, so no merge, whenever it comes, can overflow.
+A merge adds up the diffs of a row over a range of epochs, which is the difference of two multiplicities.
+While every multiplicity stays below ``MOST``, each such sum fits 64 bits, so no merge can overflow.
+:func:`bound_with` and :func:`bound_of` maintain an upper bound of the multiplicities that proves this.
 """
 
 from collections.abc import Callable, Iterable, Sequence

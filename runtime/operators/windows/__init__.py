@@ -1,1 +1,1 @@
-"""``plan.Window``: what window functions say of rows, over whole partitions and over parts of them."""
+"""Window functions over partitions: the operator, its partition index, frames and evaluation."""

@@ -1,8 +1,8 @@
-"""The rows of one large partition in order, as leaves of a tree of partial aggregates.
+"""An index of one large window partition: its rows in order, as leaves of a tree of partial aggregates.
 
-A node tells of its rows how many they are, how many groups of peers, and the partial aggregate of each call;
-so a place is found, and any stretch of rows summed up, in O(log n). A tree is a value: a change makes another
-one, which shares the blocks that it leaves alone.
+A node stores its number of rows, its number of peer groups, and the partial aggregate of each call. So
+finding a position and aggregating any stretch of rows take O(log n). Trees are persistent: a change makes a
+new tree that shares all unchanged blocks.
 """
 
 from bisect import bisect_right

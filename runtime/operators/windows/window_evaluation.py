@@ -1,27 +1,18 @@
-"""Aggregates over frames: counts and exact sums by running totals, extremes by tables of powers of two.
+"""Evaluation of window functions over rows in layout order: one word for each row and call.
 
-All others, and sums of doubles, run their algorithm along the rows: a row that enters the frame is added and
-one that leaves it subtracted, if states allow that; else a frame that loses rows is added up anew.
+:func:`evaluated` is the entry point; calls with equal frames share the frame bounds.
 
-Exact sums of doubles over frames: each as limbs of 32 bits, of which there are running totals.
+* Counts, exact sums and comoments use running totals. Doubles are split into 32-bit limbs of a fixed-point
+  number, so totals are exact; each result is rounded once. Comoments, ``sum(x * y) - sum(x) * sum(y) / n``,
+  use unlimited integers instead of limbs.
+* Least and greatest values use sparse tables (one table for each power of two).
+* All other aggregates, and sums of doubles whose exponents are too far apart, run their algorithm along the
+  rows. A row is subtracted when it leaves the frame if the state allows that; else the frame is aggregated
+  again.
+* Ranking and offset functions need only row positions and values at other positions.
 
-A double is a whole number of up to 53 bits times a power of two, so it has bits in at most three limbs of a
-fixed point number that is wide enough for all of them. Limbs are added up without loss; totals are rounded.
-
-Comoments over frames, ``sum(x * y) - sum(x) * sum(y) / n``: running totals of whole numbers without limit.
-
-Doubles are whole numbers times a power of two that all of them share.
-
-The arguments of calls as words.
-
-Partial aggregates of stretches of rows: what stands for them where a frame goes on to its partition's end.
-
-A call has partial aggregates if its frame has an end that is unbounded, and they are few words, or a state of
-the aggregate's algorithm where that is what a group keeps.
-
-Ranking and offset functions: what only the places of rows, and values at other places, tell.
-
-The calls of a window over rows that are laid out, one row of words for each call.
+A :class:`Summary` is the partial aggregate of a stretch of rows. It replaces the rows of a frame that reaches
+the end of a partition. Only calls with an unbounded frame end and a small state have one.
 """
 
 from collections.abc import Callable, Sequence

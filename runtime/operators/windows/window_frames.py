@@ -1,8 +1,8 @@
-"""The frame of each row as places: what ROWS, RANGE, GROUPS and EXCLUDE leave of its partition.
+"""Window frames as row positions: ROWS, RANGE, GROUPS and EXCLUDE resolved for each row.
 
-Rows of partitions one after the other, and where partitions and groups of peers begin and end.
-
-Places are positions among all rows, those of a partition being adjacent and in its order.
+A :class:`Layout` holds the rows of several partitions one after the other, each partition in window order,
+with the bounds of partitions and peer groups. A position is an index into the layout. :func:`bounds` gives
+the start and end of each row's frame; :func:`parts_of` applies EXCLUDE.
 """
 
 from collections.abc import Sequence

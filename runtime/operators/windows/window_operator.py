@@ -1,19 +1,14 @@
-"""What a few changes of a large partition make of its rows' answers, found around the changes.
+"""The operator of ``plan.Window``: incremental window functions over changed partitions.
 
-A stretch of the partition is computed in its surroundings: the rows that its frames have, and partial
-aggregates of all others that they have too.
+For each changed partition it retracts the old answers and emits the new ones. A small partition is read twice
+from the arrangement: without this step's batch and with it. A large one is read so once, and then has an
+index (``partition_index.py``). With an index, a step costs what its changes reach, provided that every call
+is local (``plan.is_local``).
 
-How far a change in a partition reaches: which rows around it have other answers.
-
-A change is a stretch of places; the rows before and behind it are the same as ever. It reaches some rows,
-groups of peers or values before it and behind it, or is *carried* on to the end of the partition, or as far
-as what is carried is not what it was.
-
-``plan.Window`` over changed partitions: the old answers of their rows are taken back, the new ones given.
-
-A small partition that has changed is read from the arrangement, as it was and as it is. A large one is so the
-first time; from then on it has an index (see ``index.py``), by which a few changes cost what they reach, if
-every call is of the kind of which that is known (``plan.is_local``).
+A :class:`Change` is a stretch of positions; the rows before and after it are unchanged. It affects a bounded
+number of rows, peer groups or values around it, or propagates: to the end of the partition, or until the
+propagated state is the same as before. The affected rows are evaluated together with the rows of their
+frames; partial aggregates stand for the rest.
 """
 
 from collections.abc import Callable, Iterator, Sequence
