@@ -1,1 +1,6 @@
-"""A database in a folder: write-ahead log, checkpoints, recovery, backup."""
+"""Persistence: a database in a folder, by a write-ahead log and checkpoints.
+
+``write_ahead_log`` records each commit, ``checkpoints`` bound the log, ``recovery`` opens a folder.
+``database_state`` is the persistent state apart from rows. ``backup`` copies a folder, and ``inspection``
+checks and repairs it.
+"""

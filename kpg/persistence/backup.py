@@ -1,8 +1,8 @@
-"""A copy of a database in another folder, as it is after a commit, made while commits go on.
+"""Online backup: a copy of the database in another folder, as of one commit, while commits continue.
 
-Its files are opened at once: what becomes of them afterwards, that a checkpoint removes one or a commit adds
-to the log, does not matter any more. A thread copies them up to where they ended then. The manifest comes
-last, so that a copy that was not finished is no database.
+All files are opened at the start. Later changes do not affect the copy: a checkpoint may remove a file, and a
+commit may append to the log. A thread copies each file up to its length at the start. The manifest is written
+last, so that an unfinished copy is not a database.
 """
 
 import errno

@@ -1,11 +1,10 @@
-"""When checkpoints are made of a database, and what they are of: its executor's state, and the catalog's.
+"""Checkpoints of a database: when they are made, and how they store the executor's state and the catalog.
 
-The log goes on in a new segment where a checkpoint begins, so that the one before can go once it counts. What
-triggers one: the log has become large, or old; somebody asks; the database is closed.
+A checkpoint begins with a new log segment; once it is complete the earlier log is removed. It is triggered
+by the size or the age of the log, by CHECKPOINT, or by closing the database.
 
-Definitions as checkpoints have them: on shelves of a few, each described by itself.
-
-So a checkpoint describes those that have changed, with their neighbours, however many there are.
+Definitions are stored in groups of a few (``Shelves``), each encoded by itself. A checkpoint therefore
+rewrites only the groups that changed, however many definitions there are.
 """
 
 import time

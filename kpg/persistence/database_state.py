@@ -1,10 +1,8 @@
-"""All that is kept of a database but rows: entries by kind and name, compared with those of the last time.
+"""Persistent state of a database apart from rows: entries by kind and name, and their changes per commit.
 
-An entry is a value that the codec knows. What belongs to a session, temporary tables above all, is not kept.
-
-When the epochs of a log were, and since when what is known of tables is of them as they are now.
-
-The classes that may stand in a database's files, by name: definitions, plans, types, and no others.
+An entry is a value that the codec encodes. State of a session is excluded, in particular temporary tables.
+``codec`` lists the classes that may occur in a database's files; no other class is decoded. ``Times`` records
+the moment of each epoch in the log, and since when each table has had its present definition.
 """
 
 from collections.abc import Callable, Iterator, Mapping

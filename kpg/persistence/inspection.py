@@ -1,8 +1,9 @@
-"""What is in the folder of a database, by its files alone: nothing is opened, locked or written.
+"""Inspection, check and repair of a database folder.
 
-Beside a process that goes on with it, they are as they were at one moment.
-
-Whether a database is what it should be: files to the last bit, indexes by rows, views by their queries.
+Inspection reads the folder's files only: it opens no database, takes no lock and writes nothing. Beside a
+running process it sees the files as of one moment. ``check`` also opens the database, read-only. ``repair``
+locks the folder, and truncates a damaged log at the first unreadable record. ``check_contents``
+compares an open database with itself: indexes with rows, and views with their queries.
 """
 
 import os

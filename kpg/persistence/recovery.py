@@ -1,6 +1,7 @@
-"""Opening a folder: what its log says is done again, first to tables, then views are made of them.
+"""Recovery: opens a folder, replays the log onto its tables, then builds views and indexes from them.
 
-A database's definitions from its state: tables before their rows, views after them.
+``Restoring`` recreates the definitions from the recovered state: tables before their rows are replayed, views
+and programs after them.
 """
 
 import errno

@@ -1,15 +1,15 @@
-"""Who keeps what a database commits: each commit is a record of the log, there before it is final.
+"""Write-ahead log: a commit is appended and synced before it is acknowledged.
 
-A record is ``(epoch, strings, rows, changes, moment)``: the strings that are new in the dictionary, with the
-code of the first; of each table that changed its number, the rowids that went, those that came and their
-words; :class:`Changes` of the state; and the time of the database. If it cannot be written, it never was, and
-neither was the commit.
+In the mode ``normal`` a commit is synced after it is acknowledged, about one second later.
 
-The rows in a commit's record: words in columns, or, of a large commit, names of row groups in a pack.
+A record is ``(epoch, strings, rows, changes, moment)``: the new strings of the dictionary with the code of
+the first one; for each changed table its number, the deleted rowids, the inserted rowids and their words; the
+``Changes`` of the state (``database_state``); and the database time. If the write fails, the record is
+removed and the commit is rolled back.
 
-What a commit adds to a table is written as the groups are in memory from :data:`STRAIGHT` bytes on, once:
-into a pack that the record names, and that the next checkpoint keeps. Groups that had rows before are left
-to the record, which packs words more tightly.
+Inserted rows are stored as columns of words in the record. From ``STRAIGHT`` bytes on, whole row groups are
+written once, into a pack that the record names and the next checkpoint keeps. Groups that already held rows
+stay in the record, which packs words more tightly.
 """
 
 import os

@@ -1,6 +1,7 @@
-"""GRANT and REVOKE, default privileges, and who owns what.
+"""GRANT, REVOKE, ALTER DEFAULT PRIVILEGES and OWNER TO.
 
-What GRANT, REVOKE and OWNER TO name, and in whose name privileges are given.
+It resolves the objects that a statement names, selects the grantor as Postgres does, and updates the
+privileges in the catalog.
 """
 
 import re

@@ -1,7 +1,7 @@
-"""SCRAM-SHA-256 and SCRAM-SHA-256-PLUS (RFC 5802, 7677), the server's side.
+"""SCRAM-SHA-256 and SCRAM-SHA-256-PLUS authentication, server side (RFC 5802, RFC 7677).
 
-What is kept of a password does not tell the password. PLUS binds a login to the TLS channel by the server's
-certificate (``tls-server-end-point``, RFC 5929): nobody in between can pass it on.
+A stored verifier does not reveal the password. PLUS binds the login to the TLS channel by the server's
+certificate (``tls-server-end-point``, RFC 5929), so that a man in the middle cannot relay it.
 """
 
 import base64

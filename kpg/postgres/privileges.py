@@ -1,4 +1,4 @@
-"""Whether who asks may run a statement that defines something, or reads and writes files of the server's."""
+"""Privilege checks of definitions, and of statements that read or write files on the server."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -1,8 +1,7 @@
-"""CREATE, ALTER and DROP ROLE, memberships, and which role a session acts as.
+"""CREATE, ALTER and DROP ROLE, role memberships, and SET ROLE.
 
-Which roles are members of others: each membership has somebody who gave it, and may take it.
-
-As in Postgres there may be several in the same role, each by another grantor.
+Each membership has a grantor, who may revoke it. As in Postgres, a role may have several memberships in the
+same role, each by another grantor.
 """
 
 import base64

@@ -1,4 +1,4 @@
-"""Row level security: policies are made, and rows that are written are held against them."""
+"""Row-level security: CREATE, ALTER and DROP POLICY, and the check of written rows against policies."""
 
 from dataclasses import replace
 from typing import TYPE_CHECKING

@@ -1,10 +1,7 @@
-"""What clients of the wire protocol, and bodies by SQLERRM, are told of an error: Postgres' words for it.
+"""Postgres' view of an error: SQLSTATE, message, detail, context and the fields of a constraint violation.
 
-What the message names beside (the place, the operands) is its context.
-
-SQLSTATE, the five letters by which clients tell errors apart.
-
-What an error about a rule of a table tells programs: the table, the column and the constraint.
+The wire protocol sends these to clients, and PL/pgSQL functions read them (SQLSTATE, SQLERRM). The context
+holds the parts of our message that Postgres' wording lacks, such as the place and the operands.
 """
 
 import re

@@ -1,8 +1,9 @@
-"""INSERTs of one kind that many clients have sent: read, done and answered together, by compiled loops.
+"""Batched inserts: INSERTs of one form, sent by many clients, run as one job.
 
-What a client sends again and again goes this way once it has been done like the others (``lane.py``), for
-as long as it sends nothing else. Whatever is not quite as expected goes through the clients' lanes after all,
-and so does everything if one of the statements fails.
+Compiled loops read the requests from the clients' bytes, write the rows and produce the replies.
+A statement qualifies after it has run once on the fast path (``fast_path``), and as long as its client
+sends nothing else. Unexpected input falls back to each client's own fast path. If one statement fails,
+the whole batch falls back too, so that each statement gets its own outcome.
 """
 
 import time

@@ -1,11 +1,10 @@
-"""Postgres' binary forms of values, which ``received`` reads. A value is what codecs take.
+"""Postgres binary format, output side: values and result rows as the bytes that clients receive.
 
-The forms are those of Postgres' ``*send`` and ``*recv`` functions: numbers in network order, moments in
-microseconds and days since 2000-01-01, NUMERIC in digits of base 10,000, arrays with their bounds.
-
-Binary forms of bit strings, addresses, ranges and other types that are texts in Python.
-
-Columns of words as clients get them: each value as text or in Postgres' binary form, None for NULL.
+The encodings are those of Postgres' ``*send`` and ``*recv`` functions: integers in network byte order,
+timestamps in microseconds and dates in days since 2000-01-01, NUMERIC in digits of base 10,000, arrays with
+their bounds. Bit strings, network addresses and ranges, which are ``str`` in Python, have writers of their
+own. ``rows_of`` turns columns of words into rows of text or binary fields; None stands for NULL.
+``binary_input`` is the inverse.
 """
 
 import struct

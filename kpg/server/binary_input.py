@@ -1,9 +1,8 @@
-"""Postgres' binary forms read: a parameter's, or a field's of COPY, as the text of the same value.
+"""Postgres binary format, input side: a parameter or a COPY field becomes the text of the same value.
 
-A type is known by its number, or as itself. What is read is a value as codecs take it, whose
-text is then read as every other is.
-
-Binary forms of bit strings, addresses, ranges and others that are texts in Python, read.
+The callers parse that text as they parse every other literal, so both formats accept the same values.
+A type is identified by its OID or by a ``Type``. Malformed bytes raise DataError, SQLSTATE 22P03.
+``binary_format`` is the inverse.
 """
 
 import struct

@@ -1,8 +1,8 @@
-"""One client: how it begins, and what its messages do.
+"""One client of the wire protocol: its connection, its message loop and its idle timeouts.
 
-The bytes of one connection: messages that come, and replies that go.
-
-Clients that do nothing for too long: ``idle_session_timeout``, ``idle_in_transaction_session_timeout``.
+``Connection`` decodes the bytes that arrive and buffers the replies. The client dispatches each message to
+``startup``, the simple or extended protocol, or a COPY or subscription stream. The idle timeouts are
+``idle_session_timeout`` and ``idle_in_transaction_session_timeout``.
 """
 
 import asyncio

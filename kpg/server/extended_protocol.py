@@ -1,6 +1,6 @@
-"""The extended protocol: Parse, Bind, Describe, Execute, Close.
+"""Extended query protocol: Parse, Bind, Describe, Execute and Close.
 
-A client's portals: with the cursors that its SQL declares they are one space of names.
+A client's portals and the cursors that its SQL declares share one namespace.
 """
 
 import time

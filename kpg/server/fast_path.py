@@ -1,15 +1,12 @@
-"""Requests of the fast lane on their way to the engine and back: see ``lane.py``.
+"""Fast path: repeated requests go from the socket to the engine without waking the client's task.
 
-The fast lane: requests that come again and again go from the socket to the engine without a detour.
+A client's fast path is active while its task waits for the next message and has no other work. Replies are
+sent in the order of the requests. A request that the fast path cannot serve goes to the task, after all
+earlier ones are answered.
 
-It is used while the client's task waits for its next message, and has nothing else to do. Replies are sent in
-the order of requests; what cannot be done here is handed on to the task when all before it has been answered.
-
-Reading from many clients at once: one callback of the loop takes what all of them have sent.
-
-The loop's own way wakes a transport for each of them. Transports still write, and notice that a connection
-is lost; from when a client has come in over plain TCP until it goes, only its bytes are read here. Where
-there is no epoll, and for TLS, nothing is adopted, and transports read as always.
+One event-loop callback reads the sockets of all clients, instead of one transport wake-up per client. It
+covers plain TCP connections from login to close. The transports still write, and they still notice a lost
+connection. With TLS, or without epoll, the transports also read.
 """
 
 import asyncio

@@ -1,6 +1,6 @@
-"""What the parts of a connection use of its client and of the server.
+"""Interfaces between the parts of a connection, its client and the server.
 
-``client.Client`` and ``listener.Server`` implement these interfaces.
+``client.Client`` and ``listener.Server`` implement them.
 """
 
 import asyncio

@@ -1,4 +1,4 @@
-"""The server: a socket on which clients come in, and one thread that has the engine."""
+"""Listener: accepts clients on a socket and hands their work to the one thread that runs the engine."""
 
 import asyncio
 import hmac

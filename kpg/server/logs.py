@@ -1,6 +1,7 @@
-"""What a server logs: lines for people, or JSON, one object a line; statements that took long among it.
+"""Server log: lines of text, or JSON with one object per line, including slow statements.
 
-What a server bounds.
+``Limits`` holds the server's limits: connections, memory per statement, and the time after which a statement
+counts as slow.
 """
 
 import json

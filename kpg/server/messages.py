@@ -1,8 +1,7 @@
-"""Messages of the server as bytes. Rows are put together here, many at a time; the rest is pygwire's.
+"""Backend messages as bytes, and the command tags of completed statements.
 
-What a statement's end is announced with: ``SELECT 3``, ``INSERT 0 1``, ``CREATE TABLE``.
-
-How many rows are made into messages in one go: others are to have their turn, and memory its bound.
+DataRow messages are built here, many rows at a time, and in portions: between two portions other clients
+run, and memory stays bounded. pygwire builds the other messages.
 """
 
 import struct

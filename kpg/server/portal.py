@@ -1,9 +1,8 @@
-"""Statements of the extended protocol: prepared, bound to values, run, and read in portions.
+"""Prepared statements and portals of the extended protocol: bound to values, executed, and read in portions.
 
-The types of parameters that a client has given none for, from where they stand, as Postgres finds them.
-
-A slot (``sql/parse/parameters.py``) stands for each value while the statement is planned. It remembers
-what the binder makes of it: the column that it is compared with makes it one of the column's type.
+Parameter types that the client leaves open are inferred from their context, as in Postgres. For that the
+statement is planned with a slot (``sql/parse/parameters.py``) in place of each parameter, and the binder
+notes the type that it gives the slot, such as the type of the column compared with it.
 """
 
 import re

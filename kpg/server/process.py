@@ -1,8 +1,7 @@
-"""``kpg serve``: one process that serves one database until it is told to stop.
+"""``kpg serve``: one process that serves one database until it is stopped.
 
-A socket in a folder of this machine, as Postgres has one: what clients call ``-h /folder``.
-
-What a service manager is told, if one has asked: systemd's protocol of ``NOTIFY_SOCKET``.
+Besides TCP it can listen on a Unix-domain socket in a folder, as Postgres does (clients connect with
+``-h /folder``). It reports its state to a service manager by systemd's ``NOTIFY_SOCKET`` protocol.
 """
 
 import asyncio

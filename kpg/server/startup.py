@@ -1,8 +1,7 @@
-"""How a client begins: TLS, cancel requests, who it is, and its password.
+"""Start-up phase of a connection: TLS, cancel requests, authentication and parameter status.
 
-Who may log in: those whose passwords the server was started with, and the roles that have one.
-
-What a client is told of settings: those that it came with are set, and those that change are sent.
+Users with a password given at server start, and roles with a password, may log in. Settings from the startup
+message are applied to the session. Changed settings are reported to the client as ParameterStatus messages.
 """
 
 import asyncio

@@ -1,9 +1,7 @@
-"""Requests that come again and again, read off the bytes in one go.
+"""Statement cache: recognizes repeated requests by their bytes and runs them by cached plans.
 
-A statement that was prepared, with its values (Bind, Describe, Execute, Sync), or a Query. What is anything
-else, or malformed, is for pygwire to read.
-
-Statements that come again: run from their text and values, by plans that there are.
+A request is either a Query, or the sequence Bind, Describe, Execute, Sync of a prepared statement. Requests
+that have another form or are malformed are left to pygwire.
 """
 
 import datetime

@@ -1,6 +1,7 @@
-"""What flows for longer than a reply: COPY in and out, and subscriptions.
+"""Streams that outlast a reply: COPY in, COPY out, and SUBSCRIBE.
 
-COPY in binary form: a head, each row a number of fields and these with their lengths, and an end.
+A binary COPY stream is a header, then for each row the number of fields and each field with its length, then
+an end marker.
 """
 
 import asyncio

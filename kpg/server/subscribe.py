@@ -1,15 +1,14 @@
-"""SUBSCRIBE: a view's changes, as they are committed, for as long as the client wants them.
+"""SUBSCRIBE: streams the committed changes of a view to a client.
 
     SUBSCRIBE [TO] view [WITH (SNAPSHOT [= true], PROGRESS [= false])] [AS OF epoch]
 
-Rows are ``(epoch, diff, columns...)``; with PROGRESS ``(epoch, progressed, diff, columns...)``, and some only
-say that everything before their epoch has been sent. Without AS OF the view's contents come first, unless
-SNAPSHOT is false; with it what has changed after that epoch, if the database keeps its history.
+Rows are ``(epoch, diff, columns...)``. With PROGRESS they are ``(epoch, progressed, diff, columns...)``, and
+a progress row states that all rows of earlier epochs have been sent. Without AS OF the stream begins with
+the view's contents, unless SNAPSHOT is false. With AS OF it begins with the changes after that epoch, which
+requires the database to keep its history.
 
-A view's contents on their way to one subscriber: in memory if they are few, else in a nameless file.
-
-They are written at once, as they are at one epoch, and read as fast as the client takes them. So contents
-of any size can be subscribed to, and a client that is slow costs room on the disk and not in memory.
+The snapshot is written at one epoch into a spool: memory if it is small, else a temporary file. A slow client
+therefore costs disk space and no memory.
 """
 
 import asyncio

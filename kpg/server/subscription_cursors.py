@@ -1,11 +1,11 @@
-"""Cursors over subscriptions: what has changed in a view, as much at a time as the client wants.
+"""Cursors over subscriptions: a client fetches the changes of a view in portions.
 
     DECLARE name CURSOR FOR SUBSCRIBE [TO] view [WITH (...)] [AS OF epoch]
     FETCH [FORWARD] [count | ALL] [FROM] name [WITH (TIMEOUT = '1s')]
     CLOSE name
 
-A cursor lives as long as its transaction. FETCH gives what is there, up to ``count`` rows (1 without), and
-waits for the first row if there is none; with a TIMEOUT it waits that long for as many rows as it wants.
+A cursor lives until its transaction ends. FETCH returns the rows at hand, up to ``count`` (default 1), and
+waits for the first row if there is none. With TIMEOUT it waits up to that long for ``count`` rows.
 """
 
 import asyncio

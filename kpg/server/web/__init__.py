@@ -1,4 +1,4 @@
-"""HTTP beside the wire protocol: statements, subscriptions, metrics, and the page.
+"""HTTP interface of the server: statements, subscriptions, metrics and the web page.
 
-See docs/reference/server.md.
+The manual page is docs/reference/server.md.
 """

@@ -1,4 +1,7 @@
-"""GET /dataflow and /relation: what the page draws. Figures are read twice a second at most, whoever asks."""
+"""``GET /dataflow`` and ``GET /relation``: the data that the web page draws.
+
+The figures are sampled at most about twice a second and shared by all requests.
+"""
 
 import asyncio
 import json

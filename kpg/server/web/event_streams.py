@@ -1,19 +1,15 @@
-"""GET /ws: any number of subscriptions over one WebSocket, in JSON. The protocol itself is wsproto's.
+"""Subscriptions over HTTP: server-sent events (``GET /subscribe``) and WebSocket (``GET /ws``).
 
-A client sends ``{"subscribe": {"view": "v"}, "id": 1}`` (the fields of ``watching.Wanted``), and
-``{"unsubscribe": 1}``. Each message to it is an object with that ``id`` and what ``watching`` says, or
-``error``.
+A WebSocket carries any number of subscriptions in JSON. The client sends
+``{"subscribe": {"view": "v"}, "id": 1}`` (the fields of ``json_results.Wanted``) and ``{"unsubscribe": 1}``.
+Each message to the client has that ``id`` and either the content described in ``json_results`` or ``error``.
 
-Messages on their way to one client: put in on the engine's thread, taken out on the connections'.
+A server-sent event's id holds the server's run and the epoch up to which all changes have been sent. A
+browser that reconnects returns it (``Last-Event-ID``) and resumes there. If the run is another one, or the
+history no longer reaches back that far, the client gets a new snapshot.
 
-So many bytes may wait and no more; then nothing is taken in any longer, and the client is cut off. It holds
-back nobody but itself.
-
-GET /subscribe: a subscription as server-sent events.
-
-An event's id is the server's life and the epoch up to which all has been told: a browser that has lost the
-connection gives it back (Last-Event-ID), and goes on there, or, where that is of another life, or is not
-kept any more, gets a new snapshot.
+The engine's thread fills an ``Outbox`` per client, and the connection's thread empties it. An outbox is
+bounded: a client that exceeds it is disconnected, and no other client is delayed.
 """
 
 import asyncio

@@ -1,4 +1,4 @@
-"""One HTTP/1.1 connection: requests in and answers out, each within its bounds. The protocol is h11's."""
+"""One HTTP/1.1 connection: requests in, responses out, with limits on size and time. h11 does the parsing."""
 
 import asyncio
 import contextlib

@@ -1,15 +1,13 @@
-"""Subscriptions as JSON: a view's changes, or those of a goal's answer, as they are committed.
+"""JSON encoding of results, errors and subscriptions.
 
-A subscription's messages are, in this order: one with ``columns``; the present contents, in messages with
-``snapshot`` false but for the last one; and one for each epoch that changes something. Their ``changes`` are
-pairs of a multiplicity (1: a row came, -1: one went) and a row. ``progress`` says up to which epoch all has
-been told.
+Values are the texts that Postgres prints, except: integers and floats are JSON numbers, JSON is embedded
+as is, and NULL is null. Integers beyond 2**53, NaN, infinities and NUMERIC stay texts, since JavaScript
+would lose digits.
 
-Results and errors as JSON. Values are as Postgres prints them, except where JSON has a form of its own.
-
-Numbers of the integer and floating types are numbers; integers beyond 2**53, which JavaScript would round,
-NaN and the infinities are texts. JSON is itself, NULL is null; NUMERIC, whose digits count, and all else
-is text.
+A subscription sends, in this order: a message with ``columns``; the snapshot, in messages whose ``snapshot``
+is false except in the last one; and one message per epoch with changes. ``changes`` holds pairs of a
+multiplicity (1 for an inserted row, -1 for a deleted one) and a row. ``progress`` is the epoch up to which
+all changes have been sent. Subscriptions follow a view or the answer of a Datalog goal.
 """
 
 import json

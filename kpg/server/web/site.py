@@ -1,14 +1,9 @@
-"""The HTTP side of a server: what is at which address.
+"""HTTP site of a server: routes, the web page's files, authentication, and ``GET /metrics``.
 
-GET / and the files of the page: read once, from the package, and nothing from outside.
-
-Who may ask, and from where: the users of the wire protocol by Basic authentication, no other site's pages.
-
-A browser sends a user's password, or reaches a server that asks for none, whatever page makes it ask. So
-what a page of another site asks is refused: by the headers Origin and Sec-Fetch-Site, and, where nobody needs
-a password, unless the server is called by a name of this machine, as no site's own name that leads here is.
-
-GET /metrics: figures in the text format of Prometheus.
+The page's files come from the package and are read once. The users of the wire protocol log in by Basic
+authentication. ``Guard`` refuses requests that pages of other sites make a browser send: it checks the
+headers Origin and Sec-Fetch-Site. If no password is required, the Host must also be a name of this machine,
+which prevents DNS rebinding. Metrics use the Prometheus text format.
 """
 
 import asyncio

@@ -1,6 +1,6 @@
-"""POST /sql: statements with parameters, their results as JSON or Arrow; each request is a session.
+"""``POST /sql`` and ``POST /datalog``: statements and programs, each request in its own session.
 
-POST /datalog: programs, which are installed, and goals and updates with parameters.
+SQL results are returned as JSON or Arrow. A Datalog text is a program to install, or a goal or an update.
 """
 
 import asyncio
