@@ -1,7 +1,7 @@
-"""Ego views: the plain SQL that one means, and from its parts the plan by which it is kept.
+"""Ego views: the equivalent plain SQL, and the plan that maintains the view.
 
-A view's meaning is a join of pairs (reader, writer) with the writes of windows, grouped by reader. Its plan
-is that of the aggregate by *writer*, in which the reduce has become an ``Ego`` node over the pairs.
+A view joins pairs (reader, writer) with the writes in a window and groups by reader. The plan is that of the
+aggregate grouped by *writer*, with its reduce replaced by an ``Ego`` node over the pairs.
 """
 
 import re

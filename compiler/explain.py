@@ -1,11 +1,8 @@
-"""EXPLAIN: a compiled query at any of its stages, as stable text.
+"""EXPLAIN: a compiled query at any stage, as stable text or as a tree of JSON values.
 
-EXPLAIN as data: a plan's nodes as a tree, with the names that Postgres has for the parts of one.
-
-A plan is a graph: a node that several read stands in full where it is met first, and by its name alone,
-``Shared``, where it is met again. Keys and values are of JSON.
-
-EXPLAIN where many workers run a plan: where rows are, what is sent, and what need not be.
+The tree uses Postgres' names for the parts of a plan. A plan is a graph: a node with several readers appears
+in full at the first and as ``Shared``, by name, at the others. For several workers, EXPLAIN also shows the
+placement of rows, the exchanges and what they send.
 """
 
 from collections.abc import Iterator, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""From a bound query to its dataflow plan, every stage kept for EXPLAIN."""
+"""The compilation pipeline: bound query to dataflow plan, with every stage kept for EXPLAIN."""
 
 from collections.abc import Sequence
 

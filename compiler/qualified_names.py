@@ -1,9 +1,9 @@
-"""Names of relations as the catalog has them, apart from names as somebody has written them.
+"""Qualified names: the catalog's name of a relation, as opposed to a name in SQL text.
 
-``t`` written in a text is looked up along the ``search_path``, behind temporary tables. ``t`` of an entry
-of the catalog, of a plan or of a constraint is the ``t`` of ``public``, whatever is ahead of it for who
-asks. Both are texts, and most code handles names without caring which: so the second are a type of their
-own, which ``Catalog.find`` looks up as they are. Postgres has numbers for that.
+A ``t`` in SQL text is resolved along ``search_path``, after temporary tables. A ``t`` in a catalog entry,
+plan or constraint always means ``public.t``, whatever the session's path. Both are strings, and most code
+need not tell them apart. Catalog names therefore have their own string type, which ``Catalog.find`` looks up
+without the path. Postgres uses OIDs here.
 """
 
 from collections.abc import Callable, Container

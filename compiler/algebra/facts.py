@@ -1,8 +1,8 @@
-"""What is certain about a relation's rows: unique keys and nullability.
+"""Logical properties of a relation: unique keys, nullability and at-most-one-row.
 
-``bound`` gives the values of the lets around a relation, ``recursive`` its recursive lets. The facts hold for
-the collection that a relation stands for, whose multiplicities are not negative; so a union with a negated
-part is a subset of the rest of it.
+``bound`` maps the lets in scope to their values; ``recursive`` names the recursive lets. Each property holds
+for the collection that the relation denotes. Multiplicities there are not negative, so a union with a negated
+input is contained in the union of its other inputs.
 """
 
 from collections.abc import Iterable, Mapping

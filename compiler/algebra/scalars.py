@@ -1,23 +1,19 @@
-"""Scalars in terms of other scalars: what passes and the planner do with the expressions of a relation.
+"""Analysis and substitution of scalars, for the passes and the planner.
 
-What can fail for some row: it must not be evaluated for rows for which the query does not need it.
+A scalar is *total* if it cannot fail for any row. An expression that can fail must be evaluated only for rows
+that the query needs. An ERROR value lives within one map-filter-project: it vanishes if another predicate of
+that step rejects the row. A value that leaves the step has been evaluated. This gives six rules:
 
-A word that is ERROR lives within one step of the dataflow, a map-filter-project: there a row that another
-predicate rejects has no error. What leaves a step has been evaluated, so these are the places that decide
-which rows a scalar is evaluated for:
+* A selection is one step: filters may move below maps, and scalars may move up into the step.
+* A predicate over a column computed above a join runs after the join's own predicates (:func:`after`). If
+  such a column is a join key, the join is not flattened into the one above.
+* A lookup key is computed in its own step, after all predicates on the relation's rows.
+* Rows may enter one input of a union or join and cancel in another. A scalar that can fail runs in a step
+  behind the operator, which cancels them.
+* A shared relation serves every reader, so each reader evaluates what can fail.
+* A correlated subquery is a relation too: CASE, COALESCE, AND and OR restrict it to the rows that reach it.
 
-* a selection is one step, so filters may go below maps, and scalars into the step above;
-* what is computed above a join is computed of its rows: a test of it waits for the join's own
-  (:func:`after`), and where it is a key, the join is not made part of the one above;
-* a lookup's key is a step of its own, before the join: the planner applies all that is known of a
-  relation's rows before it computes such a key from them;
-* rows that come in one part of a union or join may go in another: what can fail is a step behind it, which
-  finds those that cancel out;
-* a relation that several read is computed for all of them: what can fail is left to each reader;
-* a value that a subquery computes for rows outside is a relation too: CASE, COALESCE, AND and OR restrict it
-  to the rows that ask for it.
-
-When a scalar can be NULL, and which of its columns make it so.
+The module also answers when a scalar can be NULL and which columns make it NULL.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence

@@ -1,10 +1,8 @@
-"""Relations as stable indented text, one operator a line with its inputs below it, and back.
+"""Stable text form of relations, scalars and types, and its parser.
 
-``parse(rel_text(rel), relations)`` is ``rel``, given the catalog relations that it reads.
-
-Scalars and types as text, and back.
-
-``#3`` is input column 3. The type of a call is shown where it cannot be inferred.
+A relation prints one operator per line, with its inputs indented below it. ``#3`` is input column 3. The type
+of a call appears only where it cannot be inferred. ``parse(rel_text(rel), relations) == rel``, where
+``relations`` are the catalog relations that ``rel`` reads.
 """
 
 import re

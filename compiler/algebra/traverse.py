@@ -1,10 +1,7 @@
-"""Walking and rebuilding relations: the one set of traversals that every pass uses.
+"""Traversals and rewrites of relations, shared by every pass.
 
-All of them are iterative, so that a deep plan cannot exhaust Python's stack.
-
-Names of let-bound relations: each has one of its own, which means the same wherever it stands.
-
-Rewriting with the lets around each node at hand.
+All traversals are iterative, so a deep plan cannot exhaust Python's stack. :func:`with_unique_ids` gives each
+let a name that is unique in the plan. :func:`transform_scoped` also passes the values of the lets in scope.
 """
 
 from collections import Counter

@@ -1,6 +1,8 @@
-"""Errors for what a role may not do, in Postgres' words.
+"""Access control checks: missing privileges raise Postgres' errors, and row security policies become data.
 
-Row level security as data: which tables have it, and the policies: who may see and write which rows.
+The ``need_*`` functions raise :class:`PrivilegeError`. :class:`Policy` is CREATE POLICY, and :func:`demands`
+lists the conditions that a role's rows must satisfy for a command. The privileges themselves are in
+``privileges``; ``sql.bind.row_security`` turns policies into filters.
 """
 
 from collections.abc import Iterable, Iterator

@@ -1,9 +1,10 @@
-"""What was made of the catalog, for as long as nothing is another that it was made of.
+"""Catalog query cache: rows of system relations, and results of queries over them alone.
 
-Rows of the system's relations, and answers of queries over them alone, are asked for again and again by
-programs that look at a database; making them costs far more than finding that nothing has changed.
-
-Dicts that know whether they have changed, so that nobody has to compare what there may be thousands of.
+Tools read the system catalogs repeatedly, and rebuilding the rows costs far more than checking that nothing
+changed. An entry is valid while every part of the catalog has the version it had when the entry was stored,
+and while the session state that it read is equal. :class:`Noted` is a dict whose globally unique ``version``
+changes on every mutation, so the check does not compare contents. The cache holds at most ``MOST`` entries
+and evicts the least recently used.
 """
 
 from collections import OrderedDict

@@ -1,8 +1,7 @@
-"""What a table asks of its rows, and where values that nobody gives come from: data, with its text.
+"""Constraints, column defaults, domains, sequences, indexes and partitions, as catalog records.
 
-Columns are named, not counted, so that a column may come or go; expressions are the text that was written.
-
-Partitions as data: what else there is to a relation.
+A record names columns instead of numbering them, so columns can be added and dropped. Expressions are stored
+as SQL text.
 """
 
 from collections.abc import Iterator, Mapping

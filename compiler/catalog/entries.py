@@ -1,8 +1,7 @@
-"""The names a query may use, in any case: tables with their schemas, views with their plans.
+"""The catalog: tables with their schemas and views with their plans, by case-insensitive name.
 
-The clock of views: a relation of one row, the time that views take for now.
-
-A comparison with ``now()`` in a view is one with that row, so that rows come and go when it changes.
+A comparison with ``now()`` in a view becomes a comparison with its clock, a relation of one row. Rows of the
+view appear and disappear when that row changes.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping

@@ -1,8 +1,8 @@
-"""Roles, who owns what, and who may do what with it: Postgres' roles and access control lists.
+"""Roles, ownership and access control lists, as in Postgres.
 
-A list is one of items, each with who got privileges, from whom, and as letters which. What has no list has
-that of its kind: its owner may do everything, PUBLIC what Postgres lets everybody do. Superusers are not
-asked. What nobody else is said to own belongs to the role that every database has.
+An ACL is a list of items: grantee, grantor and privilege letters. An object without an ACL has the default of
+its kind: all privileges for the owner, and Postgres' defaults for PUBLIC. Superusers bypass the check. An
+object without a recorded owner belongs to the bootstrap role.
 """
 
 from collections.abc import Iterable, Iterator

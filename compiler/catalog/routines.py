@@ -1,4 +1,4 @@
-"""Functions that users write in SQL: what CREATE FUNCTION says, as data, and which one a call means."""
+"""User-defined SQL functions and aggregates as catalog records, and overload resolution for their calls."""
 
 from collections.abc import Sequence
 from dataclasses import replace

@@ -1,4 +1,8 @@
-"""Views that can be written to: those of which each row is one of a table's, with some of its columns."""
+"""Updatable views: views whose rows correspond one to one to rows of a single table.
+
+:func:`through` maps a view to its base table. An INSERT, UPDATE or DELETE of the view becomes one of that
+table.
+"""
 
 from collections.abc import Callable
 

@@ -1,4 +1,4 @@
-"""Rewrites of the relational algebra, one a file, in the one order of ``PIPELINE``."""
+"""Rewrites of the relational algebra, one per file, in the fixed order of ``PIPELINE``."""
 
 from collections.abc import Callable, Sequence
 from typing import Final

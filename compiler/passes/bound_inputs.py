@@ -1,4 +1,4 @@
-"""Compute bounds of NUMERICs below the joins that compare words with them."""
+"""Compute the bound of a NUMERIC comparison in the join input that has the NUMERIC, below the join."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""Simplify sums and differences, and what has no rows."""
+"""Simplify unions and differences, and remove empty relations."""
 
 from collections import Counter
 from collections.abc import Iterator

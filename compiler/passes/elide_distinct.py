@@ -1,4 +1,4 @@
-"""Leave out what makes rows unique that are unique already."""
+"""Remove a Distinct whose input rows are already unique."""
 
 from functools import partial
 

@@ -1,4 +1,4 @@
-"""Take out of a disjunction what all its branches say, and what it says about each input of a join."""
+"""Factor common conjuncts out of a disjunction, and derive a filter for each input of a join."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace

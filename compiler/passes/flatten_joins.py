@@ -1,4 +1,4 @@
-"""Join the inputs of nested inner joins in one join."""
+"""Flatten nested inner joins into one n-ary join."""
 
 from collections.abc import Sequence
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""Evaluate what is constant, as far as that needs no compiled code."""
+"""Fold constant expressions that can be evaluated without compiled code."""
 
 import operator
 from collections.abc import Callable, Mapping

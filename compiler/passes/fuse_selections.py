@@ -1,6 +1,6 @@
-"""Merge maps, filters and projections that follow each other.
+"""Fuse adjacent maps, filters and projections.
 
-Chains of maps, filters and projections as one selection over a core relation.
+A *selection* is such a chain over a core relation: :func:`peel` takes it apart and :func:`build` makes it.
 """
 
 from typing import Final, assert_never

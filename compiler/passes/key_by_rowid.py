@@ -1,4 +1,4 @@
-"""Group by a row instead of by its columns."""
+"""Group by a table's rowid instead of by its columns."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace

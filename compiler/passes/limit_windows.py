@@ -1,4 +1,4 @@
-"""Number only the rows of which somebody wants the number."""
+"""Push a limit on a row number into its window: number only the rows that the query keeps."""
 
 from dataclasses import replace
 from typing import Final

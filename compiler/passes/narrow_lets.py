@@ -1,4 +1,4 @@
-"""Give a let the predicates that all who read it apply."""
+"""Push a predicate into a let if every reader of the let applies it."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""What holds for a column holds for the columns that it is equal to."""
+"""Copy predicates across equalities: what holds for a column holds for each column that equals it."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace

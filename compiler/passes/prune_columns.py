@@ -1,4 +1,4 @@
-"""Carry only columns that somebody reads."""
+"""Remove columns that no reader uses."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import field, replace

@@ -1,4 +1,4 @@
-"""Filter as early as possible."""
+"""Push filters towards the leaves of the plan."""
 
 from collections.abc import Sequence
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""Name what a plan computes twice."""
+"""Bind a repeated subplan to a let (common subexpression elimination)."""
 
 from collections import Counter
 

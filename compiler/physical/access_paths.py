@@ -1,9 +1,8 @@
-"""Late materialisation: which columns of a relation can be fetched by a rowid that is a column of it too.
+"""Access paths: the arrangements of base tables that a plan uses, and late materialization by rowid.
 
-Which arrangements of base tables a plan uses: as few as possible, and in an order that others share.
-
-While a plan is built, :class:`Access` records which columns each table is looked up by (:class:`Need`);
-then :func:`choose` fixes the sequences of key columns, and the lookups are written with these.
+While a plan is built, :class:`Access` records the columns by which each table is looked up (:class:`Need`).
+:func:`choose` then fixes the key sequences: as few arrangements as possible, in an order that others share.
+:class:`Storage` finds the columns of a relation that can be fetched by a rowid among its columns.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence

@@ -1,8 +1,7 @@
-"""Rough sizes: how many rows a relation has and what share of them a predicate keeps.
+"""Cardinality estimates: row counts of relations and selectivities of predicates.
 
-Used only to choose between plans that are all right, so the figures are coarse and fixed.
-
-What a planner may know about the data that a plan is for.
+The figures are coarse and fixed. They only choose between plans that are all correct. :class:`Statistics` is
+the interface to what the planner may know about the data.
 """
 
 from collections.abc import Iterable

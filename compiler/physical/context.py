@@ -1,8 +1,7 @@
-"""What planning one query needs and produces on the way.
+"""The state of planning one query, and the composition of map-filter-project steps.
 
-Composing map-filter-project: how the operators above a relation become one step over its rows.
-
-The node list of a plan under construction: equal nodes are one node.
+:class:`Builder` holds the nodes of the plan, hash-consed: equal nodes are one node. :func:`compose` fuses the
+operators above a relation into one step over its rows.
 """
 
 from collections.abc import Callable, Sequence

@@ -1,12 +1,11 @@
-"""Inner joins as delta joins: streams, arrangements and one path per relation.
+"""Inner joins as delta joins: one path of lookups for the changes of each relation.
 
-One path of a delta join: what a row of the stream carries from lookup to lookup.
+A stream row holds *items*: scalars of the problem that are computed already, mainly rowids and the columns of
+derived relations. Each stage keeps only the items that later stages need. Columns of a base table are fetched
+where they are used, unless a key carried them.
 
-A stream row holds *items*: scalars of the problem that are computed already, above all rowids and the
-columns of derived relations. Each stage keeps what later stages need and no more; a base table's
-columns are fetched where they are used unless they came along in a key.
-
-Comparisons of a relation with one maintained value, as with a global aggregate (TPC-H Q11, Q22).
+A comparison with one maintained value, such as a global aggregate, becomes a :class:`Threshold` instead
+(TPC-H Q11, Q22).
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence

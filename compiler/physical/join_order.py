@@ -1,12 +1,9 @@
-"""The orders in which the paths of a delta join look the other relations up, chosen greedily.
+"""Greedy join order: the sequence of lookups on each path of a delta join.
 
-Equivalence classes of a join: scalars of several relations that the predicates equate.
-
-Joins of many relations as joins of joins.
-
-A delta join has a path for each of its n relations, each of n - 1 lookups. Past some size the first few
-relations of one good order are joined on their own, what comes of them with the next few, and so on: that
-is in proportion to n, and keeps what comes of each.
+:func:`classify` puts scalars that the predicates equate into equivalence classes. A delta join of n relations
+has n paths of n - 1 lookups. :func:`split` divides a large join: it joins the first few relations of one good
+order, joins that result with the next few, and so on. The number of lookups is then linear in n, at the cost
+of storing the intermediate results.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence

@@ -1,7 +1,7 @@
-"""A join as the planner sees it: relations side by side, and predicates over all their columns.
+"""A join as the planner sees it: a list of relations, and predicates over all their columns.
 
-Every relation's columns get global numbers. A base table is present with its rowid alone; its columns
-are ``Fetch`` scalars over it. A derived relation is present with its columns (or rowids among them).
+Columns are numbered across all relations. A base table contributes only its rowid, and its columns are
+``Fetch`` scalars over it. A derived relation contributes its columns, which may include rowids.
 """
 
 from collections.abc import Sequence

@@ -1,18 +1,15 @@
-"""Where the rows of a plan's nodes are when many workers run it, and the exchanges that bring them there.
+"""Placement of a plan's rows on workers, and the exchanges that move them.
 
-Every worker of a machine has all rows of base tables; on several machines each has those that it owns
-(``Tables.owner``). All run all nodes. A stream is *held* by all workers alike (a table's rows that all have,
-constants, what is computed of these alone), or it is *parted*: each row is at exactly one worker. What keeps
-state by groups needs rows of a group at one worker, and what looks rows up needs them where the row is that
-it looks for: an exchange is put where they are not there already. Where rows are held, each worker keeps its
-share, and nothing is sent.
+Every worker runs every node. On one machine each worker has all rows of the base tables; on several machines
+each has the rows that it owns (``Tables.owner``). A stream is *held* if every worker has all its rows, as for
+replicated tables and constants. It is *parted* if each row is at exactly one worker. An operator with state
+per group needs the rows of a group at one worker, and a lookup needs a row where its match is. An exchange is
+added where that is not the case. Where rows are held, each worker keeps its share and nothing is sent.
 
-By which columns the rows of a plan's nodes are looked up: where there is a choice, they are placed so.
-
-Where a row is at its owner alone its columns are read there, before it, or its rowid, goes anywhere.
-
-Plans are made so (``statistics.Statistics.early``); this is the check that they are. A column that is read
-elsewhere would be NULL.
+:class:`Wishes` counts the columns by which rows are looked up, and decides the placement where there is a
+choice. A row that only its owner has must have its columns read there, before the row or its rowid is sent:
+read elsewhere, a column would be NULL. Plans built under ``statistics.Statistics.early`` satisfy this, and
+:func:`check_early` verifies it.
 """
 
 from collections import Counter, defaultdict

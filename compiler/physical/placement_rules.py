@@ -1,13 +1,12 @@
-"""What each kind of node needs of where rows are, and where it has them itself.
+"""Placement rules per kind of node: the placement that each input needs and the one that the output has.
 
-Delta joins when many workers run them: changes go on their path from one owner of a key to the next.
+In a delta join, changes move along their path from one owner of a key to the next.
 
-Loops when many workers run them: what is recursive is parted, and the rest is where its rounds need it.
-
-Usually a worker has its share of what a loop reads from outside, and what its rounds derive goes from owner
-to owner. If each worker has all that is read from outside, fewer rows have to go anywhere: those of a closure
-p(x, z) :- p(x, y), e(y, z) stay with the owner of x, since all edges are there. So a loop is placed in both
-ways, and with what is recursive parted by one column or another; the way that has the least sent is taken.
+In a loop, recursive relations are parted and the other inputs are placed where the rounds read them. Each
+worker usually has its share of those inputs. If every worker has all of them instead, fewer rows move: in the
+closure p(x, z) :- p(x, y), e(y, z) a row stays with the owner of x, because all edges are there. A loop is
+placed in both ways, and for each column that can part its recursive relations. The plan that sends least
+wins.
 """
 
 from collections.abc import Iterator, Sequence

@@ -1,12 +1,9 @@
-"""The physical plan of a relation: its nodes, then the arrangements that serve its lookups.
+"""Lowering of relational algebra to the dataflow plan: nodes first, then the arrangements for their lookups.
 
-Recursive relations as loops: in the body what depends on the recursion, all else around it.
-
-Relational algebra to dataflow nodes, the map-filter-project above each relation pushed into it.
-
-Window functions: an arrangement in which partitions are in order, and the calls over it.
-
-Functions that make rows: their arguments computed beside the columns that are kept of a row.
+The map-filter-project above a relation is pushed into its operator. A recursive relation becomes a loop,
+whose body holds only nodes that depend on the recursion. A window function reads an arrangement that keeps
+each partition in order. A set-returning function computes its arguments beside the columns that the query
+keeps.
 """
 
 from collections.abc import Iterable, Sequence

@@ -1,8 +1,7 @@
-"""Aggregation by kind: accumulable in one reduce, minima and maxima as top rows, others from their group.
+"""Aggregation by kind: accumulable aggregates in one reduce, min and max as top rows, the rest per group.
 
-Aggregates of several kinds are maintained apart, each as rows (group, values), and put together by group.
-
-Order as words: arrangements whose first rows are a group's top rows.
+Each kind is maintained as a collection (group, values), and these are joined by group. :func:`ordered_rows`
+encodes ORDER BY as order words, so the first rows of an arrangement are the top rows of its group.
 """
 
 from collections.abc import Sequence

@@ -1,6 +1,7 @@
-"""Rules: the language that Datalog programs and the recursions of SQL queries are reduced to.
+"""The rule language: the form to which Datalog programs and recursive SQL queries are reduced.
 
-``core`` says what a program of rules is, ``text`` writes it, ``strata`` orders its relations, ``primitives``
-lists the functions that only rules have. ``magic`` restricts a program to what is asked of it, ``lowering``
-makes relational algebra of it. Nothing here knows which language the rules come from.
+``core`` defines programs, their invariants and their text form. ``strata`` orders relations into strongly
+connected components. ``magic`` restricts a program to its goals, and ``demand`` does so for recursive SQL.
+``lower`` translates rules to relational algebra. Apart from ``demand``, nothing here depends on the source
+language.
 """

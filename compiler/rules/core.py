@@ -1,25 +1,17 @@
-"""The language of rules that Datalog programs, and recursions of SQL, are reduced to.
+"""The rule language of Datalog programs and recursive SQL: syntax tree, traversals and text form.
 
-Lowering and magic sets work on it.
+``rules.lower`` and ``rules.magic`` work on it. A checked ``Program`` has these invariants:
 
-Invariants of a checked ``Program``: names are resolved and every term is typed; the terms of atoms and heads
-are variables, constants and (in bodies) wildcards, computations stand in ``Assignment`` and ``Comparison``
-only; every variable of a rule is bound by a positive atom, an assignment or an aggregate's result, in
-whatever order the body stands; negation and aggregation are stratified. Disjunctions, several heads,
-components, inline relations, record and ADT terms, ``range``, equivalence relations and ``x = y`` that
-renames a variable are gone.
+* Names are resolved and every term is typed.
+* Terms of atoms and heads are variables, constants and, in bodies, wildcards. Computations occur only in
+  ``Assignment`` and ``Comparison``.
+* A positive atom, an assignment or an aggregate's result binds each variable. The order of the body is free.
+* Negation and aggregation are stratified.
+* Disjunctions, multiple heads, components, inline relations, record and ADT terms, ``range``, equivalence
+  relations and ``x = y`` between variables are gone.
 
-A relation is a set. Values are never NULL.
-
-What stands in the atoms of the core's rules: variables, constants, wildcards, and calls on them.
-
-What rules ask of an aggregate, read from its record in ``runtime.functions``.
-
-Variables of rules replaced.
-
-Functions of the core besides those of ``runtime.functions`` that SQL has too.
-
-The core as text, in the dialect's own syntax as far as it goes: for EXPLAIN and tests.
+A relation is a set, and values are never NULL. EXPLAIN and tests print a program in the Datalog dialect's own
+syntax, as far as that goes.
 """
 
 import enum

@@ -1,4 +1,4 @@
-"""Strata: the strongly connected components of the relations, in an order in which they can be computed."""
+"""Stratification: the strongly connected components of the relations, in evaluation order."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import assert_never

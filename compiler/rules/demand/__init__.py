@@ -1,7 +1,6 @@
-"""Recursion in SQL computed for what a query asks of it, by the magic sets that Datalog goals go through.
+"""Magic sets for recursive SQL: compute a recursion only for the values that the query uses.
 
-``restrict`` is the way in: it finds what is asked where a recursive relation is read (``seeds``, ``joins``),
-and puts an answer there, which ``asking`` has magic sets make. ``hoist`` brings recursion out of the query
-around it; ``bodies`` takes its relations apart, ``absence`` what they leave out, and ``rules`` writes them
-as a program, its ``scalars`` by number. ``failing`` keeps away what could fail where the query would not.
+``restriction.restrict`` is the entry point. It finds the values that a query gives to columns of a recursive
+relation, and replaces the read by a restricted relation. ``rule_program`` turns the recursion into a program
+of rules, which ``rules.magic`` rewrites. ``outcome`` records the result for EXPLAIN.
 """

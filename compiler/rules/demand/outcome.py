@@ -1,4 +1,4 @@
-"""What became of a query's recursion, and what EXPLAIN says of it."""
+"""The result of restricting a query's recursion, and its note in EXPLAIN."""
 
 from kpg.compiler.algebra.rel import Rel
 from kpg.runtime.records import dataclass

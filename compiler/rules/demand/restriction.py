@@ -1,10 +1,7 @@
-"""A query's recursion restricted to what the query asks of it, or left as it is, with the reason.
+"""Restriction of a query's recursion by demand: the rewritten query, or the query unchanged with the reason.
 
-What a join gives of the columns of one of its inputs: the values that another has.
-
-The values that predicates give columns.
-
-A recursive relation's rows for what is asked: some columns, and a relation of the values they have.
+Demand comes from predicates that give values to columns, and from join inputs that supply values. A read of
+the recursive relation becomes a relation of the rows for those values.
 """
 
 import math

@@ -1,25 +1,13 @@
-"""Recursive relations of a query as a program of rules, for magic sets to rewrite.
+"""Recursive relations of a query as a program of rules, the input of magic sets.
 
-A relation that is a set and a union of joins has rules. What it reads besides such relations is a base
-relation of the program, computed as the query says. Rules know no NULL, and need not: in a row it is carried
-as any value, and an equality in a rule, as in SQL, never holds of it.
+A relation becomes rules if it is a set and a union of joins of atoms. Any other relation is a base relation
+of the program, computed as in the query. An antijoin, written in the algebra as all rows minus the matched
+ones, becomes a negated atom.
 
-The body of a rule, before it has names.
-
-Rows that have no match, as the algebra writes them: all rows, less those that have one.
-
-What can fail for some row of a relation that a join reads.
-
-An operator with state evaluates its input in any case; a selection or join evaluates what its reader needs.
-
-Relations taken apart: unions of joins of atoms, as rules have them.
-
-Scalars in rules: those that the rule language has are written in it, all others go by a number.
-
-A numbered scalar is a call of a function that nobody else knows. To magic sets it is a function that may
-fail, which they do not evaluate where the query would not.
-
-Recursion brought out of the query around it, so that what is asked of it stands in one body.
+Rules need no NULL: a row carries it like any value, and an equality never holds for it, as in SQL. A scalar
+that the rule language lacks becomes a numbered function. Magic sets treat it as a function that may fail, and
+never evaluate it where the query would not. An operator with state always evaluates its input, whereas a
+selection or join evaluates only what its reader needs.
 """
 
 from collections.abc import Callable, Mapping, Sequence

@@ -1,8 +1,7 @@
-"""Checked rules to relational algebra: one relation of the algebra for each relation of the program.
+"""Lowering of checked rules to relational algebra: one relation of the algebra per relation of the program.
 
-``program`` orders the relations, ``rule`` makes heads, ``body`` bodies, in the user's order if ``ordered``
-finds one; ``aggregate`` the aggregates in bodies; ``atom`` reads one relation, ``bindings`` is what all
-of them pass on.
+``program`` orders the relations and lowers them with their heads. ``body`` lowers the body of a rule, in the
+order of ``.plan`` if there is one.
 """
 
 from kpg.compiler.rules.lower.program import Lowering, Sources, lower_relation, lowering

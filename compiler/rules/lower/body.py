@@ -1,12 +1,8 @@
-"""The body of a rule: one join of its atoms, then what is computed from them, then what must not be.
+"""Lowering of rule bodies: a join of the atoms, then computed values, then negations.
 
-Bindings of a rule's variables as rows of a relation, and what can be done with them.
-
-One atom of a body: the rows of its relation that match its terms.
-
-Aggregates in bodies: each group's value, for groups with bindings and for groups without.
-
-``.plan``: the orders that a user gives for the joins of a rule's body.
+:class:`Bindings` is a relation whose columns are the variables of a rule. An atom yields the rows of its
+relation that match its terms. An aggregate yields one value per group, including groups without bindings.
+``.plan`` sets the join orders.
 """
 
 from collections import Counter

@@ -1,8 +1,7 @@
-"""A relation of a program with all that it depends on: lets for its components, loops if recursive.
+"""Lowering of a relation with its dependencies: a let per stratum, or a loop if the stratum is recursive.
 
-What a relation keeps of what its rules derive, as algebra: see ``rules.selection``.
-
-A relation as its rules define it: the union of their heads, each row once, or aggregated.
+A relation is the distinct union of the heads of its rules, or their aggregate. Subsumption, choice domains
+and limits then decide which rows it keeps.
 """
 
 from collections.abc import Mapping, Sequence

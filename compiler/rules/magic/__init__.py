@@ -1,8 +1,8 @@
-"""Magic sets: a program that computes only what goals ask for, goals being rows of a table.
+"""Magic sets: rewrite a program to derive only tuples that its goals demand. Goals are rows of a table.
 
-``prepare`` chooses and is the way in; ``rewrite`` makes one program by ``walk`` (magic sets proper),
-``linear`` and ``counting``, in the order of ``sips``; ``cycles`` keeps it stratified; ``domain`` is for
-those who want to know when to give it up. ``outputs`` restricts a program to what its own outputs need.
+``rewrite.prepare`` is the entry point: it chooses a strategy and builds the program. ``transformation``
+rewrites one rule, in the literal order of ``sips``. ``linear_recursion`` has the special cases for linear
+rules. ``rewrite.restricted`` limits a program to what its own outputs need.
 """
 
 from kpg.compiler.rules.magic.rewrite import (

@@ -1,22 +1,19 @@
-"""Linear recursion by levels: Bancilhon et al. 1986, Saccà, Zaniolo 1986.
+"""Rewrites of linear recursion that derive less than magic sets: counting, linear rules, transitive closure.
 
-``p(x, y) :- exit(x, y). p(x, y) :- up(x, a), p(a, b), down(b, y).`` Magic sets derive all pairs (a, b) with
-a above x. Counting derives, for each x asked for, the pairs (level, a), then down from the exits (level, b),
-and the answers are the b at level 0. Levels do not end where ``up`` has a cycle above x: an x that reaches
-``limit`` levels is ``deep``, and magic sets answer for it.
+*Counting* applies to ``p(x, y) :- exit(x, y). p(x, y) :- up(x, a), p(a, b), down(b, y).`` Magic sets derive
+all pairs (a, b) with a above x. Counting derives (level, a) up from each x asked for, then (level, b) down
+from the exits. The answers are the b at level 0. Levels do not end if ``up`` has a cycle above x. So an x
+that reaches ``limit`` levels is ``deep``, and magic sets answer for it (Bancilhon et al. 1986; Saccà and
+Zaniolo 1986).
 
-Linear recursion without answers for what is asked on the way: Naughton, Ramakrishnan, Sagiv, Ullman, 1989.
+*Linear rules*: in a right-linear rule ``p(x, y) :- r(x, z), p(z, y)`` the answers for x are those for z.
+``context`` records which z each asked x reaches, and only x gets answers. A left-linear rule
+``p(x, y) :- p(x, z), l(z, y)`` extends answers of any x. A relation with only such rules is r* exit l*
+(Naughton, Ramakrishnan, Sagiv and Ullman 1989).
 
-In a right-linear rule ``p(x, y) :- r(x, z), p(z, y)`` the answers for x are those for z. Instead of all
-answers for all z that are reached, ``context`` keeps which z each asked x reaches, and only x gets answers. A
-left-linear rule ``p(x, y) :- p(x, z), l(z, y)`` adds to answers, whatever x is. The tuples of a relation
-with such rules only are r* exit l*.
-
-Transitive closures: whichever way they are written, asked columns are carried by left-linear rules.
-
-``p(x, y) :- p(x, z), p(z, y)`` says that p is the closure of its exits; so does ``p(x, y) :- r(x, z),
-p(z, y)`` if the exits are ``p(x, y) :- r(x, y)``. With x asked, ``p(x, y) :- p(x, z), r(z, y)`` needs no
-demand but x.
+*Transitive closure*: ``p(x, y) :- p(x, z), p(z, y)`` defines p as the closure of its exits. So does
+``p(x, y) :- r(x, z), p(z, y)`` if the exits are ``p(x, y) :- r(x, y)``. With x asked, the left-linear form
+``p(x, y) :- p(x, z), r(z, y)`` demands nothing but x.
 """
 
 import enum

@@ -1,21 +1,17 @@
-"""A program for one way of asking a relation: demand from a seed table, rules that answer it.
+"""Magic sets for a whole program: a seed table of goals, demand relations and the rules that answer them.
 
-Demand must not make a relation depend on its own negation or aggregate: what to do where it would.
+:func:`prepare` chooses a strategy per goal. The choice affects cost only, never the answer: a relation that
+cannot be restricted, or is not worth it, is computed as a whole and looked up.
 
-A negated or aggregated relation that would be in recursion with its reader is computed as a whole, from its
-own rules (the labelled copy of Balbin, Port, Ramamohanarao and Meenakshi, JLP 1991); so is a relation with
-aggregated columns that would be in a recursion which the program does not have (Alviano et al., TPLP 2019).
+:func:`break_cycles` keeps the program stratified. A negated or aggregated relation that would become
+recursive with its reader is computed as a whole, from its own rules (the labelled copy of Balbin, Port,
+Ramamohanarao and Meenakshi, JLP 1991). So is a relation with aggregated columns that would join a recursion
+that the source program does not have (Alviano et al., TPLP 2019).
 
-What a column of a relation can hold at most, and whether a relation as a whole is sure to be finite.
-
-Goals as data: for a relation and the columns that goals give, one program with a table of what is asked.
-
-Which program is a matter of cost, never of the answer: what cannot be restricted, or is not worth it, is
-computed as a whole and looked up.
-
-Magic sets inside a program: what its outputs do not need of its other relations is not derived.
-
-The outputs are computed as a whole, and so is what they read as a whole. Their rules ask for the rest.
+:func:`origins` finds where the values of a column can come from. :func:`is_finite` tells whether a relation
+is certain to be finite.
+:func:`restricted` applies demand inside a program: the outputs are computed as a whole, as is any relation
+that they read as a whole, and their rules demand the rest.
 """
 
 import enum

@@ -1,12 +1,9 @@
-"""The order in which a rule's literals pass bindings on: bound first, the recursive atom late.
+"""Sideways information passing: the order in which a rule's literals pass bindings on, and adornments.
 
-Comparisons come as soon as they can. Of the atoms that share a variable with what is bound, those of stored
-relations come first, then negations and aggregates, then derived and last recursive atoms; among these, the
-one with the most bound columns. An atom that shares nothing with what is bound comes when nothing else does.
-
-Which columns of a relation are given: adornments, and the names of the relations made for them.
-
-Bodies of rewritten rules: which literal binds a variable depends on what else is in the body.
+A comparison comes as soon as its variables allow. Then come stored relations, negations and aggregates,
+derived atoms and recursive atoms, in this order. Among equals, the atom with the most bound columns is first.
+An atom that shares no variable with the bound ones comes last. An *adornment* says which columns of a
+relation are bound, and names the relation made for it.
 """
 
 from collections.abc import Iterable, Iterator, Sequence

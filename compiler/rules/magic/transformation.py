@@ -1,12 +1,11 @@
-"""One rule rewritten: its literals in the order of the bindings, demand passed on before each derived atom.
+"""Magic sets rewriting of one rule: literals in binding order, demand derived before each derived atom.
 
-Bancilhon, Maier, Sagiv, Ullman, PODS 1986; Beeri, Ramakrishnan, JLP 1991, with supplementary relations
-only where a prefix of two literals or more has two readers.
+Supplementary relations are made only for a prefix of at least two literals with two readers (Bancilhon,
+Maier, Sagiv, Ullman, PODS 1986; Beeri, Ramakrishnan, JLP 1991).
 
-The state of one rewriting: what has been decided, what is still to be rewritten, and what was made.
-
-A decision that turns out wrong (a relation has to be there as a whole after all) is noted in ``Decisions``
-and the rewriting starts again; decisions only ever grow, so that ends.
+:class:`Rewriting` is the state of one attempt. A decision that proves wrong, for example that a relation must
+be computed as a whole after all, is recorded in ``Decisions`` and the rewriting restarts. Decisions only
+grow, so this terminates.
 """
 
 from collections.abc import Sequence
