@@ -1,4 +1,4 @@
-"""``python -m kpg``: the command line."""
+"""``python -m kpg`` runs the command line."""
 
 from kpg.cli import main
 

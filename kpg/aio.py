@@ -1,4 +1,4 @@
-"""A database for asyncio: sessions whose statements are awaited, and subscriptions to iterate over.
+"""asyncio API: sessions with awaitable statements, and subscriptions as asynchronous iterators.
 
     import kpg.aio
 
@@ -10,7 +10,7 @@
         async for changes in db.subscribe("v"):
             ...
 
-One thread has the engine; the loop never waits for it. Whoever stops waiting for a statement cancels it.
+One thread runs the engine, so the event loop never blocks. Cancelling a task cancels its statement.
 """
 
 import asyncio

@@ -1,8 +1,8 @@
-"""SQLAlchemy over a database in this process: ``kpg://`` in memory, ``kpg:///folder`` in a folder.
+"""SQLAlchemy dialect for a database in this process: ``kpg://`` in memory, ``kpg:///folder`` in a folder.
 
-It speaks to SQLAlchemy as its dialect of Postgres does, so types, reflection and what its statements look
-like are Postgres'. All connections of one ``Engine`` share a database, each being a session; that in a folder
-is open for as long as one of them is.
+It derives from SQLAlchemy's Postgres dialect, so types, reflection and SQL rendering are those of Postgres.
+The connections of one ``Engine`` share a database, and each connection is a session. A database in a folder
+stays open while any connection is open.
 """
 
 import threading

@@ -6,9 +6,9 @@
     cursor = connection.cursor()
     cursor.execute("SELECT ? + 1", [41])
 
-A connection is a session: several of one database (``connect(database=db)``) do not see what the others have
-not committed. A transaction begins with the first statement after a commit or a rollback, unless the
-connection has ``autocommit``.
+A connection is a session. Several connections of one database (``connect(database=db)``) do not see each
+other's uncommitted changes. A transaction begins with the first statement after a commit or a rollback,
+unless the connection has ``autocommit``.
 """
 
 import datetime

@@ -1,1 +1,1 @@
-"""What programs call: databases, views, results, branches, pictures and progress."""
+"""Client API: databases, branches, views, results, diagrams and progress bars."""

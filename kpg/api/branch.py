@@ -1,10 +1,8 @@
-"""How a branch begins, differs from its trunk and is merged into it.
+"""Branches: copy-on-write forks of a database, their diff against the trunk, and the merge into it.
 
-A branch is a database that goes on from where another one is, by itself, until it is merged or discarded.
-
-A branch has all tables, views, indexes and sequences of its trunk as they were, in milliseconds: arrays are
-shared, and copied by whoever uses them first. Strings are the trunk's, so that rows of one mean the same in
-the other. It remembers its past since it began, which tells what it has changed.
+A branch starts in milliseconds with all tables, views, indexes and sequences of its trunk. Arrays are shared
+until one side writes to them. Both share the trunk's dictionary of strings, so a word means the same string
+in both. A branch keeps its history from the fork on; the diff and the merge read its changes from there.
 """
 
 from collections.abc import Iterator

@@ -1,8 +1,8 @@
-"""The database: what ``kpg.connect()`` returns, and its branches.
+"""``Database``, which ``kpg.connect()`` returns, and its ``Branch``.
 
-A position says how far a source has been read, such as the offset of a topic. It is committed with the rows
-of a call or a transaction, and rolled back with them: who goes on from it after a crash reads each row once.
-Where a method takes a ``position``, it is ``(source, position)``, or a dict of several, kept with the rows.
+A source position records how far a source has been read, such as the offset of a Kafka topic. It commits and
+rolls back with the rows of its call or transaction. A consumer that resumes from it after a crash therefore
+reads each row exactly once. A ``position`` argument is ``(source, position)``, or a dict of several.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

@@ -1,8 +1,6 @@
-"""The dataflow of a database, or of one view, as a graph of boxes.
+"""Dataflow diagrams: the graph of a database, of one view, or of a query's plan.
 
-The plan of a query as a graph of boxes, from what EXPLAIN (FORMAT JSON) tells.
-
-A picture that notebooks show, and that can be kept as a file.
+Query plans come from EXPLAIN (FORMAT JSON). ``Drawing`` shows a graph in notebooks and writes it to a file.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""Rows as text: the box that a terminal shows and the table that a notebook shows."""
+"""Rows as text: the box for a terminal, and the HTML table for a notebook."""
 
 import datetime
 import functools

@@ -1,10 +1,10 @@
-"""What the user holds of an ego view: it is read by node, by many, as any view, and followed.
+"""Ego views (``db.ego``): handles on ego views, and user-defined aggregates with EAGr's interface.
 
-``db.ego``, and users' aggregates by EAGr's interface, as the database's records have them.
+A handle reads the view by node or by several nodes, like any view, and subscribes to it.
 
-EAGr's has ``initialize()``, ``update(state, old, new)`` for an input that was one thing and is another,
-``merge`` and ``finalize``. Here ``update(state, value)`` takes one value in, and ``subtract(state, value)``,
-if there is one, takes it back; ``idempotent`` is true if it does not matter how often a value comes.
+EAGr's interface is ``initialize()``, ``update(state, old, new)``, ``merge`` and ``finalize``. Here
+``update(state, value)`` adds one value. The optional ``subtract(state, value)`` removes one. ``idempotent``
+states that repeated values do not matter.
 """
 
 import copy

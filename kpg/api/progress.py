@@ -1,8 +1,8 @@
-"""Bars for work that takes long: on a terminal, gone when it is done, or below the cell of a notebook.
+"""Progress bars on a terminal, removed when the work is done, or below a notebook cell.
 
-Only what has taken a second is shown, and by default only where somebody looks: where standard error is a
-terminal, or in Jupyter. Loads, views that are made, queries, folders that are opened, and checkpoints say
-how far they are (``runtime/progress_report.py``).
+Work is shown after one second. By default it is shown only if standard error is a terminal, or in Jupyter.
+Loads, view creation, queries, opening of folders and checkpoints report their progress
+(``runtime/progress_report.py``).
 """
 
 import os

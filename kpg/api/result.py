@@ -1,8 +1,7 @@
-"""Results: rows that were read once, in the forms that Python programs want.
+"""Query results as tuples, Arrow, data frames and text.
 
-:class:`Rows` gives rows as tuples, Arrow, frames and text; :class:`Result` is a fixed one with a cursor;
-``View`` is one that is the view's present contents. A small program, which wants tuples, has them without
-importing Arrow.
+``Rows`` is the common interface, ``Result`` a fixed set of rows with a cursor, and ``View`` the present
+contents of a view. Reading tuples does not import Arrow.
 """
 
 from collections.abc import Iterator, Mapping, Sequence

@@ -1,12 +1,9 @@
-"""Where boxes stand: in layers from left to right, so that lines are short and few of them cross.
+"""Graph layout and SVG output: layered boxes joined by lines, some with a nested graph.
 
-The steps are those of Sugiyama, Tagawa and Toda, "Methods for visual understanding of hierarchical system
-structures" (1981): each box in the layer after the last of those that it is made of, lines over several
-layers through a lane in each, layers ordered by the means of their neighbours, then moved level with them.
-
-What is drawn: boxes with a name and figures, joined by lines, some with a graph within.
-
-A graph as SVG: readable on white and on dark pages, without anything from outside.
+The layout is that of Sugiyama, Tagawa and Toda, "Methods for visual understanding of hierarchical system
+structures" (1981). Each box is in the layer after the last of its inputs. A line over several layers has a
+dummy node in each. Layers are ordered by the barycenters of their neighbours, then aligned with them. The
+SVG is readable on light and dark pages, and refers to no external file.
 """
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""A maintained view: its present contents, its changes, and what it costs."""
+"""``View``: the contents, changes and cost of a maintained view."""
 
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any

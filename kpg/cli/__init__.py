@@ -1,6 +1,6 @@
-"""The command line: ``kpg sql``, ``kpg explain``, ``kpg datalog``, ``kpg tpch``, ``kpg functions``.
+"""Command line: ``kpg sql``, ``kpg explain``, ``kpg datalog``, ``kpg tpch``, ``kpg functions`` and others.
 
-Commands import what they run when they run it, so that ``kpg --help`` is quick.
+Commands import their modules when they run, which keeps ``kpg --help`` fast.
 """
 
 import atexit

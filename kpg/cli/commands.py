@@ -1,8 +1,7 @@
-"""The commands with their options and their help; what they do is in the modules beside this one.
+"""The commands of the command line, with their options and help texts.
 
-Optional packages: a missing one is an error that says what to install.
-
-Lists of query numbers as the command line takes them.
+The other modules of this package do the work. A missing optional package is an error that
+names what to install.
 """
 
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""``kpg datalog``: programs run on files of facts, checked, or typed at a prompt."""
+"""``kpg datalog``: runs a program on fact files, checks it, or starts the prompt."""
 
 import json
 import runpy

@@ -1,4 +1,4 @@
-"""The prompt of ``kpg datalog repl``: rules, facts, goals and updates, each ended by a full stop."""
+"""``kpg datalog repl``: a prompt for rules, facts, goals and updates, each ended by a full stop."""
 
 import re
 import sys

@@ -1,4 +1,4 @@
-"""``kpg inspect`` and ``kpg check``: what is in the folder of a database, and whether it is right."""
+"""``kpg inspect`` and ``kpg check``: list and verify the contents of a database folder."""
 
 import sys
 from pathlib import Path

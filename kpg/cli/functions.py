@@ -1,4 +1,4 @@
-"""``kpg functions``: the registry as a list."""
+"""``kpg functions``: lists the function registry."""
 
 import textwrap
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""Results on standard output: a box for people, CSV, JSON or TSV for programs."""
+"""Results on standard output: a box for people, or CSV, JSON or TSV for programs."""
 
 import csv
 import datetime

@@ -1,8 +1,7 @@
-"""``kpg sql``: scripts, and the choice between them and the prompt, which the caller passes.
+"""``kpg sql`` and ``kpg explain``: run SQL scripts, detect the end of a typed statement, and print plans.
 
-Where a typed statement ends.
-
-``kpg explain``: the plans of queries, without data.
+``kpg explain`` plans a query without data. ``kpg sql`` chooses between a script and the prompt, which its
+caller passes in.
 """
 
 import re

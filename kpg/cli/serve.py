@@ -1,4 +1,4 @@
-"""``kpg serve``: options, and what is said at the start and the end."""
+"""``kpg serve``: its options, and its messages at start and stop."""
 
 import logging
 import math

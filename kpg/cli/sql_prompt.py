@@ -1,4 +1,4 @@
-"""The prompt of ``kpg sql``: lines are collected until a semicolon ends a statement."""
+"""Prompt of ``kpg sql``: collects lines until a semicolon ends a statement."""
 
 import os
 import sys

@@ -1,8 +1,8 @@
-"""Collections: differential dataflow's vocabulary, as a builder over the runtime's plans.
+"""Collections: the vocabulary of differential dataflow, as a builder of runtime plans.
 
-``dataflow`` holds inputs and outputs, ``collection`` the operators between them; ``term`` is the graph that
-they build, ``assembly`` makes plans of it. What is installed is shared by what it computes, across
-dataflows and with SQL.
+``dataflow`` holds inputs and outputs, ``collection`` the operators between them, ``term`` the graph that they
+build and its translation into plans. Identical arrangements are installed once, and shared across dataflows
+and with SQL.
 """
 
 from kpg.collections.collection import Arranged, Collection, LoopScope, Variable, recursive

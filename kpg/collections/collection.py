@@ -1,8 +1,7 @@
-"""Collection: rows with multiplicities that change over time, and what can be made of them.
+"""``Collection``: a multiset of rows that changes over time, and the operators on it.
 
-Arranged: a collection that is kept, in an index that its readers share.
-
-Loops: scopes in which collections are defined by each other, round by round.
+``Arranged`` is a collection with a shared index. ``LoopScope`` and ``Variable`` define collections
+recursively: one iteration per round, until a fixed point.
 """
 
 from collections.abc import Callable, Iterable, Sequence

@@ -1,8 +1,7 @@
-"""A dataflow: inputs, collections made of them, and outputs, kept up to date together.
+"""``Dataflow``: inputs, collections and outputs that are updated together.
 
-Collections by name: what SQL knows, as collections, and collections, as views that SQL can read.
-
-Replaying recorded changes into a dataflow.
+A dataflow imports the tables and views of SQL as collections, and exports collections as views that SQL can
+read. ``Replay`` feeds recorded changes into an input.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence

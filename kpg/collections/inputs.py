@@ -1,4 +1,4 @@
-"""Input sessions: how a program's own updates, at times of its own, come into a dataflow."""
+"""Input sessions: a program sends updates at times of its choice into a dataflow."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final

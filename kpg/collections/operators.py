@@ -1,12 +1,7 @@
-"""Reduces over rows: aggregates, extremes, and what users write.
+"""Operators on the rows of collections, as terms.
 
-Delta joins as terms: every half-join of every path is one.
-
-Arrangements and joins of rows: which layout an index has, and how changes find their matches in it.
-
-Rows through functions and operators that users wrote.
-
-Operators that users write, for whoever needs less than a collection.
+It covers arrangements and joins, delta joins (one half-join per step of each path), reduces and top-k, and
+functions and operators that users write in Python. ``Operator`` is the base class of the latter.
 """
 
 import copy

@@ -1,4 +1,4 @@
-"""What is read of a dataflow: callbacks, probes, records."""
+"""Outputs of a dataflow: probes, inspections by callback, and captured changes."""
 
 from collections.abc import Callable, Iterator, Sequence
 from operator import le

@@ -1,4 +1,4 @@
-"""Joins of several collections at once, written as in Datalog: by the variables that columns share."""
+"""Multiway joins in Datalog style: ``conjunction`` joins collections on shared variables."""
 
 from collections.abc import Iterator, Sequence
 

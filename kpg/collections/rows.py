@@ -1,7 +1,7 @@
-"""The rows of a collection: a term, what of its rows counts, and the columns that they make.
+"""``Rows``: the typed columns of a collection, as filters and expressions over a term.
 
-Maps, filters and projections are put together here and cost one node, or none: a join or an arrangement
-takes them in. A table's rows are rowids until somebody needs their columns side by side.
+Maps, filters and projections are fused here into at most one node, or into the join or arrangement that
+follows. The rows of a table are rowids until an operator needs the column values.
 """
 
 from collections.abc import Sequence

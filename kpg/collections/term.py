@@ -1,11 +1,8 @@
-"""The graph that collections build: terms, each a plan node to be, over other terms.
+"""Terms: the graph that collections build, where each term is a future plan node over other terms.
 
-A term lives in the innermost of its inputs' scopes: what does not depend on a variable is computed outside
-of the loop and enters it, however it was written.
-
-From terms to plans.
-
-Plans that the compiler made, as terms: a view that is not kept, as a collection.
+A term belongs to the innermost scope of its inputs. A term that does not depend on a loop variable is
+therefore computed outside the loop and enters it. ``assemble`` translates terms into a plan. ``planned_term``
+wraps a compiled plan as a term, so that a view that is not materialized can serve as a collection.
 """
 
 from collections.abc import Callable, Iterator, Sequence

@@ -1,8 +1,8 @@
-"""Datalog programs in a database: relations as tables and views, goals as rows of tables, updates.
+"""Datalog programs in a database: relations are tables and views, goals are queries, updates change facts.
 
-``installing`` makes a checked program part of a database, ``program`` is its handle; ``query_form`` is the
-dataflow of one way of asking, which the handles of ``goal`` share; ``dispatch`` finds out what a text is;
-``proof`` says why a row holds.
+``dispatch`` classifies a text. ``installation`` turns a checked program into tables and views, and
+``program`` is its handle. ``goal`` holds the handles of goals, which share one ``goal_plan`` per query form
+and its ``goal_dataflow``. ``proof`` explains why a row holds.
 """
 
 from kpg.datalog.goal import Answers, Goal

@@ -1,6 +1,7 @@
-"""What a text is: a program, or goals and updates for the program that has their relations.
+"""Dispatch of Datalog texts: a program to install, or goals and updates for an installed program.
 
-A program that is there again when its database is opened: its tables have their rows already.
+Goals and updates go to the program that defines their relations. ``restored`` reinstalls a program when its
+database is opened; its tables already have their rows.
 """
 
 import logging

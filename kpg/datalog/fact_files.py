@@ -1,8 +1,7 @@
-"""Fields of lines of text: by pyarrow where the lines are plain, else one by one as Soufflé splits them.
+"""``.input``: reads facts from files and databases, and reports errors with their position.
 
-``.input`` from parquet, by pyarrow or, if it is much, by Spark; from other formats if asked for Spark.
-
-``.input``: facts from files and databases, with the place of whatever is wrong in them.
+Text files are split into fields by pyarrow if their lines are simple, else one by one as Soufflé splits them.
+Parquet is read by pyarrow, or by Spark if it is large. Other columnar formats require ``IO=spark``.
 """
 
 import csv

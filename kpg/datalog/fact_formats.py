@@ -1,10 +1,8 @@
-"""``IO=json``: relations as JSON, rows as lists or as objects; records as either, and nil as null.
+"""The formats ``IO=json`` and ``IO=sqlite``, laid out as in Soufflé.
 
-``IO=sqlite``: relations in SQLite databases, laid out as Soufflé lays them out.
-
-A relation r is a table ``_r`` of words, with columns ``0``, ``1`` and so on, its symbols in
-``__SymbolTable``, and a view ``r`` that shows the columns with their names and symbols. What is read is the
-view, or a table of that name.
+In JSON, a row or a record is a list or an object, and nil is null. In SQLite, a relation r is a table ``_r``
+of words with columns ``0``, ``1`` and so on. Symbols are in ``__SymbolTable``. A view ``r`` shows the named
+columns and the symbols. Reading uses that view, or a table of that name.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""Facts as words, and sets of them put into tables and taken out. Committing is the caller's."""
+"""Facts as words, inserted into and deleted from tables as sets. The caller commits."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby

@@ -1,4 +1,4 @@
-"""Goals: handles on a way of asking, answers read once, and answers that are followed."""
+"""Goals: prepared queries of a program, one-time answers, and subscriptions to answers."""
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence

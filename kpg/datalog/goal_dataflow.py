@@ -1,4 +1,4 @@
-"""The dataflow that answers a way of asking: a table of seeds, and the answers for all of its rows."""
+"""Dataflow of a query form: a table of seeds (bound values), and the answers to all of them."""
 
 from collections.abc import Sequence
 from dataclasses import field, replace

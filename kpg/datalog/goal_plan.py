@@ -1,14 +1,12 @@
-"""One way of asking a program, shared by all who ask that way: whose answers are maintained, and whose not.
+"""Query form: a relation with bound columns, shared by all goals of that form, and its evaluation strategy.
 
-A question that nobody subscribes to is answered by a step that is undone, so that it costs nobody anything
-later; if it is asked again after a change its answer is maintained for a while. Where that pays, everybody's
-answers are looked up in the relation as a whole, from then on.
+An answer with subscribers is maintained. An answer without subscribers is computed by a step that is rolled
+back; it is maintained for a while if it is asked for again after a change. ``AnswerCache`` holds recent
+answers, bounded in number and in rows.
 
-Answers that nobody subscribes to, as far as they are worth remembering: bounded in number and in rows.
-
-When to give magic sets up: what is asked has become a large share of all that could be asked.
-
-Whether steps from one column of a table to another can come back to where they began, as it is now.
+Answers are computed by magic sets. When a large share of the possible seeds has been asked for, the form
+switches to looking answers up in the whole relation. ``Acyclic`` tells whether the edges between two columns
+of a table are free of cycles at present.
 """
 
 from collections import Counter, OrderedDict

@@ -1,4 +1,4 @@
-"""A checked program as tables and views of the database, all of it or nothing."""
+"""Installation: turns a checked program into tables and views, atomically."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack

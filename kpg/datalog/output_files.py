@@ -1,4 +1,4 @@
-"""``.output`` and ``.printsize``: relations to files, databases or the screen, as Soufflé writes them."""
+"""``.output`` and ``.printsize``: writes relations to files, databases or the screen, as Soufflé does."""
 
 import gzip
 import io

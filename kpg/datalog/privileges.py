@@ -1,8 +1,9 @@
-"""Privileges of Datalog programs: what a role needs to install, ask, change and drop one.
+"""Privilege checks for Datalog programs: to install, query, update and drop them.
 
-A program's relations belong to the role that installs it. Reading a relation takes SELECT, an update INSERT
-or DELETE, changing or dropping the program its ownership. What names a file takes the role that ``COPY``
-takes, functors and pragmas take a superuser. Texts of programs are shown in errors to their owners only.
+A program's relations belong to the role that installs it. Reading a relation requires SELECT, an update
+requires INSERT or DELETE, and changing or dropping the program requires ownership. File names require the
+same role as ``COPY``; functors and pragmas require a superuser. Errors show a program's text to its owner
+only.
 """
 
 from collections.abc import Iterable, Iterator

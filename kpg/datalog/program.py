@@ -1,7 +1,4 @@
-"""The handle of an installed program.
-
-The texts of a program, with all that they were read with: what it can be made of again.
-"""
+"""``Program``: the handle of an installed program, with the source texts that can reinstall it."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial

@@ -1,8 +1,7 @@
-"""Relations of checked programs as plans over the database's tables and views.
+"""Plans of a program's relations, over the tables and views of the database.
 
-Plans of relations that depend on many others: installed by strata, lest one plan grow too deep.
-
-Where in a program's text an operation stands that failed while rows were computed.
+Relations with many dependencies are installed stratum by stratum, to bound the depth of one plan. ``placed``
+adds the position in the program's text to errors that occur while rows are computed.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence

@@ -1,6 +1,6 @@
-"""Records and ADT values as text, ``[1, [2, nil]]``, ``$Branch(1, "a")``: as files and callers write them.
+"""Text of records, ADT values and other values, as Soufflé prints them.
 
-How values stand in files of text, as Soufflé prints them.
+A record is ``[1, [2, nil]]``, an ADT value ``$Branch(1, "a")``. Fact files and callers use the same text.
 """
 
 import math

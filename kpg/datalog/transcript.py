@@ -1,15 +1,14 @@
-"""Transcripts: a program's facts changed by transactions that are written down, as FlowLog's users know them.
+"""Transcripts: scripts of transactions on a program's facts, in the command language of FlowLog.
 
-A line is a command: ``begin``; ``put`` and a fact as ``put edge 1,2``, ``put edge 1,2 -1``,
-``put edge(1, 2)`` or ``put -edge(1, 2)``; ``file`` and a relation with a file of facts, ``-1`` behind it or
-``-`` before the name if they go; ``commit``; ``abort``; ``quit``. Comments begin with ``#`` or ``//``. Each
-commit prints the changes of the outputs.
+The commands are ``begin``, ``commit``, ``abort``, ``quit``, ``put`` and ``file``. A fact is written
+``put edge 1,2``, ``put edge 1,2 -1``, ``put edge(1, 2)`` or ``put -edge(1, 2)``. ``file`` takes a relation
+and a fact file; ``-1`` after it, or ``-`` before the name, deletes the facts. Comments begin with ``#`` or
+``//``. Each commit prints the changes of the outputs. Facts given with a count have multiplicities: a fact
+inserted twice holds until it is deleted twice.
 
-Where a number of copies is given, they count: a fact that came twice is there until it went twice.
-
-Programs whose facts come by commands are at FlowLog's shell: the first ``put`` or ``file`` begins a
-transaction if none is open, ``begin`` begins anew, and what cannot be done is told and passed over. For other
-programs a command outside of ``begin`` and ``commit`` is a transaction, and a fault ends the transcript.
+A program whose facts come by commands gets the rules of FlowLog's shell: the first ``put`` or ``file`` opens
+a transaction, a second ``begin`` restarts it, and errors are reported and skipped. For other programs a
+command outside of a transaction is one of its own, and an error ends the transcript.
 """
 
 import re

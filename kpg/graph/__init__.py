@@ -1,10 +1,9 @@
-"""Graph computations kept up to date while edges come and go, as collections of collections.
+"""Incremental graph algorithms, as functions from collections to collections.
 
-Edges are a collection with columns ``src`` and ``dst`` (``weight`` where it is said), nodes one with a column
-``node``; each of any type. Other columns are left aside, and an edge that occurs twice counts once unless
-it is said. Arrangements by ``src`` or ``dst`` are shared: give ``edges.arrange_by_key("src")`` to several.
-``paths`` follows edges, ``components`` labels nodes, ``ranking`` and ``subgraphs`` weigh and cut, and
-``interactive`` has the queries whose arguments are collections too.
+Edges are a collection with columns ``src`` and ``dst`` (``weight`` where documented). Nodes are a collection
+with a column ``node``. The columns may have any type, and other columns are ignored. A repeated edge counts
+once unless documented otherwise. Arrangements by ``src`` or ``dst`` are shared: pass
+``edges.arrange_by_key("src")`` to several algorithms.
 """
 
 from kpg.collections import conjunction

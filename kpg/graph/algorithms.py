@@ -1,22 +1,13 @@
-"""Following edges: who is reached, by how many or how heavy edges, and which pairs are related.
+"""Graph algorithms: reachability, distances, components, PageRank, cores, triangles, and interactive queries.
 
-Queries of a graph whose arguments are collections: insert a question, read its answer, and remove it.
+The interactive queries are the four of section 6.2 of McSherry et al., "Shared Arrangements" (VLDB 2020):
+``look_up``, ``one_hop``, ``two_hops`` and ``four_hop_path``. Their arguments are a collection: insert a
+question, read its answer, delete it. All questions share the edges arranged by ``src`` (and ``dst``, for
+paths) and the states arranged by ``node``, so another question costs only its answer.
 
-The four of the shared arrangements paper's section 6.2. Edges arranged by ``src`` (and, for paths, by
-``dst``) and states arranged by ``node`` serve all of them, and all questions: one more question costs its
-answer.
-
-The least label that comes to each node, with small labels let go first.
-
-Where all labels set out at once a node is told of many that it will not keep. So labels that are whole
-numbers are let go by the length of their binary numbers: the small ones, few, are some rounds ahead, and most
-others find every node taken. The result is the same (as in the shared arrangements paper's programs).
-
-Labels that spread along edges: components, and communities.
-
-PageRank in whole numbers.
-
-Parts of an undirected graph: cores and triangles.
+Label propagation releases integer labels by the length of their binary representation, the small ones some
+rounds earlier. Most later labels then find their nodes taken, which saves updates that would be retracted.
+The result is the same. The paper's programs do likewise.
 """
 
 from collections.abc import Callable

@@ -1,20 +1,17 @@
-"""Why a row of a SQL view is there: source rows found when it is asked, from what is maintained.
+"""Provenance of SQL rows: proof trees found on demand from the maintained state.
 
-A row is explained from the top, over the *bound* query of its view (``sql.bound_tree``), whose nodes are
-what the user wrote: outer joins, subqueries and windows are still there. A *block* of filters, maps and joins
-is one question (``node_rows``): the same block with the row's values as conditions, and all columns
-of what is joined in it, rowids included, as its columns. Each row of that is a way in which the row comes
-about; of the first the joined rows are explained in turn. What ends a block (a group, DISTINCT, UNION, a
-window, LIMIT) says which rows of its input it takes (``derivation``).
+A row is explained top down over the *bound* query of its view (``sql.bound_tree``), whose nodes are those the
+user wrote, including outer joins, subqueries and windows. A *block* of filters, maps and joins becomes one
+query (``node_rows``): the block with the row's values as conditions, returning all columns of the joined
+inputs, rowids included. Each result row is one derivation. The first one's input rows are explained in turn.
+At the end of a block (group, DISTINCT, UNION, window, LIMIT), ``derivation`` selects the input rows.
 
-*Cost.* Nothing is recorded while views are maintained. A question is planned as any query is: its conditions
-go down to keys and arrangements, so it costs what a query with that WHERE costs; an aggregate and a window
-cost their group and partition.
+*Cost.* View maintenance records nothing. An explanation query is planned as any query: its conditions reach
+keys and arrangements. An aggregate or a window costs its group or partition.
 
-*Recursion.* The recursive collection is maintained while it is explained, shared with the view's own loop if
-that is the same; a row is explained by rows of earlier rounds, so an explanation is a
-shortest one.
+*Recursion.* A recursive collection is maintained while it is explained, and shared with the view's own loop
+if they are identical. A row is explained by rows of earlier rounds, so an explanation is a shortest one.
 
-Other views, materialized or not, are explained by their own queries, relations of Datalog programs by their
-proofs. All of it is one proof tree (``proof_tree``).
+Other views are explained by their own queries, relations of Datalog programs by their proofs
+(``kpg.datalog.proof``). The result is one proof tree (``proof_tree``).
 """

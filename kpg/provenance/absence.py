@@ -1,4 +1,4 @@
-"""Why a view does not have a row: what is missing first, or is otherwise, in each of its queries."""
+"""Why-not provenance: for each query of a view, the first input or condition that a missing row lacks."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, assert_never

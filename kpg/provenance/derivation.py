@@ -1,10 +1,7 @@
-"""What a row of each kind of node comes from, in one bound query.
+"""Derivation of a row by each kind of node of a bound query: the input rows that produce it.
 
-The rows that an aggregate took together.
-
-Which rows of a sorted partition a window function looks at, from one of them.
-
-The row that a window function looked from, and the rows that it looked at.
+It covers groups and grouping sets (the rows of the group) and windows (the current row and the rows of its
+frame). ``Walk`` descends through the nodes of one query.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -1,6 +1,6 @@
-"""``explain_row`` of a SQL relation: the row that is meant, and its explanation.
+"""EXPLAIN ROW: finds the row that the user means, and explains its presence or absence.
 
-The database as explanations see it: tables are leaves, views have queries of their own.
+``World`` is the state of one explanation: tables are leaves, and views are explained by their queries.
 """
 
 import json

@@ -1,8 +1,7 @@
-"""Questions about a node of a bound query: its rows that have given values in some columns.
+"""Queries over a node of a bound query: its rows with given values in some columns.
 
-In which round of its recursion a row came, so that it is explained by rows that came before.
-
-Blocks taken apart: what is joined in them, and how to tell which of it is absent in an outer join.
+It splits a block into its joined inputs, and adds markers that show which side of an outer join is absent.
+It also looks up the round in which a recursive row appeared, so that only earlier rows explain it.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -1,10 +1,7 @@
-"""Proofs as trees: what holds, by which rule, because of what.
+"""Proof trees: why a row is there (``Proof``), or why it is not (``Absence``), and their display.
 
-Proofs for people: lines of text, nested lists for notebooks, a tree for rich.
-
-Why a row is not there: how far each way to make it gets.
-
-Why a row is there, as a tree, or is not: data that Datalog and SQL share, and how they are shown.
+Datalog and SQL share these classes. A tree is shown as lines of text, as nested HTML lists in a notebook, or
+as a rich tree.
 """
 
 import enum

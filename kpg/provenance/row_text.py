@@ -1,6 +1,6 @@
-"""What the nodes of an explanation say: rows with names of columns, conditions with values.
+"""Texts of explanation nodes, and the assembly of explanation steps into a proof tree.
 
-Explanations in the making: a step for each row, put together as a tree when all are there.
+Each step covers one row. A row that several others derive from has one step, which they share.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence

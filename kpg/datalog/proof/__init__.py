@@ -1,22 +1,21 @@
-"""Why a row holds, derived when it is asked, from what is maintained.
+"""Proof trees of Datalog rows, derived on demand from the maintained relations.
 
-A *proof* of a row is a rule, values for its variables, and proofs of the rows of its body. It is built
-from the top: the rule's head is unified with the row, its body solved over the tables and the views that
-are there (``search``), and each row that this takes is proved in turn (``build``). Nothing is annotated while
-rules run, and no relation is computed again as a whole.
+A *proof* of a row is a rule, values for its variables, and proofs of the rows in its body. It is built top
+down: the rule's head is unified with the row, the body is solved over the tables and views
+(``rule_search``), and each row of the solution is proved in turn (``rule_proofs``). The rules carry no
+annotations, and no relation is recomputed as a whole.
 
-*Recursion.* A row's proof must not use the row itself. The loop that maintains a recursive relation knows in
-which round each row came: that is its *rank* (``store``, ``runtime.state.ranks``), which is right after
-every update, deletions too, since it is what a computation from scratch would give. A row of rank r has
-a derivation from rows of ranks below r, so the search takes no others: it never goes back on a choice, never
-goes in circles, and gives proofs that are of least height within a recursion. Of a least or greatest value
-in recursion, values that were derived and replaced since are used only where those that hold are not enough.
+*Recursion.* A proof of a row must not use that row. A row's *rank* is the round of the recursion in which it
+appears (``runtime.state.ranks``). Ranks are those of a computation from scratch, after every update. A row of
+rank r has a derivation from rows of lower rank, so the search uses only those. It never backtracks or loops,
+and its proofs have least height within a recursion. For a recursive least or greatest value, values that
+were derived and then replaced are used only where the present values do not suffice.
 
-*What is there.* Relations that are maintained, and recursive ones, which this makes so, are looked up. One
-that is not recursive and that nobody maintains is derived by its rules for the values that are asked for.
+*Sources.* Maintained relations are looked up; recursive ones are maintained for this purpose. Other relations
+are derived by their rules for the requested values only.
 
-A row that does not hold has an *absence* (``absence``): for each rule that could give it, how far its
-body can be satisfied, and the literal at which it fails.
+An *absence* explains why a row does not hold: for each rule that could derive it, how far its body can be
+satisfied, and the literal that fails.
 """
 
 from kpg.datalog.proof.rule_proofs import Explainer

@@ -1,6 +1,6 @@
-"""Values of a rule's variables, and expressions over them evaluated.
+"""Bindings of a rule's variables, and the expressions and aggregates evaluated over them.
 
-Aggregates computed over bindings that were found, by the rules of ``compiler/rules/lowering``.
+Aggregates follow the rules of ``compiler/rules/lowering``.
 """
 
 from collections.abc import Iterator, Mapping, Sequence

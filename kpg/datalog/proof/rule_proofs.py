@@ -1,8 +1,7 @@
-"""Proofs built from the top: for each row a rule and rows for its body, until all are facts.
+"""Proof builder: for each row a rule and the rows of its body, down to facts.
 
-Why a row does not hold: for each rule how far its body can be satisfied.
-
-The questions about one program's rows.
+``absence`` explains a row that does not hold, by the failing literal of each rule. ``Explainer`` answers both
+questions for one program.
 """
 
 from collections.abc import Callable, Iterator, Sequence

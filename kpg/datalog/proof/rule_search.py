@@ -1,12 +1,11 @@
-"""The bindings that satisfy a rule's body, found from what the head binds, over what is maintained.
+"""Search for the bindings that satisfy a rule's body, given the bindings of its head.
 
-A body is solved depth first, a chunk of bindings at a time, so that one witness costs little whatever the
-body's size: a test as soon as its variables are bound, then the atom that leaves the fewest choices. Only
-rows of ranks below a limit count for the relations that the proof is by recursion about.
+The search is depth first, one chunk of bindings at a time, so the cost of one witness does not depend on the
+size of the body. A test runs as soon as its variables are bound. Otherwise the atom with the fewest matches
+comes next. For the relations of the recursion being proved, only rows below a rank limit count (``Limit``).
 
-Rows that do not change, found by the values of any of their columns.
-
-What the relations of a program hold as of the last commit, and the ranks of rows in recursion.
+``Store`` gives the relations and the ranks of recursive rows as of the last commit. ``Rows`` indexes a fixed
+set of rows by any of its columns.
 """
 
 from collections.abc import Iterator, Sequence

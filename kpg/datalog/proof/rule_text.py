@@ -1,4 +1,4 @@
-"""What the nodes of a proof say, in the words of the program."""
+"""Texts of proof nodes, in the notation of the program."""
 
 import re
 from collections.abc import Mapping
