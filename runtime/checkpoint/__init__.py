@@ -1,1 +1,1 @@
-"""The state of a worker as data, and back: what a checkpoint writes and an opened database begins with."""
+"""Checkpoints: the state of a worker captured as data, written to packs, and restored."""

@@ -1,20 +1,16 @@
-"""Parts of a state that are described by themselves: so that a checkpoint describes what has changed only.
+"""Captured state: plain values and array parts, restored lazily and described incrementally.
 
-The description of a state is a tree of two levels. Its root, which is written anew by each checkpoint, names
-*leaves*, each of some tables, operators or definitions. A leaf whose members are what they were when it was
-written stays where it is, as long as all packs that it refers to are kept.
+A state is a tree of dicts by name, tuples, ints, strings and None, with a :class:`Part` for each array: the
+array itself after capture, a piece of a file once it is stored (``runtime/storage``). A *reader* turns what
+stands for an array into the array.
 
-What captured state is made of: plain values, and *parts*, which are arrays.
+Descriptions: a checkpoint writes a root and refers to *leaves*, each the description of some tables,
+operators or definitions. A leaf whose members have not changed is not written again, as long as all packs
+that it refers to exist.
 
-A state is built of dicts by name, tuples, ints, strings and None, with a part wherever there is an array: its
-array itself just after capturing, a piece of a file once it is stored (``runtime/storage``). Whoever restores
-gets arrays through a *reader*, which knows what stands for them.
-
-Objects whose state is put in place when they are first asked for anything.
-
-An opened database has thousands of arrays, most of which the first answers need not see. So a restored
-object is *dormant*: an instance of a subclass that any access to an attribute wakes, by which it becomes one
-of its own class. Nothing of this is on the way of objects that are awake, or were never restored.
+Lazy restore: an opened database has thousands of arrays, of which the first queries need few. A restored
+object is *dormant*: an instance of a subclass that restores itself and becomes its real class on the first
+access to an attribute. Other objects pay nothing for this.
 """
 
 import enum

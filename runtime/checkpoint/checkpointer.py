@@ -1,14 +1,12 @@
-"""Checkpoints of a state: each a new pack for what has changed since the last, and a manifest that names all.
+"""The checkpointer: writes each checkpoint as a new pack and a manifest that makes it current.
 
-A checkpoint is written in three parts, the middle one by whoever likes, a child of this process too:
-:meth:`Keeper.prepare` says what there is, :meth:`Keeper.write` writes it, :meth:`Keeper.adopt` makes it the
-one that counts and removes what nothing refers to any more. Until then nothing has changed for anybody.
+A checkpoint has three phases: :meth:`Keeper.prepare` captures the state, :meth:`Keeper.write` writes the pack
+and may run in a forked child, :meth:`Keeper.adopt` swaps the manifest and removes unreferenced files. Nothing
+changes for anyone before the last phase.
 
-Checkpoints that are written while commits go on: by a child of this process, which sees one epoch.
-
-The child is a copy of the process as it is when it is made, so nothing that comes later is in what it writes,
-and nobody waits for longer than the copying takes. It ends when its parent has. Where processes cannot be
-copied, and where files are not those of a disk, this process writes.
+:class:`Background` writes in a forked child while commits go on. The child sees exactly the epoch of the
+fork; commits wait only for the fork. The child exits when its parent does. Where fork is not available, or
+the files are not on a disk, this process writes.
 """
 
 import gc

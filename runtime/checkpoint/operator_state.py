@@ -1,13 +1,11 @@
-"""Operators as data: of each class, what it keeps between steps.
+"""Operator state as data: for each class of operator, what it keeps between steps.
 
-What an operator keeps only to be faster, and makes again when it needs it (the indexes of windows, tables of
-functions that were computed), is not captured; what belongs to a step in progress is empty between steps.
+Captured are traces, group tables, history tables, and Python states of groups. Not captured are caches that
+can be rebuilt, such as window indexes and memo tables. State of a step in progress is empty between steps. A
+merge in progress is captured as its two input batches and starts again.
 
-The private state of operators as data: group tables, history tables, and what Python keeps of groups.
-
-Traces as data: batches, what came lately, and how far times are compacted.
-
-A merge under way is captured as the two batches that it is of, and begins anew.
+States are matched to operators by content (what they compute). UnsavedError marks a state that is not data;
+that operator is computed again after a restore.
 """
 
 from decimal import Decimal

@@ -1,18 +1,15 @@
-"""States in packs: what was written before and has not changed keeps its place, the rest is written.
+"""States stored in packs: unchanged arrays stay where they are, changed ones are patched or rewritten.
 
-Of an array that changes, the lines that have are written beside what was written before (``patches``), until
-there are so many that the array is written whole again. Small arrays are written into the description of the
-state, which is written anew each time.
+:class:`Storer` writes a state into a new pack, as far as it is not in existing packs. Small arrays are part
+of the description, which is written each time.
 
-What has changed of an array since it was written, beside it: lines of 64 bytes, and what blocks are then.
+A changed array gets a patch: its changed lines of 64 bytes, and new checksums of its changed 4 KB blocks.
+Hash tables change single words, so blocks are compared by checksum first, and lines by comparison with the
+disk. When the patches grow too large, the array is written whole.
 
-An insert into a hash table changes a word somewhere in a block of 4 KB, so blocks are only what finds that
-something has changed: their checksums tell. The lines that have are found by looking at what is on the disk.
-
-Arrays of what is stored for one more worker, which writes to its own.
-
-Packs are mapped once more for it, so that what it writes to is copied page by page, as it is of those who
-opened them. Of a pack whose file is gone, a checkpoint later, arrays are copied when they are asked for.
+:class:`Apart` reads stored arrays for a second worker. It maps the packs again, copy-on-write, so that the
+two workers do not see each other's writes. If a later checkpoint has removed the file, arrays are copied when
+they are first read.
 """
 
 from collections import Counter

@@ -1,15 +1,9 @@
-"""Tables and the dictionary as data: indexes, what waits for the vacuum, and strings.
+"""Tables and the dictionary as data: rows, indexes, deleted rows, past epochs, and strings.
 
-What is kept of earlier epochs as data: of tables which rows came and went, of views what has changed.
-
-Row groups as data. Rows of full groups never change; which of them are live does.
-
-Packs that no checkpoint has yet, because their rows went straight into them: records of the log name them.
-
-A checkpoint finds what they have as it finds what it wrote itself, and keeps it where it is. Which packs
-count is what the log says: those of records that were never finished are left over.
-
-Tables whose rows are as workers have written them, as data: checkpoints keep their packs as they are.
+Rows of full groups never change; only their live bits do. :class:`Straight` is a pack that large commits
+write their rows to directly, and the log refers to it. A checkpoint treats such a pack as its own and leaves
+the rows in place. The log decides which of these packs count; packs of unfinished records are left over.
+Tables whose rows are in workers' shards keep these shards.
 """
 
 from collections import deque

@@ -1,16 +1,13 @@
-"""A second worker that goes on from where one is, each by itself: what either writes to is copied before.
+"""A worker as data, and a fork of a worker: both produce a new worker with the same state.
 
-Both have the dictionary in common, to which strings are only added. Full row groups and batches never change
-and are shared. An index, a table of groups, the live bits: of these the new worker has a dormant one, made of
-the arrays that the old one has. The old one's is *lent* meanwhile, which is dormant too: whoever is asked for
-anything first, the new one takes copies. What nobody has asked for since it was opened sleeps on in both, and
-each reads it where it is stored. So a fork costs what it takes to go through objects, and what is
-used afterwards is copied once, object by object; nothing is if the new worker is given up.
+Operators are identified by what they compute. A restored worker has tables and no views. Views that are then
+installed take the state of their operators from the capture; operators without one are computed.
 
-A worker as data: its dictionary, tables and operators; and a new worker with all of it again.
-
-Operators are known by what they compute. A restored worker has tables and no views; whatever is then
-installed takes from the state what its operators kept, and computes what is not there.
+:func:`fork` makes a second worker; writes of either are invisible to the other. Both share the dictionary,
+which only grows, and full row groups and batches, which are immutable. Indexes, group tables and live bits
+are copied lazily: the new worker gets dormant objects, and the old worker's objects are *lent*. On the first
+access from either side the new worker takes its copy. Objects that are still dormant since the database was
+opened stay so in both. So a fork costs a walk over the objects, and each object is copied at most once.
 """
 
 import weakref

@@ -1,1 +1,1 @@
-"""Many workers behind one executor: coordinator, members, exchange of rows and texts, table shards, loads."""
+"""Parallel execution on many workers behind one executor: coordinator, members, transport, bulk loads."""

@@ -1,13 +1,12 @@
-"""Constraints of rows that have come past the coordinator, as members hold them to these, together.
+"""Constraint checks and recursion ranks that need the rows of several members.
 
-What a member cannot tell by itself it asks of the owners of keys: rows that are the same in columns of which
-one says whose they are have one owner; other keys are sent to where a hash of their first column says, and
-the keys of a foreign key to the owner of the row that they mean. What is wrong somewhere is told to all, and
-each finds which of its rows that is.
+Audit of a load that bypasses the coordinator: the members check all constraints together. Rows with equal
+keys have one owner if the key contains the partitioning column. Other keys are sent to a member by a hash of
+their first column; foreign keys are sent to the owner of the row that they reference. The violations are sent
+to all members, and each finds its own rows among them.
 
-In which rounds of a recursion rows came, when each member keeps that of its own rows.
-
-A member tells it of the rows that it keeps; members share the rounds, so ranks of several are ranks of one.
+Ranks: each member keeps the recursion round of its own rows. All members run the same rounds, so a rank of
+several members is the rank of one worker.
 """
 
 from collections.abc import Sequence

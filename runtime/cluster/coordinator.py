@@ -1,8 +1,8 @@
-"""The executor of many workers: tables and the clock are here, operators are at the members.
+"""The coordinator: an executor that keeps tables and the clock here and runs operators at the members.
 
-Rows are checked, and rolled back, where they always were; a step sends what has changed to all members, which
-take it through everything together. What is isolated from all that is kept up to date (a query over pending
-changes, or as of an epoch) is computed here.
+It checks and rolls back table changes like a single worker. A step sends the net changes to all members,
+which process them together. Queries that share nothing with maintained views (over pending changes, or as of
+an epoch) run here.
 """
 
 from dataclasses import replace

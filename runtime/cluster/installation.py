@@ -1,8 +1,8 @@
-"""What is installed at the members, as the database sees it: their rows, changes and figures together.
+"""Plans that a coordinator installs at its members, and the handles that read them.
 
-How a coordinator asks its members, and what they tell of their work.
-
-What a coordinator has installed at its members, and what it places again when tables have other sizes.
+:class:`Installing` places a plan on the workers, installs it at every member, and places it again when table
+sizes have changed. :class:`Remote` implements ``executor.Installation``: it concatenates the rows, changes
+and figures of all members. :class:`Asking` sends commands to the members and collects their replies.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set

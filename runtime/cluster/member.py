@@ -1,7 +1,7 @@
-"""One of many workers: a worker that has all tables' rows, runs its share of plans, and meets the others.
+"""A member: a worker that runs its share of every plan and exchanges rows with the other members.
 
-Its methods are what a coordinator asks of it; :meth:`Member.perform` calls them. A step is done and undone
-with all others: it is final once the coordinator says so.
+The coordinator calls its methods through :meth:`Member.perform`. All members commit or roll back a step
+together; a step is final once the coordinator says so.
 """
 
 import time

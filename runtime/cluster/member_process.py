@@ -1,6 +1,6 @@
-"""A member's process: it does what its coordinator asks, and ends with it.
+"""The main function of a member process: serve the coordinator's commands and exit when it ends.
 
-A member that comes to its coordinator over a network.
+A member either is started by its coordinator on the same machine or connects to it over a network.
 """
 
 import ctypes

@@ -1,15 +1,12 @@
-"""Bytes between processes: messages over sockets that nobody else can connect to, of a machine or of several.
+"""Messages between coordinator and members: framing, pickling of functions, commands and replies.
 
-A message is a header, pickled, and arrays, whose bytes go as they are. To peers it is columns and a few
-numbers; commands and replies are between a process and those that it has started itself.
+A message is a pickled header and arrays, whose bytes are sent unchanged. Peers exchange only columns and a
+few numbers. Commands and replies pass only between a process and the processes that it started.
 
-Functions that no module has, as bytes: lambdas, those within others, those of the program itself.
-
-They are sent as their code, with what they refer to; workers have the coordinator's version of Python. What a
-function refers to is as it was when it was sent: nothing that it changes there is seen anywhere else. Sent
-again it is the same function, so that what calls it is shared.
-
-What a coordinator and its members say to each other.
+Functions that no module exports (lambdas, closures, functions of ``__main__``) are pickled by value: code and
+the objects that they refer to, as of the moment of sending. Workers run the same Python version as the
+coordinator. Changes that a function makes to such objects stay in its process. A function that is sent again
+unpickles to the same object, so that operators which call it are shared.
 """
 
 import builtins

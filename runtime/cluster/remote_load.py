@@ -1,11 +1,11 @@
-"""The coordinator's side of loads that go past it: tables of which it knows how many rows there are.
+"""Bulk loads at the coordinator: tables whose rows are at their members.
 
-Whatever looks at a row of such a table has all of them fetched from their members, once, and goes on from
-there as if they had come through here: what a statement needs that looks things up here, it has.
+The coordinator knows only how many rows such a table has. The first statement that reads a row of it fetches
+all rows from the members, once; from then on it is an ordinary table. Where workers share no memory, each
+member is sent its own rows and no others (:class:`Shares`).
 
-Whose rows are whose where workers have no memory in common: each is sent its own, and has no others.
-
-What members find of constraints of a load, made into the error that one worker gives.
+:class:`Landings` implements ``executor.Landing``. :func:`audited` turns the constraint violations that
+members report into the error that a single worker raises.
 """
 
 import secrets

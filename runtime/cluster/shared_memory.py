@@ -1,23 +1,16 @@
-"""Memory that processes of one machine have in common: a file without a name, mapped whole by each of them.
+"""Shared memory of the processes of one machine: an anonymous file that each process maps whole.
 
-It has room for far more than there ever is: pages that nobody has written to take nothing. So nothing in
-it ever moves, and a *place* in it, a number, means the same everywhere.
+The mapping reserves far more address space than is ever used; untouched pages take no memory. Nothing in it
+moves, so a *place*, an offset, means the same in every process. Only the creator allocates and frees places.
 
-A file in memory that is made of large pages, if this machine lets us have one.
-
-Linux gives anonymous files pages of 4 KB, unless its administrator has said otherwise: to have new ones costs
-as much as what is computed of the rows in them. A file system in memory says for itself which pages it has,
-and whoever may mount one can have a file of it: a process of its own mounts it where nobody else sees it,
-hands over a file without a name, and ends. What is mounted goes when the file is closed.
-
-This file is run by itself, too: it imports nothing of the rest.
-
-Row groups that all workers of a machine read where the coordinator writes them.
-
-The text dictionary of all workers of one machine: a code means the same string at each of them.
-
-Strings, where each begins, and the hash table are in memory that all have in common. Who interns holds a
-lock; who reads needs none, since a code comes to others only after its string is there.
+* :class:`CommonGroups`: row groups that the coordinator writes and members read in place
+  (:class:`SeenGroups`).
+* :class:`CommonDictionary`: the text dictionary; a code means the same string in every process. Strings,
+  their bounds and the hash table are shared. Interning takes a :class:`Lock`. Reading takes none, because a
+  code reaches another process only after its string is stored.
+* :func:`large_file`: a file of huge pages. With the default 4 KB pages, page faults cost as much as the
+  computation. This file, run as a helper process, mounts a tmpfs with huge pages in a namespace of its own,
+  sends back an unlinked file, and exits. The mount ends when the file is closed.
 """
 
 import ctypes

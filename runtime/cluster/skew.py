@@ -1,4 +1,4 @@
-"""Keys of which one worker has more rows than its share, as samples of its indexes tell."""
+"""Detection of skewed keys, of which one worker has more than its share, from samples of its indexes."""
 
 from collections import Counter
 from collections.abc import Sequence

@@ -1,20 +1,15 @@
-"""Rows of a load at the member that owns them: kept in files, staged as words, taken by a step.
+"""Tables and bulk loads at a member: staged rows, their uniqueness checks, and their shard files.
 
-The coordinator hears how many there are. Until the step that takes them they are in no table; the files stay
-as long as nobody else has the rows, so that a member that is started again has them, too.
+A load sends each row to the member that owns it; the coordinator learns only the number of rows. Staged rows
+are in no table until the step that takes them. Their files stay while the rows exist nowhere else, so that a
+restarted member has them too.
 
-Tables of which many rowids are somebody else's.
+A row has the same rowid at every worker. A member sees the coordinator's tables in shared memory, or holds
+its own share (:class:`HoledTable`): the rowids of other members' rows are holes. :class:`Keys` checks
+uniqueness of rows that bypass the coordinator.
 
-The tables of a member: those of the coordinator, which it sees where they are, or its share of each.
-
-A row has the same rowid everywhere. Where members are sent their shares, those of others are holes.
-
-What rows of a table are unique in, of those that a member has taken past the coordinator.
-
-Rows of a member in the folder of the database: it writes those of a load there, and reads them again.
-
-What the members of an earlier life have written are these rows, whoever is to have them now: by as many
-members each reads its own, else each looks through all for those that it owns.
+:class:`Shelving` writes the rows of loads to the folder of the database and reads them again. With the same
+number of members, each reads its own shard; else each reads all shards and keeps the rows that it owns.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence

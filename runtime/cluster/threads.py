@@ -1,7 +1,7 @@
-"""Members in this process, one running at a time: for tests, which can have messages come in any order.
+"""Members as threads of this process, one running at a time, for tests that control the message order.
 
-Each member has a thread; a baton goes round. Who has it runs until it meets the others, puts down what it has
-for them, and hands the baton on: when it comes back, all have put down theirs.
+The running member holds a baton. At an exchange it deposits its messages and passes the baton on. When the
+baton returns, all other members have deposited theirs.
 """
 
 import pickle

@@ -1,18 +1,15 @@
-"""Connections between machines, to those who know a secret: anybody else is turned away.
+"""Authenticated connections between machines, and two uses of them: views out, loads in.
 
-Who listens sends a nonce. Who has come answers with one of its own, a card that says who it is, and the HMAC
-of all three under the secret, and is answered likewise, so that both know the other. Until then no byte that
-a stranger has sent is read as anything but these, and none takes longer than ``PATIENCE``.
+Handshake: the listener sends a nonce. The visitor answers with its own nonce, a :class:`Card` that identifies
+it, and an HMAC of all three under the shared secret. The listener answers likewise, so both sides are
+authenticated. No other byte of an unauthenticated peer is interpreted, and no peer may take longer than
+``PATIENCE``.
 
-What a worker has of a view, for whoever comes for it with a secret: an Arrow stream.
-
-The rows are those of the moment at which they were offered. They can be had any number of times, until they
-are withdrawn.
-
-Rows on their way to the workers that own them: from a task of a load, as Arrow streams, into files.
-
-A task sends each worker one stream. A worker keeps what comes in a file, under the number of the task's
-attempt, which the driver hears of only if the attempt has succeeded: nobody looks at what others have sent.
+* :class:`Offer`: a worker's rows of a view as an Arrow stream, fixed at the moment of the offer. Clients
+  fetch it any number of times until it is withdrawn.
+* :class:`Dock`: a worker's receiver of bulk loads. A task sends each worker one Arrow stream (:func:`ship`);
+  the worker stores it in a file under the number of the task's attempt. The driver learns that number only
+  from successful attempts, so the files of failed ones are never read.
 """
 
 import hmac

@@ -1,12 +1,12 @@
-"""Members that are reached over a network, whoever has started them, with no memory in common.
+"""Groups of members on network connections: processes of this machine, or members on other hosts.
 
-The coordinator listens as long as members are coming: each brings two connections, one for commands and one
-on which it is told to end a step, and listens itself for those after it. Then no door is open any more. A
-connection that breaks ends all members; what is asked next starts them again.
+:class:`Lined` implements the message exchange of ``messages.Crew``; its subclasses start and end members.
+:class:`Processes` starts member processes here, which end when the coordinator ends. :class:`Network` waits
+for members that a :class:`Starter` starts anywhere; they share no memory.
 
-What crews have in common whose members are reached over lines, wherever they run.
-
-Members in processes of this machine, which end when their coordinator does.
+With :class:`Network`, the coordinator listens only while members connect. Each brings two connections: one
+for commands and one for abort requests during a step. Each then listens for connections of the members after
+it. A broken connection ends all members; the next request starts them again.
 """
 
 import contextlib

@@ -1,7 +1,7 @@
-"""The physical dataflow IR: what the compiler hands to the runtime, and the facts about its nodes.
+"""The physical dataflow IR: the plan that the compiler hands to the runtime.
 
-``nodes`` and ``user`` are the nodes; ``facts`` says what is known of each kind, ``columns`` of their rows,
-``paths`` which nodes are run as one.
+``nodes`` and ``user`` define the nodes; ``properties`` gives facts about each kind of node: its inputs,
+state, column types, and the paths of delta joins.
 """
 
 from kpg.runtime.plan.nodes import (

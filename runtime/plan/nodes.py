@@ -1,27 +1,23 @@
 """The physical dataflow IR: what the compiler hands to the runtime.
 
-A :class:`Plan` is a flat list of nodes in dependency order; a node names its inputs by their position
-in the list (:data:`Ref`). Nothing is left to decide when it is rendered: which arrangements exist, in
-which order joins look them up, and which kind of reduce maintains an aggregate are all written here.
+A :class:`Plan` is a flat list of nodes in dependency order; a node names its inputs by their position in the
+list (:data:`Ref`). Nothing is left to decide when it is rendered: which arrangements exist, in which order
+joins look them up, and which kind of reduce maintains an aggregate are all written here.
 
-*Streams and arrangements.* Every node produces a stream of updates ``(row, time, diff)``, a row being
-a tuple of int64 words. ``Arrange`` additionally keeps the accumulated stream as a trace sorted
-lexicographically by all its columns, so that it can be looked up by **any prefix** of them; only
-arrangements can be looked up.
+*Streams and arrangements.* Every node produces a stream of updates ``(row, time, diff)``, a row being a tuple
+of int64 words. ``Arrange`` additionally keeps the accumulated stream as a trace sorted lexicographically by
+all its columns, so that it can be looked up by **any prefix** of them; only arrangements can be looked up.
 
-*Base tables.* ``Source`` streams ``(rowid,)``. The columns of a row live once, in the table's row
-store; expressions read them with ``Fetch``. An arrangement over a base table holds ``(key..., rowid)``
-and so serves every query that looks the table up by that key, whatever columns it needs.
+*Base tables.* ``Source`` streams ``(rowid,)``. The columns of a row live once, in the table's row store;
+expressions read them with ``Fetch``. An arrangement over a base table holds ``(key..., rowid)`` and so serves
+every query that looks the table up by that key, whatever columns it needs.
+
+*Workers.* ``Exchange`` nodes send rows to other workers; plans for one worker have none.
+
+*Window calls.* :class:`WindowCall` and :class:`Frame` are shared with the relational algebra; their columns
+are those of the node's input.
 
 Nodes are plain frozen data: no numba, no numpy, picklable.
-
-``Ego``: for each reader an aggregate over rows of the writers that it is paired with.
-
-Plan nodes for many workers: where rows go from one to the next. With one worker no plan has any.
-
-Window functions as data: a call, and the frame of rows that it looks at.
-
-The relational algebra and the dataflow IR share them; columns are those of the node's input.
 """
 
 import enum

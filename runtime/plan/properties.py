@@ -1,19 +1,15 @@
-"""What is known of every kind of node: what it reads, what it keeps, and what tells it from others.
+"""Facts about each kind of plan node: inputs, state, column types, identity, and delta-join paths.
 
-Whoever has to treat nodes by their kind asks here. Each match is closed: a new kind of node that one of them
-does not know is an error of the type checker.
+Code that depends on the kind of a node asks here. Every match is exhaustive, so the type checker reports a
+new kind that is missing.
 
-The types of the columns of every node's rows.
-
-A word says nothing of itself. Whoever sends rows away or writes them down has to know which words are codes
-of the engine's texts, which are rowids, and of which table; operators that keep rowids rename them after a
+*Column types.* A word does not carry its type. Code that sends or stores rows needs to know which columns are
+dictionary codes and which are rowids, and of which table. Operators that keep rowids rename them after a
 vacuum.
 
-The paths of delta joins: chains of nodes that are run as one operator.
-
-A half-join says all that it takes to run by itself. Where nothing stands between two, the operator of the
-join takes rows from one to the next in bounded pieces, and can follow a path for a sample of a relation to
-see what it costs.
+*Paths.* A path is a chain of half-joins that runs as one operator when nothing stands in between. The
+operator passes rows from lookup to lookup in bounded pieces, and can run a sample through a path to estimate
+its cost.
 """
 
 import enum

@@ -1,7 +1,7 @@
-"""Plan nodes for what users bring along: their inputs, functions, operators, times, and who listens.
+"""Plan nodes for user code and the outside: inputs, functions, custom operators, times, and sinks.
 
-They are nodes like all others. What a user wrote is known by its identity: the same function
-object over the same input is one operator, shared; an equal one is another.
+User functions are identified by object identity. The same function object over the same input is one shared
+operator; an equal but distinct object is another.
 """
 
 import enum

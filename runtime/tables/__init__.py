@@ -1,1 +1,1 @@
-"""Base tables at rest: row stores and the indexes of their keys."""
+"""Base tables: row stores with rowids, key indexes, row groups, vacuum, and past epochs."""

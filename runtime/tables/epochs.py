@@ -1,7 +1,4 @@
-"""Epochs of a table: of commits whose rows came together, and as of which rows are read.
-
-What was done to a table once is done again, when its database is opened.
-"""
+"""Epochs of tables: close an epoch, read live rows as of one, and replay logged changes on open."""
 
 from collections.abc import Iterable, Sequence
 from typing import Final

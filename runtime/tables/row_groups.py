@@ -1,16 +1,14 @@
-"""Rows in groups of a fixed number of rowids: arrays of a group come and go, rowids stay.
+"""Row groups: the rows of a table in arrays of a fixed number of rowids, with past epochs and vacuum.
 
-A group is ``columns int64[width, stride]``, one bit for each row that tells whether it is live, and, once
-it was rewritten, a chart that takes a rowid to the place of its row. Kernels find groups through
-:attr:`RowGroups.directory`, whose layout ``kernels.rowgroups`` describes.
+A group is ``columns int64[width, stride]``, one live bit for each row, and, after a rewrite, a map from
+rowids to positions. Rowids are stable; arrays are replaced. Kernels find groups through
+:attr:`RowGroups.directory` (layout: ``kernels.rowgroups``).
 
-What a table was at earlier epochs: which rowids each epoch gave out, and which it took away.
+:class:`TablePast` supports AS OF. Rowids ascend with epochs and rows are immutable, so a table at an epoch is
+its rows below a rowid that are live or were deleted later. The only cost is one rowid for each deleted row,
+whose storage the vacuum keeps until the epoch of its deletion is forgotten.
 
-Rowids ascend with epochs and rows are immutable, so that a table at an epoch is its rows below a rowid, and
-of those deleted since, the ones below it. Nothing is kept for a row but the rowid of one that was deleted,
-whose place the vacuum leaves alone until the epoch of its deletion is forgotten.
-
-Giving back the memory of deleted rows, group by group, in proportion to what is deleted.
+:class:`Vacuum` rewrites mostly dead groups, in proportion to the number of deletions.
 """
 
 from bisect import bisect_right

@@ -1,17 +1,11 @@
-"""The row store of a base table: every row once, addressed by rowid, with its key index.
+"""The row store of a base table: every row once, addressed by rowid, with its indexes and undo log.
 
-Rows are immutable, and a rowid never means another row, unless the first was rolled back. A deleted row stays
-readable, since the dataflow still has to retract what it derived from it, until the step that takes the
-deletion has committed; sometime later the vacuum gives up its place. The dataflow learns of a change
-through :meth:`Table.drain`, once, in its net form.
+Rows are immutable, and a rowid is not reused, except after a rollback. A deleted row stays readable until the
+step that takes the deletion has committed, because the dataflow retracts what it derived from the row. The
+vacuum frees it later. The dataflow receives each change once, in net form, through :meth:`Table.drain`.
 
-What a recorder has made of rows while they were appended, before they are committed.
-
-Indexes of the columns that a table is unique in, next to its primary key, or that others ask it by.
-
-Indexes of keys whose equal values may be different words: 1.5 and 1.50, a month and 30 days.
-
-What is wrong with rows that a table does not take, for whoever gave them.
+:class:`UniqueIndex` and :class:`LookupIndex` index columns besides the primary key. Their *loose* variants
+serve keys whose equal values may be different words, such as 1.5 and 1.50, or a month and 30 days.
 """
 
 from collections.abc import Sequence
