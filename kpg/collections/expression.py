@@ -1,10 +1,10 @@
-"""Symbolic rows: a function called once with expressions for columns becomes a compiled program.
+"""Symbolic rows: a Python function, called once with column expressions, becomes a compiled program.
+
+The module also parses the column names and types that users write.
 
 >>> from kpg.collections.expression import literal
 >>> (literal(2) * 3 + 1).type.kind.value
 'BIGINT'
-
-Names and types of columns, as users write them.
 """
 
 import datetime

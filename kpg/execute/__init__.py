@@ -1,1 +1,4 @@
-"""Statements run: each statement class has its handler in queries, changes or definitions."""
+"""Statement execution: parses a script and runs each statement by its handler.
+
+``changes`` holds DML, ``definitions`` DDL and ``queries`` the statements that read.
+"""

@@ -1,6 +1,8 @@
-"""Texts of SQL: which statements they are, and how each is run.
+"""Scripts: splits a text into statements and runs them one after another.
 
-What a text is, at a look: one statement that may have a plan already, an INSERT that reads nothing.
+``gathers`` and ``is_light`` classify a text without parsing it. ``gathers``: it may join a group commit, as
+an INSERT that reads no table or a keyed change. ``is_light``: it takes no longer than a hand-over to another
+thread.
 """
 
 import re

@@ -1,6 +1,6 @@
-"""What each parsed statement does to the database, and what it gives back.
+"""Statement dispatch: runs each parsed statement by its handler and returns its result.
 
-Around a definition: whether who asks may make it, and whose it is then.
+A definition is also checked for privileges, and the new object gets its owner.
 """
 
 import re

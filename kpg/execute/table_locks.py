@@ -1,11 +1,8 @@
-"""The tables that definitions are about are kept from others as in Postgres, who wait, or are waited for.
+"""Table locks: LOCK TABLE, and the waits of definitions and of readers, with Postgres' lock modes.
 
-A definition in a transaction has the database to itself until that ends, so it holds no lock of its own: it
-only waits for those who have changed a table, or have locked it, or rows of it.
-
-LOCK TABLE: tables are kept from others until the transaction ends, as the mode says.
-
-Statements wait for who has locked a table that they read; definitions see ``ddl/table_locks.py``.
+LOCK TABLE holds its lock until the transaction ends. A statement waits for other sessions' locks on the
+tables that it reads. A definition in a transaction has the database to itself until that ends, so it holds
+no lock of its own. It only waits for sessions that have changed or locked the table or its rows.
 """
 
 from collections.abc import Iterator

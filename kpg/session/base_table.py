@@ -1,4 +1,4 @@
-"""A base table as the database sees it: its name and columns, and its rows by way of the executor."""
+"""Base table: its name, its columns, and its rows in the executor."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace

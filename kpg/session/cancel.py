@@ -1,4 +1,4 @@
-"""Cancelling a statement from another thread, and its limits of time and memory."""
+"""Cancellation of a statement from another thread, and the statement's limits of time and memory."""
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -1,7 +1,7 @@
-"""LISTEN and NOTIFY: messages from transactions, at their commits, to the sessions that listen.
+"""LISTEN and NOTIFY: a transaction's messages are delivered at its commit to the sessions that listen.
 
-What a transaction says is kept until it commits and gone if it rolls back, in parts, too; the same message
-on the same channel is told once. LISTEN and UNLISTEN are parts of the transaction as well.
+A rollback discards the messages, also a rollback to a savepoint. Within a transaction equal messages on the
+same channel are delivered once. LISTEN and UNLISTEN take part in the transaction as well.
 """
 
 from collections import deque

@@ -1,7 +1,6 @@
-"""The time of a database: the system's, or one that the user advances; and the row that views compare with.
+"""Database clock: the system's time or one that the user advances, and the clock row that views compare with.
 
-That row is brought up to date by every commit, and by reading; a view that compares nothing with the present
-time has no part in it.
+Commits and reads update the clock row. Views without a comparison with the present time do not depend on it.
 """
 
 import datetime

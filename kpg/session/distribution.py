@@ -1,4 +1,4 @@
-"""Many workers, as the database has them: how tables are distributed, and plans placed."""
+"""Distribution over workers: the partitioning of tables, and the placement of plans."""
 
 import time
 from collections.abc import Mapping, Set

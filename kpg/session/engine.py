@@ -1,21 +1,11 @@
-"""One database from inside: the executor, the catalog, and the views that are kept up to date.
+"""Engine of one database: executor, catalog, and the maintained views.
 
-The statements and the public API are thin layers over this. Invariant: the catalog's tables are among the
-executor's tables, and its materialized views are ``views``.
+The statement handlers and the public API are thin layers over it. Callers hold its monitor.
+Invariant: the catalog's tables are a subset of the executor's, and ``views`` holds the materialized views.
 
-What the engine knows of a dataflow: a Datalog program, a dataflow of collections.
-
-What the catalog is told by the engine: what a session has, and how Postgres writes definitions.
-
-What that takes is loaded when somebody asks.
-
-What a session has prepared, by PREPARE and by its client's messages: no two have one name.
-
-What a database remembers of statements, so that the like of them are not read and planned again.
-
-It belongs to one database. Nothing in it is more than a saving: everything may be forgotten at any time.
-
-What the last steps took, in quarters of a second.
+The module also defines the state attached to an engine: ``PreparedStatements`` (PREPARE and the protocol's
+share one namespace), ``Remembered`` (statement caches of a database, which may be dropped at any time),
+``Steps`` (durations of recent steps, per quarter of a second), and the engine's data for catalog relations.
 """
 
 import time

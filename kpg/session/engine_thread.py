@@ -1,6 +1,6 @@
-"""The thread that has the engine, and the loop that hands it work and is told what comes of it.
+"""Engine thread: runs the engine for an event loop, which hands it jobs and receives their results.
 
-What clients ask for in one turn of the loop is handed over together, and what comes of it is told together.
+The requests of one loop iteration are handed over together, and so are the results.
 """
 
 import asyncio

@@ -1,10 +1,10 @@
-"""Commits that share a step (group commit).
+"""Group commit: several jobs share one step.
 
-Each piece of work ends an epoch of its own, and has an error of its own: what it has changed is undone at
-once. Rows that follow one another into the same table are inserted together. If the step fails, everything
-is undone, and each piece is done again alone, so that only the one which is at fault gets the error.
+Each job ends an epoch of its own and has its own error. A failed job is undone at once. Consecutive inserts
+into the same table become one. If the step fails, all jobs are undone and each runs again alone, so that only
+the failing one reports the error.
 
-Work that sessions hand in: what is to be done, whom to tell of it, and what else may be done with it.
+``Job`` is the interface of work that sessions submit, ``Promise`` the receiver of its result.
 """
 
 import threading

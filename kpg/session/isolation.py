@@ -1,14 +1,14 @@
-"""What a transaction may see of those that commit while it runs.
+"""Transaction isolation: which commits of other sessions a transaction sees.
 
-READ COMMITTED: every statement sees the last commit. REPEATABLE READ and SERIALIZABLE: all statements see the
-commits before the first, and the transaction's own changes; where somebody else has changed a table since,
-its rows as they were then are read (``snapshots.py``). To change a row that somebody else has changed since
-is refused, and so is, under SERIALIZABLE, the commit of changes after a table was read that somebody else has
-changed since. So serializable transactions are as if they had run one after the other: those that change
-something at their commits, the others at their snapshots. Some are refused that Postgres, which looks at rows
-and not at tables, lets through.
+READ COMMITTED: each statement sees the last commit.
+REPEATABLE READ and SERIALIZABLE: all statements see the commits before the first one, and the transaction's
+own changes. A table that others have changed since is read as of the snapshot (``Snapshots``). An update of
+a row that others have changed since is refused.
+SERIALIZABLE also refuses a commit of changes if others have since changed a table that the transaction read.
 
-The epochs that transactions see, kept for as long as one of them needs them.
+Serializable transactions are equivalent to a serial order: writers at their commits, readers at their
+snapshots. Conflicts are detected per table, and Postgres detects them per row, so some transactions that
+Postgres would accept are refused.
 """
 
 import enum

@@ -1,17 +1,13 @@
-"""Locks of rows and tables: by LOCK TABLE, SELECT ... FOR UPDATE, and what open transactions have changed.
+"""Lock manager: advisory locks, table locks and row locks, in Postgres' modes.
 
-A row is known by its rowid: who waits for one that somebody else has changed finds, when done again, the
-row that took its place. What a transaction has changed is locked when it is taken out of the tables, since
-nobody else is asked before; so that costs nothing where there is one session. The rows that it has inserted
-are nobody else's to find.
+A lock is held by a session until it is released or its transaction ends. The manager never blocks: a lock
+that is not available raises ``Waiting``. The caller undoes the statement and runs it again after a release.
+A queue per lock gives the waiting sessions their turns.
 
-The modes of locks, by the names that ``pg_locks`` has for them, and which of them exclude each other.
-
-Locks of numbers, tables and rows: sessions hold them, in modes, until they let go or a transaction ends.
-
-Nobody waits here. What cannot be had now raises ``Waiting``: who runs the statement undoes it and runs it
-again when something has been let go. A queue has those who wait, so that each has its turn. Those of numbers
-are advisory locks; of tables and rows see ``row_locks.py``.
+A row lock is on a rowid. After a wait the statement runs again, and finds the row's new version. The rows
+that a transaction changed are locked only when the transaction is swapped out of the tables, since no other
+session can ask before. With a single session they therefore cost nothing. Inserted rows need no lock, since
+no other session sees them.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -1,6 +1,6 @@
-"""Limits of memory, of a process and of a statement: what goes beyond is undone, and all is as it was.
+"""Memory limits of a process and of a statement: a statement that exceeds one is rolled back.
 
-What is in memory of files, a database's own above all, does not count: the system drops it when it has to.
+File-backed memory does not count, above all the database's own files: the system can drop it under pressure.
 """
 
 import gc

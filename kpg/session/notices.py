@@ -1,4 +1,4 @@
-"""What statements have to say beside their results: clients of the wire protocol are told."""
+"""Notices: messages of statements beside their results, sent to clients of the wire protocol."""
 
 import sys
 from collections.abc import Sequence

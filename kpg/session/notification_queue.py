@@ -1,7 +1,7 @@
-"""The queue of callbacks that commits have to call.
+"""Notification queue: the callbacks to run after commits.
 
-Callbacks run after the commit point, so none of them changes what a commit returns or raises. An exception
-of a callback goes to its own handler and to the log. Ctrl-C is raised on once all callbacks were called.
+Callbacks run after the commit point, so they cannot change what a commit returns or raises. An exception of a
+callback goes to its own handler and to the log. Ctrl-C is raised again once all callbacks have run.
 """
 
 import logging

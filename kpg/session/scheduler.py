@@ -1,19 +1,18 @@
-"""Statements that wait: for a lock, for a while, or for who has the database to itself.
+"""Scheduler: statements that wait, and time slices for statements whose planning takes long.
 
-What they have done is undone, and others have their turn; they are done again when there is a reason to.
+A statement waits for a lock, for a duration, or for exclusive use of the database. Its effects are undone
+while it waits, other sessions run, and it runs again when its reason to wait is gone.
 
-Time slices: a statement whose planning takes long lets the statements of other sessions in between.
+Time slices. Parsing, binding and planning change nothing. A statement that has done nothing else yet leaves
+the engine's monitor at a checkpoint when it has run for `SLICE` and others wait. It returns in its turn.
+Meanwhile the engine is as between two statements: any thread may enter the monitor.
 
-Parsing, binding and planning change nothing. A statement that has done nothing else yet leaves the engine's
-monitor at a checkpoint when it has been inside for `SLICE` and others wait. It comes back in its turn.
-Meanwhile the engine is as between two statements: any thread may enter the monitor and use it.
-
-* A statement leaves only while all that it has seen is its text, its session and the catalog (`_may_leave`):
-  it has read no rows, run no body, and taken no lock, and no change of rows or definitions is pending.
-* When it is back and the catalog is as before, it goes on. Otherwise it is undone and run again, after
-  `REPEATS` times without leaving. So its result is that of a statement that began when it was back last.
-* What is asked for by a session whose statement is aside waits for the end of that statement.
-* A definition in an open transaction keeps others out until its end, so it waits until nobody is aside.
+* A statement leaves only if it has seen no more than its text, its session and the catalog (`_may_leave`):
+  it has read no rows, run no function body, taken no lock, and no change of rows or definitions is pending.
+* On return it continues if the catalog is unchanged. Otherwise it is undone and run again, after `REPEATS`
+  times without leaving. Its result is therefore that of a statement that began at its last return.
+* Further requests of its session wait for its end.
+* A definition in an open transaction excludes others until its end, so it waits until no statement is out.
 
 Source: H. T. Kung and J. T. Robinson, "On optimistic methods for concurrency control", TODS 6(2), 1981: the
 catalog's version is validated.

@@ -1,4 +1,7 @@
-"""The engine's part that defines and drops tables and views."""
+"""The part of the engine that creates and drops tables and views.
+
+Invariant: the catalog's tables are a subset of the executor's.
+"""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace

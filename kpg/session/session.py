@@ -1,4 +1,4 @@
-"""One session: what ``db.session()`` gives, for any thread, one at a time."""
+"""Session: the object that ``db.session()`` returns. Threads may share it; its calls run one at a time."""
 
 from collections import deque
 from collections.abc import Callable, Sequence

@@ -1,7 +1,7 @@
-"""One engine for many sessions: whose turn it is.
+"""Session manager: runs the jobs of all sessions on one engine, oldest first.
 
-Any thread hands in work; whoever is in the engine's monitor does all that waits, oldest first. Statements
-whose commits may wait for each other, outside of a transaction, share a step (see ``gathering.py``).
+Any thread may submit a job. The thread that holds the engine's monitor runs all jobs that wait. Statements
+outside of a transaction whose commits may wait for each other share a step (``group_commit``).
 """
 
 import time

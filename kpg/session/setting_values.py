@@ -1,6 +1,7 @@
-"""The settings that say how moments, intervals, bytes and floats are written: which values they may have.
+"""Values of settings: which ones each setting allows, and how they are parsed.
 
-Settings that are times, switches or levels of isolation: what they may be, and how they are read.
+It covers durations, switches, isolation levels, and the output formats of timestamps, intervals, bytea and
+floats.
 """
 
 import re

@@ -1,10 +1,8 @@
-"""Statements of a session: savepoints, settings, prepared statements.
+"""Session statements: settings, savepoints, prepared statements, transaction modes, VACUUM and DISCARD.
 
-Transactions that are READ ONLY: what they refuse, and how a session asks for them.
-
-What a session has, as relations of the system show it: cursors, prepared statements, settings.
-
-VACUUM, DISCARD and their like: little to do here, and what Postgres refuses of them is refused.
+It also refuses writes in READ ONLY transactions, and provides the rows of the system relations on a session:
+cursors, prepared statements and settings. VACUUM and similar statements do little here. They refuse what
+Postgres refuses.
 """
 
 import re

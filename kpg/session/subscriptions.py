@@ -1,7 +1,7 @@
-"""The changes of one maintained view, handed to everybody who listens.
+"""Feed of one maintained view: hands its committed changes to the subscribers.
 
-A feed captures while somebody listens, and not longer. Listeners are told after a commit, so what they
-hear of has happened. An exception of a listener stays its own: see :mod:`kpg.session.notification_queue`.
+A feed captures changes only while it has subscribers. Subscribers are notified after the commit. An exception
+of one does not affect the others: see :mod:`kpg.session.notification_queue`.
 """
 
 from collections.abc import Callable, Iterator, Sequence

@@ -1,8 +1,9 @@
-"""What of the past can be asked for: how long it is kept, and which epoch a moment was in.
+"""Time travel: ``AS OF`` queries, the retention of history, and the epoch of a given moment.
 
-An epoch is a commit; its moment is the time of the database (``clock.py``) when it was made. ``AS OF`` an
-epoch is what was there after it, ``AS OF`` a moment after the last epoch that was not later. Names mean what
-they mean now: of a table is known what it was since it is as it is, a view not kept then is computed anew.
+An epoch is a commit. Its moment is the database time (``clock``) of that commit. ``AS OF`` an epoch reads the
+state after it; ``AS OF`` a moment reads the last epoch that is not later. Names have their present meaning:
+a table's history begins with its present definition. A view that was not maintained at the time is computed
+anew.
 """
 
 import datetime

@@ -1,8 +1,8 @@
-"""Transactions: when pending changes become one epoch, and when they are thrown away.
+"""Transactions: when pending changes become one epoch, and when they are discarded.
 
-Outside a transaction every statement is one. An error inside a transaction rolls it back at once; what
-follows is refused until the transaction is ended, so that half of it can never be committed. Inside a
-batch the epochs are only closed; one physical step takes all of them at the end.
+Outside a transaction block each statement is a transaction. An error inside a block rolls the transaction
+back at once. Later statements are refused until the block ends, so a part of it can never commit. Inside a
+batch, epochs are only closed; one physical step takes all of them at its end.
 """
 
 import enum

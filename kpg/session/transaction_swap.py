@@ -1,11 +1,11 @@
-"""Uncommitted changes of a session, taken out of the tables and put back.
+"""Transaction swap: takes a session's uncommitted changes out of the tables, and puts them back.
 
-The engine has one set of tables. While a session's statement runs, its uncommitted rows are in them; before
-another session's runs they are taken out (*parked*), so that nobody else ever sees them. Putting them back is
-doing them again: a row to be deleted must still be there, or somebody else has changed it meanwhile, which
-ends the transaction (first committer wins).
+The engine has one set of tables. They contain a session's uncommitted rows only while its statement runs.
+Before a statement of another session they are swapped out (*parked*), so that no other session sees them.
+Swapping in applies the changes again: a row to be deleted must still exist. If it does not, another session
+has changed it, and the transaction ends (first committer wins).
 
-The transaction of a session: as any, except that its commit may share a step with others'.
+``SessionTransactions`` is the transaction of a session, whose commit may share a step with others.
 """
 
 from collections.abc import Callable

@@ -1,10 +1,7 @@
-"""Changes of the catalog that can be undone: what is dropped stays until its transaction is over.
+"""Undo of catalog changes and settings, for rollback and for rollback to a savepoint.
 
-Rows are undone by the executor; here is the rest: which names mean what, and what else a definition has done.
-
-What an open transaction has set, to be taken back with it, or with what came after a savepoint.
-
-Settings are a session's own, unlike definitions: nobody has to wait for the end of who has changed some.
+The executor undoes rows. ``Journal`` undoes definitions; a dropped object stays until its transaction ends.
+``Settled`` undoes settings, which belong to one session, so no other session waits for them.
 """
 
 from collections.abc import Callable, Iterator, MutableMapping

@@ -1,6 +1,7 @@
-"""The engine's part that has views and indexes follow when a table gets other columns, or another name.
+"""The parts of the engine that keep views and indexes up to date with definitions, and that persist them.
 
-The engine's part that keeps it in a folder, and has it be what it was.
+``Following`` updates views and indexes when a table's columns or an object's name change. ``Kept`` connects
+the engine with the folder (``Keeper``), and restores its state.
 """
 
 import sys

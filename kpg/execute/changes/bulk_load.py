@@ -1,10 +1,8 @@
 """Bulk loads: files through Spark or pyarrow, data in memory through Arrow.
 
-A load only appends to the table; its caller commits it, or rolls all of it back.
-
-Rows that bring their columns along: files and frames of which a table can be made.
-
-The types of a CSV file's columns are told by a sample of its rows; if then a value does not fit, by all.
+A load only appends rows. Its caller commits it or rolls all of it back. ``Source`` also derives the columns
+of a new table from a file or a data frame. The column types of a CSV file are inferred from a sample of its
+rows, and from all rows if a value does not fit the sample's types.
 """
 
 import logging

@@ -1,4 +1,4 @@
-"""What happens to the rows of a table with CHECKs, generated columns or foreign keys as they change."""
+"""Row constraints: CHECKs, generated columns and foreign keys, applied as the rows of a table change."""
 
 from collections.abc import Sequence
 from functools import cached_property

@@ -1,6 +1,6 @@
-"""COPY in and out: of files of other programs through pyarrow, of Postgres' own forms line by line.
+"""COPY FROM and COPY TO: Postgres' own formats line by line, other file formats through pyarrow.
 
-Rows as COPY writes them: contents whose lines are made when they are asked for, a part at a time.
+``Lines`` renders the output lazily, one portion of lines at a time.
 """
 
 from collections.abc import Callable, Iterator, Sequence

@@ -1,6 +1,6 @@
-"""Where sequences stand. As in Postgres, a number that was given is not taken back by a rollback.
+"""Column defaults and sequences: values for columns that a statement does not set.
 
-Values for columns that a statement gives none: numbers of sequences, and what SET DEFAULT sets.
+``Sequences`` holds the position of each sequence. As in Postgres, a rollback does not return its numbers.
 """
 
 from collections import Counter

@@ -1,8 +1,7 @@
-"""INSERT, UPDATE, DELETE and MERGE: first what they are going to change, then the change.
+"""INSERT, UPDATE, DELETE and MERGE: compute the ``Changes`` of a statement, then apply them.
 
-In between nothing has changed, so that the parts of a statement all see the tables as they were before it.
-
-Values that are others each time, by chance or of sequences, put into statements before they run.
+Nothing changes before the application, so all parts of a statement see the tables as of its start. Volatile
+values (random functions, sequence numbers) are evaluated and put into the statement before it runs.
 """
 
 from collections.abc import Callable

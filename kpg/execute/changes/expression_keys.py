@@ -1,7 +1,7 @@
-"""Keys of unique indexes over expressions, or of some rows of a table.
+"""Keys of unique indexes over expressions, and of partial unique indexes.
 
-Each index has a table of its keys, which catalogs do not show. It changes in the same transactions as the
-table that is indexed.
+Each such index has a hidden table of its keys, absent from the catalog relations. It changes in the same
+transactions as the indexed table.
 """
 
 from collections.abc import Iterator, Sequence

@@ -1,9 +1,8 @@
-"""Foreign keys: what changes make of rows elsewhere, and whether all refer to a row in the end.
+"""Foreign keys: referential actions, and the check that each reference has its row.
 
-Changes are noted as they are made and settled when their statement is over, or, if a key is deferred, its
-transaction. Work is in proportion to the rows that changed: both sides are looked up in the tables' indexes.
-
-Foreign keys by positions: which columns refer to which, and the tables that have a target's rows.
+Changes are collected as they happen. They are checked at the end of the statement, or of the transaction for
+deferred keys. The work is proportional to the changed rows: both sides are looked up in the tables' indexes.
+``Link`` is a foreign key resolved to column positions.
 """
 
 from collections.abc import Callable

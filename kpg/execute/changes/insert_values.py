@@ -1,7 +1,7 @@
-"""INSERT ... VALUES of plain constants: from the cells of the text to words, column by column.
+"""INSERT ... VALUES of constants: converts the cells of the text to words, column by column.
 
-The statement around the rows is parsed once and remembered. Where a cell, or a column, takes more than that,
-the statement is read, and run, as all others are.
+The statement around the rows is parsed once and cached. If a cell or a column needs more than a conversion,
+the statement is parsed and run like any other.
 """
 
 from collections.abc import Callable, Mapping, Sequence

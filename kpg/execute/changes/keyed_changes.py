@@ -1,13 +1,11 @@
-"""INSERTs of one row that come again and again with other values: from these to the words of a row.
+"""Cached plans for repeated changes: single-row INSERTs, and UPDATEs and DELETEs of the row with a given key.
 
-What such a text says is read once. A value that takes more than a look, and whatever is wrong, is left to
-``inserting.py``.
+A ``Recipe`` turns the values of a repeated INSERT into the words of a row. Values that need more than a
+simple conversion, and all errors, are left to ``insert_values``.
 
-UPDATEs and DELETEs that come again, each of the row with a key: those of many sessions done together.
-
-They have one plan with other constants (``planned.py``). Their rows are looked up at once, and what takes
-their place is computed at once; where the order of statements would matter, or one of them fails, each is
-done alone.
+Repeated keyed UPDATEs and DELETEs of several sessions share one plan (``plan_cache``) and run together: one
+lookup of their rows, one computation of the new rows. If the order of the statements matters or one of them
+fails, they run one by one.
 """
 
 from collections.abc import Callable, Sequence

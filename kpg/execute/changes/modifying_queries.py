@@ -1,4 +1,4 @@
-"""WITH queries that change tables: the rows that they return become relations of the rest."""
+"""Data-modifying WITH queries: the rows that a part returns become a relation of the rest."""
 
 from dataclasses import replace
 from typing import TYPE_CHECKING

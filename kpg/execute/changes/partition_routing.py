@@ -1,12 +1,8 @@
-"""Rows of partitioned tables: which partition takes each, and where those go that change.
+"""Partition routing: assigns each inserted or updated row to its partition.
 
-Changes in a database with partitions.
-
-Partitioned tables: changed together with their partitions.
-
-MERGE into a table with partitions.
-
-Each partition merges the rows that it has; for what none of them has, the source is joined with all.
+A statement on a partitioned table becomes changes of several partitions (``Several``), applied together.
+MERGE runs in each partition for that partition's rows. The source rows that match in no partition are found
+by a join with all of them.
 """
 
 from collections.abc import Iterator, Sequence

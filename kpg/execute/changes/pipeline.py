@@ -1,4 +1,7 @@
-"""INSERT, UPDATE, DELETE and MERGE: the stages that a statement takes, up to its changes."""
+"""Pipeline of INSERT, UPDATE, DELETE and MERGE: the stages from a statement to its changes.
+
+The stages are ON CONFLICT, WHERE CURRENT OF, partitions, and the plain change of one table (``dml``).
+"""
 
 from kpg.api.result import Result
 from kpg.compiler.sql.parse import statements as ast

@@ -1,7 +1,7 @@
-"""How far sources have been read: the table ``kpg_positions``, which is there once it is asked for.
+"""Source positions: how far each source has been read, in the table ``kpg_positions``.
 
-It is a table as any other. So positions are committed, rolled back and kept with the rows that they came
-with, views may read them, and what they were is known as far as the past of tables is.
+The table is created on first use, and is an ordinary table. Positions therefore commit, roll back and persist
+with the rows that they belong to. Views can read them, and time travel covers them.
 """
 
 import json

@@ -1,6 +1,6 @@
-"""Changes of tables by Python data: rows or keys in any form are matched with the table's rows.
+"""Table changes by Python data: matches rows or keys in any form with the rows of a table.
 
-Everything here works on words; committing and rolling back is the caller's.
+The functions work on words. The caller commits or rolls back.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence

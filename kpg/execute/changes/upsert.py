@@ -1,4 +1,4 @@
-"""INSERT ... ON CONFLICT: which rows are inserted, and what takes the place of those that are there."""
+"""INSERT ... ON CONFLICT: the rows to insert, and the replacements of conflicting rows."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace

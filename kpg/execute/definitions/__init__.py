@@ -1,1 +1,1 @@
-"""Statements that change the catalog: CREATE, ALTER and DROP."""
+"""Data definition: CREATE, ALTER and DROP of every kind of object."""

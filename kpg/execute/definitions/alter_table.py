@@ -1,16 +1,8 @@
-"""ALTER TABLE: defaults, identities and constraints.
+"""ALTER TABLE: columns, defaults, identities, constraints, partitions, and row-level security.
 
-One table that is being altered: its entry in the catalog, and making it anew with other columns.
-
-ALTER TABLE: partitions, and row-level security.
-
-ALTER TABLE: columns that come, go, and get other names or types.
-
-ALTER TABLE and its like: what becomes of a table's definition, its rows, and the views over it.
-
-A table whose columns change is made anew, and its rows are copied. Views read columns by position: those over
-a table that gains a column are planned anew over the old ones; whatever a view would not survive is refused,
-by the view's name.
+A change of columns creates the table anew and copies its rows. Views read columns by position, so a view over
+a table that gains a column is planned again over the old ones. A change that a view would not survive is
+refused with the name of the view.
 """
 
 from collections.abc import Callable

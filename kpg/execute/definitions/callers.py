@@ -1,7 +1,7 @@
-"""Definitions that call a function or name a type: it cannot go without them, and CASCADE takes them along.
+"""Dependencies on functions and types: refuses to drop what a definition uses, or drops it too with CASCADE.
 
-A view's plan knows the functions that it calls. The rest is kept as text, in which functions have their whole
-names: see :mod:`kpg.compiler.sql.rewrite.name_qualification`.
+A view's plan lists the functions that it calls. Other definitions are text with qualified function names
+(:mod:`kpg.compiler.sql.rewrite.name_qualification`).
 """
 
 from collections.abc import Callable, Iterator

@@ -1,4 +1,4 @@
-"""CREATE TABLE as far as it needs the catalog: names of constraints, what they refer to, LIKE, sequences."""
+"""CREATE TABLE: the parts that need the catalog, namely constraint names, references, LIKE and sequences."""
 
 from collections.abc import Iterable
 from dataclasses import replace

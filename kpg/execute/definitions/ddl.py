@@ -1,6 +1,6 @@
-"""Statements that define what is neither table nor view, or change what is: each is run by its module.
+"""DDL dispatch for all objects except tables and views, with TRUNCATE, COMMENT and temporary tables.
 
-Temporary tables: what becomes of them at a commit, and when their session ends.
+Temporary tables follow their ON COMMIT action at a commit, and are dropped when their session ends.
 """
 
 from functools import partial

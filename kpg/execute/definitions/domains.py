@@ -1,8 +1,7 @@
-"""Domains: types that users make of others, with conditions that their values hold to.
+"""Domains, and ALTER TYPE.
 
-A column of a domain is a column of its type, with the domain's default, NOT NULL and CHECKs as its own.
-
-ALTER TYPE: other labels of an ENUM, other fields of a row, another name; columns of the type follow.
+A domain column is a column of the base type with the domain's default, NOT NULL and CHECKs as its own. ALTER
+TYPE changes the labels of an ENUM, the fields of a composite type, or a name. Columns of the type follow.
 """
 
 from dataclasses import replace

@@ -1,6 +1,7 @@
-"""DROP TABLE, DROP VIEW and DROP COLUMN: with CASCADE, what uses them, too.
+"""DROP TABLE, DROP VIEW and the dependents that CASCADE drops, also for DROP COLUMN.
 
-Tables with an open cursor or portal of the same session are not changed, emptied or dropped: 55006.
+A table with an open cursor or portal in the same session cannot be altered, truncated or dropped: SQLSTATE
+55006.
 """
 
 from collections.abc import Iterable, Iterator

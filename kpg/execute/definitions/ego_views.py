@@ -1,7 +1,7 @@
-"""Ego views: what is asked of ``db.ego`` as SQL texts, and from these the view.
+"""Ego views: translates the arguments of ``db.ego`` into SQL, and creates the view.
 
-A view's text is its meaning in plain SQL, so whatever expands views (a transaction's own queries, EXPLAIN
-ROW, a database that is opened again) needs nothing of its own.
+The view's text is its meaning in plain SQL. View expansion, EXPLAIN ROW and recovery therefore treat it like
+any other view.
 """
 
 from collections.abc import Iterable

@@ -1,6 +1,7 @@
-"""CREATE INDEX: an arrangement that stays, whichever views come and go; UNIQUE is a key of the table.
+"""CREATE INDEX and DROP INDEX.
 
-Unique indexes over expressions, or of some rows of a table, have tables of their keys: ``expression_keys``.
+An index is an arrangement that stays installed without a view that uses it. A UNIQUE index is a key of the
+table. Unique indexes over expressions and partial ones have hidden key tables (``expression_keys``).
 """
 
 from dataclasses import replace

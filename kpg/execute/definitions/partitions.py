@@ -1,6 +1,7 @@
-"""Partitioned tables: each partition is a table for the rows of its bound.
+"""Partitioned tables: creates, attaches and detaches partitions.
 
-Views over a table that gets a partition, or loses one: they read what it has now.
+Each partition is a table that holds the rows of its bound. Views over a table that gains or loses a partition
+are planned again.
 """
 
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""Functions that users write in Python and call in SQL: made, found out about, dropped."""
+"""User-defined functions in Python: registers, inspects and drops them."""
 
 import inspect
 import typing

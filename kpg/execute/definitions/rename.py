@@ -1,8 +1,7 @@
-"""ALTER SCHEMA ... RENAME TO: all that is in the schema has other whole names, and what names it follows.
+"""Renaming: rewrites all definitions that name a renamed object, and ALTER SCHEMA ... RENAME TO.
 
-What a session has set as its ``search_path``, and what bodies of functions in quotes say, stays as it is.
-
-What follows when something has another name: all texts that name it, and types in columns and views.
+The rewrite covers stored texts, and the types of columns and views. Renaming a schema renames all objects in
+it. A session's ``search_path`` and function bodies in quotes stay as they are.
 """
 
 from collections.abc import Iterable, Iterator

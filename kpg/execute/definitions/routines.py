@@ -1,6 +1,6 @@
-"""Functions in SQL: made, replaced, renamed and dropped.
+"""SQL functions and aggregates: CREATE, ALTER and DROP.
 
-CREATE and DROP AGGREGATE: an aggregate, and the function that computes it of arrays.
+An aggregate is implemented by a function over the array of its inputs.
 """
 
 import re

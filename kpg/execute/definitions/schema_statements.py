@@ -1,4 +1,4 @@
-"""CREATE SCHEMA with what it has in it, and DROP SCHEMA; with CASCADE, what is in it goes, too."""
+"""CREATE SCHEMA with its elements, and DROP SCHEMA, with CASCADE including the schema's contents."""
 
 from collections.abc import Iterator
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""Types that users make: ENUMs and rows with names."""
+"""User-defined types: ENUMs and composite types."""
 
 from dataclasses import fields, replace
 from operator import is_

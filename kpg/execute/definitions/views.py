@@ -1,6 +1,6 @@
-"""CREATE VIEW: what is kept, and what is asked again each time.
+"""CREATE VIEW: materialized views, which are maintained, and plain views, which are expanded in queries.
 
-CREATE OR REPLACE of views and functions: columns that a view keeps, and views that are planned again.
+CREATE OR REPLACE checks that the old columns stay, and plans the views above again.
 """
 
 from collections.abc import Callable

@@ -1,1 +1,1 @@
-"""Statements that read: plans, the plan cache, point lookups, cursors, EXPLAIN."""
+"""Statements that read: planning, the plan cache, point lookups, cursors, locking reads and EXPLAIN."""

@@ -1,7 +1,4 @@
-"""Cursors: the rows of a query as they were when it was declared, and a place among them.
-
-UPDATE and DELETE of the row at which a cursor stands.
-"""
+"""Cursors: the rows of a query as of its DECLARE, with a position, and WHERE CURRENT OF."""
 
 from collections.abc import Callable
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""Subexpressions of a query that are computed before it is planned: LIMITs that are queries, and settings."""
+"""Eager subexpressions: LIMITs that are queries, and settings, are computed before the query is planned."""
 
 from dataclasses import replace
 from decimal import ROUND_HALF_UP, Decimal

@@ -1,10 +1,7 @@
-"""EXPLAIN of statements: their plans as they would run now, as text or in Postgres' other formats.
+"""EXPLAIN of statements and views, SHOW TABLES and DESCRIBE.
 
-What EXPLAIN shows in the formats that Postgres has for it: JSON, YAML and XML of one tree.
-
-SHOW TABLES, DESCRIBE and EXPLAIN VIEW.
-
-Whether a view is what its query says: computed from scratch, sharing nothing, and compared.
+EXPLAIN prints the plan that would run now, as text or in Postgres' other formats: JSON, YAML and XML of one
+tree. The check of a view recomputes it from scratch, without shared arrangements, and compares the contents.
 """
 
 import json

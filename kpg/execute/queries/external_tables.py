@@ -1,8 +1,8 @@
-"""Files and frames that statements read as if they were tables.
+"""External tables: files and data frames that statements read like tables.
 
-What a statement names and the catalog does not have is looked for outside: a file, or a frame among the
-caller's variables. Its rows are read once, into a table that lives as long as the statement; of a view, as
-long as the view, which does not follow what becomes of the file.
+A name that the catalog lacks is looked up as a file, or as a frame among the caller's variables. Its rows are
+read once, into a table that lives as long as the statement. A view keeps its table as long as it lives, and
+does not follow later changes of the file.
 """
 
 import re

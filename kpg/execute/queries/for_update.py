@@ -1,8 +1,7 @@
-"""Queries that lock rows: SELECT ... FOR UPDATE and its like, also within other statements.
+"""Locking reads: SELECT ... FOR UPDATE and its variants, also inside other statements.
 
-Rows are locked in the order in which the query gives them, and no more of them than it gives. Who has to wait
-for one asks the whole query again: it finds what is there then. A subquery that locks is asked before the
-statement around it, which goes on with its rows.
+Rows are locked in result order, and only those that the query returns. After a wait for a lock the whole
+query runs again, on the present rows. A locking subquery runs first; the statement around it reads its rows.
 """
 
 from collections.abc import Callable, Sequence

@@ -1,6 +1,6 @@
-"""LIMIT over a recursion that is asked once: it goes on until there are rows enough, not to its end.
+"""LIMIT over a recursive query: stops the recursion as soon as there are enough rows.
 
-The recursion is computed for some rounds, then for more; each time it is known whether that was all of it.
+The recursion runs for some rounds, then for more. Each run reports whether it reached the fixed point.
 """
 
 from collections.abc import Callable

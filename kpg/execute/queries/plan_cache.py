@@ -1,15 +1,12 @@
-"""Plans that are used again: statements that differ in constants have one plan, with slots for these.
+"""Plan cache: statements that differ only in constants share one plan with slots for them.
 
-A statement that comes a second time is planned with slots, and once more with its constants: only if the
-first plan, filled with the constants, is the second, it is kept. Constants that the plan depends on
-(``LIMIT 10``) are parts of the statement. What such a plan does not answer goes the way of all.
+On its second arrival a statement is planned twice: with slots, and with its constants. The slotted plan is
+cached only if it equals the other one once the constants are filled in. Constants that determine the plan
+(``LIMIT 10``) belong to the cache key. Statements without a cached plan take the general path. EXECUTE with
+constants is the prepared text with parameters, and shares its plans.
 
-EXECUTE of constants: the prepared text as a statement with parameters, which may have its plan already.
-
-Answers of queries over the system's relations alone: kept until the catalog is another.
-
-Programs that look at a database ask the same again and again. To plan such a query, of ten relations often,
-takes a hundred times as long as to find that nothing has changed.
+Results of queries over system relations alone are cached until the catalog changes. Client tools repeat such
+queries, and planning one of ten relations takes about a hundred times as long as the check of the cache.
 """
 
 import re

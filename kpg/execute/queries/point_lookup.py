@@ -1,7 +1,7 @@
-"""Small plans without a dataflow: the rows of one table or view, filtered and mapped.
+"""Point lookups: small plans that run without a dataflow, on the filtered and mapped rows of one relation.
 
-A row that is looked up by a key, or a small relation, is read where it is, and the slots of the plan are
-columns beside those of the rows. What is larger, or joins, is installed as all plans are.
+The relation is a table or a view. A row found by key, or a small relation, is read in place, with the plan's
+slots as additional columns. Larger relations and joins are installed as dataflows.
 """
 
 from collections.abc import Iterator, Mapping, Sequence

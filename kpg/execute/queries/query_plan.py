@@ -1,6 +1,6 @@
-"""From statements to plans: the compiler as the database calls it.
+"""Planning: the database's interface to the compiler, from a statement to a plan.
 
-Statements that are planned again with NUMERICs, where DECIMALs of 18 digits turn out to be too narrow.
+A statement is planned again with NUMERIC where a DECIMAL of 18 digits turns out too narrow.
 """
 
 from collections.abc import Callable, Iterator, Mapping

@@ -1,6 +1,6 @@
-"""From a view's words to rows: multiplicities spelled out, ORDER BY applied, hidden columns dropped.
+"""Result rows: expands multiplicities, applies ORDER BY, drops hidden columns, and decodes words.
 
-Aggregates that users write in SQL: the functions of arrays that plans call.
+``Folds`` holds user-defined SQL aggregates, as the functions over arrays that plans call.
 """
 
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""Functions that do something, for each row of a query that is asked once: ``pg_notify`` and its like."""
+"""Functions with side effects, such as ``pg_notify``: called once for each row of a one-time query."""
 
 import time
 from collections.abc import Callable, Mapping, Sequence
