@@ -1,7 +1,7 @@
-"""The functions that SQL and Datalog expressions call, each defined once.
+"""Scalar, aggregate, window and set-returning functions of SQL and Datalog, each defined once.
 
-``registry`` holds the definitions of scalar functions and ``aggregation`` those of aggregates;
-the other modules make them. ``rules`` has the typing, ``algorithms`` how aggregates are computed.
+``registry`` holds scalar functions, ``aggregation`` aggregate and window functions, ``table_functions``
+set-returning ones; the other modules register them. ``type_rules`` has the typing rules.
 """
 
 from kpg.runtime.functions import arithmetic, casts, comparison, datalog, text

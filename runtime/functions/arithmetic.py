@@ -1,8 +1,6 @@
-"""Numbers: ``+ - * / %``, rounding, powers. Dates and intervals join ``+`` and ``-`` here as well.
+"""Arithmetic functions: operators, rounding, roots, powers and logarithms, also of dates and intervals.
 
-Numpy functions on columns of words, for what the expression machine has no instruction for.
-
-Sign, rounding, roots, powers and logarithms.
+Operations without an instruction in the expression machine are numpy functions on columns of words.
 """
 
 from collections.abc import Callable

@@ -1,8 +1,6 @@
-"""Arrays in expressions: made of elements, taken apart, compared with a value, searched and changed.
+"""Array functions: constructors, subscripts, slices, comparison with ANY and ALL, search, and assignment.
 
-Functions of arrays: their elements found, taken out and replaced, joined to a text and split from one.
-
-Arrays with other elements: what ``SET a[1] = ...`` and ``SET a[1:2] = ...`` make of them.
+Assignment (``SET a[1] = ...``, ``SET a[1:2] = ...``) is a function from the old array to the new one.
 """
 
 import math

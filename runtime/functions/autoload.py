@@ -1,7 +1,7 @@
-"""Functions whose modules are imported when one of their names is first met.
+"""Lazy import of rare functions: the modules that define them load on first use of a name.
 
-A program that calls none of them does not pay for them at its start. A module of this list defines exactly
-the functions that are listed under it.
+Startup does not pay for functions that a program does not call. A listed module defines exactly the functions
+listed under it.
 """
 
 from collections.abc import Mapping

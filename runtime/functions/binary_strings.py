@@ -1,9 +1,4 @@
-"""Functions of BYTEA: written as text and read from it, hashed, and byte by byte.
-
-Bit strings in functions and operators of other types.
-
-BYTEA in functions and operators of text.
-"""
+"""BYTEA and bit-string functions: encoding, hashing, substrings, single bytes and bits."""
 
 import base64
 import binascii

@@ -1,7 +1,4 @@
-"""CAST between all sensible pairs of types, built from a few conversions.
-
-One value of a type as a value of another: what a cast does to the parts of arrays, rows and JSON.
-"""
+"""CAST between types, composed from a few conversions; also of the parts of arrays, rows and JSON."""
 
 import functools
 from collections.abc import Callable, Sequence

@@ -1,18 +1,12 @@
-"""Comparisons, tests for NULL, and membership.
+"""Comparisons, NULL tests, three-valued logic, conditional functions, and ORDER BY keys.
 
-Words compared with a NUMERIC: with the nearest word below it, or above it.
-
-``price > average`` holds for the prices above the average cut to the digits that a price has. So what is
-compared are words, which indexes have in order.
-
-What equal values have in common, where they may look different: 1.0 and 1.00, a month and 30 days.
-
-The values of some types are kept in forms of which several are equal. Comparisons, groups, DISTINCT, orders
-and joins go by ``key`` of a value, the one form that all its equals share; what is shown is the value itself.
-
-Three-valued logic, and functions that choose among their arguments.
-
-ORDER BY as words: what sorts by int64 as SQL sorts by values.
+* Loose types: some values are equal and look different (1.0 and 1.00, a month and 30 days). Comparisons,
+  groups, DISTINCT, orders and joins use :func:`key`, which is equal for equal values. Results show the value
+  itself.
+* A NUMERIC beside an integer or DECIMAL is rounded to the nearest word below or above (:func:`bounded`), so
+  that comparisons work on words, in index order: ``price > average`` holds for prices above the average cut
+  to the scale of price.
+* ORDER BY keys are words whose int64 order is the order of SQL.
 """
 
 import decimal

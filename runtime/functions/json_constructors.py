@@ -1,6 +1,5 @@
-"""SQL/JSON's constructors where they leave NULLs out, or want keys that differ.
-
-Functions that make JSON of values, and say what is in it.
+"""JSON constructors: SQL/JSON with NULL handling and unique keys, and Postgres' ``to_json`` and
+``*_build_*``.
 """
 
 from collections.abc import Callable

@@ -1,10 +1,7 @@
-"""JSON and JSONB in expressions: members and elements, what is contained, and changes.
+"""JSON and JSONB operators: members and elements, paths, containment, changes, IS JSON.
 
-Functions of several chapters: paths into JSON as arguments, arrays of one value, names, sizes.
-
-JSONB with something put at the end of a path.
-
-IS JSON: whether a text is JSON, and of which kind.
+JSON operators work on the text as written; JSONB operators on values. A few functions of mixed types are here
+too: ``array_fill``, ``parse_ident`` and ``pg_size_bytes`` among them.
 """
 
 import json

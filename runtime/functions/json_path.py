@@ -1,8 +1,7 @@
-"""What a SQL/JSON path gives: items of a document, and conditions (SQL:2016 part 2, 9.39).
+"""Evaluation of SQL/JSON paths (SQL:2016 part 2, 9.39), and the functions and operators that use them.
 
-A condition is true, false, or None: unknown, as where numbers are compared with strings.
-
-JSONB asked by SQL/JSON paths: jsonb_path_exists and its like, and the operators @? and @@.
+A path gives a sequence of items. A condition is true, false, or None for unknown, for example where a number
+is compared with a string.
 """
 
 import decimal

@@ -1,17 +1,9 @@
-"""Divisors, factorials, buckets, and the digits behind a point.
+"""Mathematical functions beyond arithmetic: integer bits, number theory, trigonometry, LSNs, volatile values.
 
-Integers bit by bit: ``&``, ``|``, ``#``, ``~`` and shifts, as wide as the wider operand.
-
-What is another for each row of a query that is asked once: chance, and numbers of sequences.
-
-Calls have a number that no two rows share as their first argument; which chance it is, and which statement
-counts, is a second. So a call has one value for each row however often the row is computed.
-
-PG_LSN in operators of numbers.
-
-Trigonometric and hyperbolic functions, in radians and in degrees, and the error function.
-
-Those in degrees are exact at multiples of 30 and 45 degrees, as Postgres' are.
+* Bit operators ``&``, ``|``, ``#``, ``~`` and shifts are as wide as the wider operand.
+* Trigonometric functions in degrees are exact at multiples of 30 and 45 degrees, as in Postgres.
+* Random numbers and sequence values take a call number that is unique to each row as first argument, and the
+  seed or statement as second. So a call has one value for each row, however often the row is computed.
 """
 
 import math

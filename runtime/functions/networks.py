@@ -1,7 +1,4 @@
-"""Addresses and networks in functions and operators of other types, and functions of their own.
-
-Functions of addresses and networks.
-"""
+"""Functions and operators of network addresses (INET, CIDR, MACADDR, MACADDR8)."""
 
 from collections.abc import Callable
 

@@ -1,7 +1,4 @@
-"""Arithmetic of NUMERIC: Python's decimals by Postgres' rules for the digits behind the point.
-
-Exponentials, logarithms and powers of NUMERIC, with as many digits behind the point as Postgres gives.
-"""
+"""NUMERIC arithmetic, exponentials, logarithms and powers: Python decimals with Postgres' scale rules."""
 
 import decimal
 import math

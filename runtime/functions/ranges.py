@@ -1,9 +1,4 @@
-"""Ranges and sets of ranges in functions and operators of other types.
-
-Functions of ranges and sets of ranges.
-
-Aggregates of ranges and bit strings: one entry each.
-"""
+"""Range and multirange functions and operators, and the aggregates of ranges and bit strings."""
 
 from collections.abc import Callable
 from functools import reduce

@@ -1,15 +1,12 @@
-r"""Regular expressions as Postgres has them, translated into Python's.
+r"""Regular expressions of Postgres, SIMILAR TO and ECMAScript, translated to Python's ``re``.
 
-What differs is spelt out: ``.`` matches line ends unless an option says otherwise, ``$`` only the very end;
-there are classes such as ``[[:alpha:]]`` and escapes such as ``\m`` and ``\y``. Python takes the first
-alternative that matches, Postgres the longest match (the shortest one if the first quantifier is lazy):
-where the two can differ, :meth:`Regexp.search` looks for it.
+The translation makes the differences explicit: ``.`` matches newlines unless an option says otherwise, ``$``
+matches only at the very end, and classes such as ``[[:alpha:]]`` and escapes such as ``\m`` and ``\y`` are
+spelled out. Python takes the first alternative that matches; Postgres takes the longest match, or the
+shortest if the first quantifier is lazy. Where the two can differ, :meth:`Regexp.search` looks for the right
+one.
 
-Patterns whose matching ends: those in which repetitions are nested are tried for a while only.
-
-Regular expressions of ECMAScript, as C++ reads them, in the syntax of Python's.
-
-Patterns of SIMILAR TO, as regular expressions of Postgres.
+:class:`Bounded` limits the time of patterns with nested quantifiers, which could backtrack exponentially.
 """
 
 import re

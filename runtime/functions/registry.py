@@ -1,13 +1,11 @@
-"""The one place where a scalar function is defined: name, types, NULLs, meaning, examples, implementation.
+"""The registry of scalar functions: name, types, NULL rule, meaning, examples, implementation.
 
-The binder asks :func:`resolve` what a call means; the runtime asks :func:`implementation`
+The binder calls :func:`resolve` to find what a call means; the runtime calls :func:`implementation` to find
 how it is computed. Nothing here imports compiled code: an :class:`Opcode` is a name.
 
-What tells whether an expression fails, without its value, which is dear to compute.
-
-A mean of DECIMALs is a NUMERIC, made by Python and kept as a string. Where nobody reads it before the result
-is asked for, it is enough to know at each step that it can be made: ``a / b`` fails where b is 0 and a is
-not NULL.
+A :class:`Shadow` tells whether an expression fails without computing its value. Some values are expensive: a
+mean of DECIMALs is a NUMERIC, made by Python and kept as a string. Until a result is read, a step only needs
+to know whether the value exists: ``a / b`` fails where b is 0 and a is not NULL.
 """
 
 import difflib

@@ -1,11 +1,7 @@
-"""Functions that make rows of the parts of a value: of arrays, of texts, of JSON.
+"""Set-returning functions over the parts of a value (arrays, texts, JSON), and ``generate_series``.
 
-Rows of the members of JSON.
-
-The columns of json_to_record and its like are declared by a call, those of json_populate_record and its like
-are the fields of a row that they are given.
-
-``generate_series``: numbers, dates and times from a first one on to a last one.
+The columns of ``json_to_record`` and similar functions come from the column definition list of the call;
+those of ``json_populate_record`` and similar functions are the fields of the row argument.
 """
 
 import calendar

@@ -1,7 +1,7 @@
-"""Functions that make rows: what calls in FROM, and in a select list, may give any number of.
+"""The registry of set-returning functions, which calls in FROM and in the select list may use.
 
-The binder asks :func:`resolve_rows` what a call means, the runtime :func:`row_maker` how its rows are made.
-A NULL argument makes no rows, unless the function says that it takes NULLs.
+The binder calls :func:`resolve_rows` to find what a call means, the runtime :func:`row_maker` to compute its
+rows. A NULL argument gives no rows unless the function accepts NULLs.
 """
 
 import difflib

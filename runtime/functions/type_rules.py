@@ -1,4 +1,4 @@
-"""Type rules: which arguments a function takes, what they are cast to, and what comes out."""
+"""Type rules: the argument types that a function accepts, the casts that it needs, and its result type."""
 
 from collections.abc import Callable
 

@@ -1,9 +1,4 @@
-"""Whether a text means a value of a type that is named by another text, and what is wrong with it if not.
-
-Functions of ENUMs: their labels, which the type of what they are given tells, and those between two.
-
-Row values in expressions.
-"""
+"""Functions of types as values: ``pg_input_is_valid`` and its errors, ENUM functions, row values."""
 
 import functools
 import re

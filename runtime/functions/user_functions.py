@@ -1,7 +1,7 @@
-"""The functions that users write in Python, as the records that SQL's own functions have.
+"""User-defined Python functions, as records like those of built-in functions.
 
-Values are what rows have: int, float, Decimal, str, bool, dates and so on, None for NULL. A function must
-give the same for the same arguments each time: a row that goes is computed again to take its result back.
+Arguments are Python values (int, float, Decimal, str, bool, dates), and None for NULL. A function must be
+deterministic: when a row is deleted, its result is computed again to retract it.
 """
 
 import inspect

@@ -1,8 +1,8 @@
-"""What values of the types are: as words or strings of the dictionary, as text, and in Python.
+"""Values of SQL types: their words or dictionary strings, their text, and their Python objects.
 
-A *value* here is what functions that run once for each distinct argument take and give: ``bool``, ``int``
-(also for dates, times and unscaled decimals), ``float``, ``str``, and for the other types what their module
-says.
+A *value* here is the argument or result of functions that run once for each distinct argument: ``bool``,
+``int`` (also for dates, times and unscaled decimals), ``float``, ``str``; the modules of other types name
+theirs.
 """
 
 from kpg.runtime.values.codec import Codec, codec_of, speller_of

@@ -1,7 +1,7 @@
-"""Arrays of any element type and number of dimensions, counted from 1 unless they say from where.
+"""Arrays of any element type and number of dimensions, with lower bounds that default to 1.
 
-Their order is Postgres': by elements, NULL after all others; then by their number, then by dimensions, then
-by where these begin (those that begin at 1 before the others).
+They order as in Postgres: by elements with NULL last, then by length, number of dimensions, and lower bounds
+(1 before others).
 """
 
 import re

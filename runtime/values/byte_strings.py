@@ -1,6 +1,7 @@
-"""UUID and BYTEA. A UUID's value is its text in lower case, a BYTEA's is ``bytes``.
+"""UUID, BYTEA and bit strings.
 
-BIT(n) and BIT VARYING. A value is its text, of ``0`` and ``1``: shorter before longer, else in order.
+A UUID's value is its text in lower case; a BYTEA's is ``bytes``. A value of BIT(n) or BIT VARYING is a text
+of ``0`` and ``1``: shorter ones sort first, then by text.
 """
 
 import re

@@ -1,10 +1,9 @@
-"""A codec for each type: its values as strings that order as they do, as SQL's text, and as Python's objects.
+"""Codecs: for each type, its values as words or order-preserving strings, as SQL text, and as Python objects.
 
-A value of a type that does not fit a word is kept as the string that stands for it. Equal values are equal
-strings, so that joins, groups and DISTINCT work on codes; strings order by code point as values do, so that
-ORDER BY, min, max and comparisons work by the kernels of text.
-
-Strings that stand for values made of others: the parts one after the other, so that they stay in order.
+A value that does not fit a word is stored as a string. Equal values have equal strings, so joins, groups and
+DISTINCT work on dictionary codes. Strings order by code point as the values do, so ORDER BY, min, max and
+comparisons use the text kernels. :func:`joined` encodes composite values as the ordered concatenation of
+their parts.
 """
 
 import functools

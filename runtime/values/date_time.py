@@ -1,11 +1,8 @@
-"""Dates and times in the forms that Postgres reads: ISO, SQL, names of months, time zones.
+"""Parsing of dates, times and time zones in the forms that Postgres accepts; TIMETZ and PG_LSN.
 
-TIMETZ and PG_LSN: numbers with a form of their own.
-
-A TIMETZ is a pair of microseconds since midnight and seconds that its zone is east of Greenwich; it is
-compared by the instant, then by the zone. A PG_LSN is a number.
-
-Time zones by name, abbreviation, offset or POSIX text, as Postgres takes them.
+Dates may be in ISO or SQL form or with names of months. Time zones are names, abbreviations, offsets or POSIX
+texts. A TIMETZ is a pair: microseconds since midnight, and the zone's seconds east of Greenwich; it compares
+by instant, then by zone. A PG_LSN is a number.
 """
 
 import datetime

@@ -1,4 +1,4 @@
-"""What is wrong with a text that means no value of a type, in Postgres' words, with its SQLSTATE."""
+"""Error messages for invalid input text of each type, with Postgres' wording and SQLSTATE."""
 
 import re
 from decimal import Decimal, InvalidOperation

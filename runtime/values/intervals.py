@@ -1,7 +1,7 @@
-"""INTERVAL: months, days and microseconds, each with its own sign, as Postgres reads and writes them.
+"""INTERVAL: months, days and microseconds, each with its own sign, in Postgres' text forms.
 
-In comparisons a month has 30 days and a day 24 hours. Values that are equal by that, such as 1 mon and
-30 days, differ in what they add to a date: the strings that stand for them begin with the length, and go on.
+Comparisons count 30 days a month and 24 hours a day. Values that compare equal, such as 1 mon and 30 days,
+may still differ when added to a date, so their strings start with the length and continue with the parts.
 """
 
 import datetime

@@ -1,10 +1,7 @@
-"""Reading SQL/JSON paths: from a text to its tree, by recursive descent.
+"""SQL/JSON paths as trees (SQL:2016 part 2, 9.39): node classes, a recursive-descent parser, a printer.
 
-SQL/JSON paths: trees, reading, writing.
-
-SQL/JSON paths as trees (SQL:2016 part 2, 9.39).
-
-Writing SQL/JSON paths as Postgres shows a value of the type jsonpath.
+:func:`parse` reads a text; :func:`shown` writes Postgres' form of the type jsonpath.
+``functions/json_path.py`` evaluates the trees.
 """
 
 import re

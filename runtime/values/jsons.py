@@ -1,10 +1,8 @@
-"""JSON, which is its text, and JSONB, which is a value and comes out as Postgres writes it.
+"""JSON and JSONB values, and the conversion of values of all types to JSON.
 
-A value of JSON is the text itself, one of JSONB a Json, since null is not NULL. Objects have their keys in
-the order of Postgres, shorter ones first. The order of values is Postgres' too: null, strings, numbers,
-booleans, arrays, objects; among arrays and objects the smaller first.
-
-Values of all types as JSON: as text, as Postgres' ``to_json`` writes it, and as values of JSONB.
+A JSON value is its text. A JSONB value is a :class:`Json`, because JSON null differs from NULL. Object keys
+are in Postgres' order, shorter ones first. Values order as in Postgres: null, strings, numbers, booleans,
+arrays, objects; smaller arrays and objects come first.
 """
 
 import json

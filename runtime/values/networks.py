@@ -1,7 +1,7 @@
-"""INET, CIDR, MACADDR and MACADDR8.
+"""Network address types: INET, CIDR, MACADDR and MACADDR8.
 
-An address is a :class:`Network`: 4 or 6, its bits as a number, and how many of them are the network's. It is
-compared by family, network, length of the network, then as a whole. A hardware address is its text.
+An address is a :class:`Network`: family (4 or 6), bits, and prefix length. It compares by family, network,
+prefix length, then by all bits. A hardware address is its text.
 """
 
 import ipaddress

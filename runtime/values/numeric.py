@@ -1,8 +1,8 @@
-"""NUMERIC: decimals of any number of digits, NaN and the infinities. A value is a ``decimal.Decimal``.
+"""NUMERIC: decimals of any precision, NaN and the infinities, as ``decimal.Decimal``.
 
-The string that stands for one is a sign, the exponent, and the digits without zeros at the end; of a
-negative number all of that is the other way round. Where a number has zeros at the end behind the point
-that are shown, its scale follows: 1.0 and 1.00 are two strings, of which ``trimmed`` makes one.
+The string of a number is its sign, exponent, and digits without trailing zeros; a negative number has all of
+that complemented, so strings order as values do. The scale follows if trailing zeros are displayed: 1.0 and
+1.00 have different strings, and ``trimmed`` maps both to one.
 """
 
 import decimal

@@ -1,10 +1,9 @@
-"""Ranges and sets of ranges.
+"""Ranges and multiranges.
 
-A value of either is a tuple of pairs of *places*: where a range begins and where it ends, in order and
-apart from each other; a range is one pair, or none if it is empty. A place is before a value, ``(0,
-value, 0)``, or behind it, ``(0, value, 1)``; ``(-1,)`` and ``(1,)`` are before and behind all values. So
-``[1,2]`` ends behind 2 and ``[1,2)`` before it, and whatever is asked of bounds is a comparison of
-places.
+A value is a tuple of pairs of *places*, the lower and the upper end of each range, in order and disjoint. A
+range has one pair, or none if it is empty. A place is before a value, ``(0, value, 0)``, after it, ``(0,
+value, 1)``, before all values, ``(-1,)``, or after all, ``(1,)``. So ``[1,2]`` ends after 2 and ``[1,2)``
+before it, and every test of bounds is a comparison of places.
 """
 
 import re

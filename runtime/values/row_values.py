@@ -1,4 +1,4 @@
-"""Row values: fields of any types. A value is a tuple, None for NULL, which is after all others in order."""
+"""Row values: tuples of fields of any types; a NULL field is None and sorts last."""
 
 import re
 from collections.abc import Callable, Sequence

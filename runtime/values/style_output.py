@@ -1,4 +1,4 @@
-"""Values as text in a session's style, and back: moments, intervals, bytes, floats, and arrays of them."""
+"""Text input and output in a session's style: moments, intervals, bytes, floats, and arrays of them."""
 
 import datetime
 import functools

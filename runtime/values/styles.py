@@ -1,7 +1,7 @@
-"""How a session writes and reads moments, intervals, bytes and floats: TimeZone, DateStyle and their like.
+"""Session styles for input and output: TimeZone, DateStyle, IntervalStyle and similar settings.
 
-Values are the same in every style; what depends on one is bound with the style's text, so that a view keeps
-the one that it was made under.
+Values do not depend on a style. Expressions that do are bound with the text of the style, so a view keeps the
+style that it was created under.
 """
 
 import contextvars

@@ -1,7 +1,7 @@
-"""The codecs of all types, registered with ``codec``: those of types of words are here.
+"""The codecs of all types; those whose values are words are defined here.
 
-A type of words has an encoder (from a Python object to its word), a parser of text and a formatter. Modules
-of rare types are imported when one of their codecs is needed, since every start imports this module.
+A word type has an encoder (from a Python object to its word), a parser and a formatter. Modules of rare types
+load on first use of a codec, because every start imports this module.
 """
 
 import datetime

@@ -1,15 +1,10 @@
-"""Python values to words and back, for types whose words are the values: one value at a time.
+"""Scalar conversions of types whose values are words: numbers, moments and TIDs, one value at a time.
 
-Days beyond Python's calendar: years before Christ, those of five digits, and the ends of time.
-
-A year 0 is 1 BC. The words of the infinities are next to the ends of what a word holds.
-
-TID: where a row is in its table, as Postgres tells it: a block and a place in the block.
-
-A value is a word: the block times 65,536, and the place. Blocks of tables have ``BLOCK`` rows, whose
-places begin with 1, so that places order as rowids do.
-
-Numbers as text and back, and the limits of types of words. ``type_codecs`` puts these together.
+* Moments outside the years of Python's calendar (BC, after 9999, infinite) are :class:`Beyond` objects. Year
+  0 is 1 BC. The words of the infinities are next to the limits of a word.
+* A TID word is block times 65,536 plus offset. A block has ``BLOCK`` rows and offsets start at 1, so TIDs
+  order as rowids do.
+* Numbers: parsing, shortest text, and the limits of each type. ``type_codecs`` combines these into codecs.
 """
 
 import datetime

@@ -1,1 +1,1 @@
-"""Aggregate and window functions, one entry each."""
+"""Aggregate and window functions: their definitions, and the algorithms that compute them."""

@@ -1,4 +1,4 @@
-"""The aggregate functions, one entry each: see ``aggregation.AggregateFunction`` for what an entry says."""
+"""The entries of the basic aggregate functions; ``definition.AggregateFunction`` explains the fields."""
 
 from kpg.runtime.functions.aggregation import definition
 from kpg.runtime.functions.aggregation.definition import (

@@ -1,15 +1,13 @@
-"""What an aggregate function is: one record that holds every fact about it, and the registry of them.
+"""The definition of an aggregate function, the registry, and algorithms on Python values.
 
-A caller that has to decide something about an aggregate (may it stand in a recursion? does a repeated row
-matter? what is it over no rows? which state maintains it?) reads a field; nobody compares names. The entries
-are in ``aggregates``.
+An :class:`AggregateFunction` holds every fact about an aggregate: whether it may stand in a recursion,
+whether repeated rows matter, its value over no rows, the state that maintains it. Callers read a field and
+never compare names. ``builtins`` and the modules beside it hold the entries.
 
-How the aggregates are computed: states of plain Python values, exact wherever the engine's are.
-
-Aggregates that need all their rows: joined texts, percentiles, the most frequent value.
-
-The state is the list of what came and, negative, what went. Its rows are put in order when it is finished: by
-the keys of an ORDER BY, or by the operands themselves.
+An :class:`Algorithm` computes an aggregate in the terms of CREATE AGGREGATE. Its states are plain Python
+values and are exact where the engine's are. Aggregates that need all rows (joined texts, percentiles, the
+most frequent value) keep a list of additions and retractions, and sort it in the final function: by the keys
+of the ORDER BY, or by the operands themselves.
 """
 
 import difflib

@@ -1,10 +1,8 @@
-"""Sums, means and spreads of exact numbers as SQL has them: NUMERICs, of sums of words that cannot overflow.
+"""Exact sums, means, variances and standard deviations of exact numbers, as NUMERICs.
 
-A word is taken apart into a high and a low half, of up to 32 bits, the sums of which are words of 2**31 rows
-at least; the products of halves likewise. What a group keeps are such sums; the NUMERIC is made of them when
-the group is put out.
-
-Variance and standard deviation of NUMERICs, exact up to the digits that Postgres gives them.
+A word is split into halves of at most 32 bits, so that the sum of at least 2**31 of them fits a word; the
+products of halves are summed likewise. A group keeps these sums; the NUMERIC is computed when the group is
+emitted. Variances and standard deviations have Postgres' number of digits.
 """
 
 import functools

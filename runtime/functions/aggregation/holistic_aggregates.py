@@ -1,8 +1,8 @@
-"""Ordered-set and hypothetical-set aggregates, one entry each: calls with WITHIN GROUP (ORDER BY ...).
+"""Aggregates that need all values of a group: ordered-set, hypothetical-set, collecting and frequency ones.
 
-Aggregates that gather their values, one entry each: joined texts, arrays, JSON, the first and the last.
-
-Aggregates of how often each value is there: the most frequent values, and the distinct ones.
+Ordered-set and hypothetical-set aggregates are calls with WITHIN GROUP (ORDER BY ...). Collecting aggregates
+build texts, arrays and JSON, or take the first or last value. Frequency aggregates give the most frequent or
+the distinct values.
 """
 
 import math

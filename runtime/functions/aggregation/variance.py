@@ -1,7 +1,7 @@
-"""Variance, covariance and regression, one entry each: all composed of exact sums of products.
+"""Variance, covariance and regression aggregates, composed of exact sums of products.
 
-``$comoment`` is sum(x * y) - sum(x) * sum(y) / n, computed of sums without error: nothing cancels, and rows
-that go leave no trace.
+``$comoment`` is sum(x * y) - sum(x) * sum(y) / n over exact sums: no cancellation error, and deletions leave
+no residue.
 """
 
 import math

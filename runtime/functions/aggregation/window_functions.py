@@ -1,7 +1,7 @@
-"""The window functions: what each takes and gives, and of which rows of a partition.
+"""The entries of the window functions: arguments, result type, and the part of the partition they read.
 
-Every aggregate is one too, over a frame: those are in ``aggregates``. The entries are computed by
-``runtime/operators/windows``.
+Every aggregate is also a window function, over a frame; ``builtins`` and the modules beside it define those.
+``runtime/operators/windows`` computes the calls.
 """
 
 import enum

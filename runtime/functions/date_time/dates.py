@@ -1,13 +1,9 @@
-"""Dates and timestamps: fields, truncation, construction.
+"""Date, timestamp and interval expressions: fields, truncation, construction, arithmetic, comparison.
 
-A date is a number of days, a timestamp of microseconds; all is built from the instruction that splits
-a date into year, month and day, the one that adds months, and division.
-
-Moments that may be infinite, in expressions.
-
-Intervals in expressions: added to dates and times, to each other, multiplied, compared by their length.
-
-To a date or time the months of an interval are added first, then its days, then its time.
+A date is a number of days, a timestamp a number of microseconds. The expressions use three operations of the
+expression machine: splitting a date into year, month and day, adding months, and division. Infinite moments
+are handled apart. Adding an interval adds its months first, then its days, then its time. Intervals compare
+by length.
 """
 
 from collections.abc import Callable

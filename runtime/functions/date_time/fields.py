@@ -1,6 +1,6 @@
-"""What moments, times of day and intervals are made of: their fields, and where a unit begins.
+"""Fields and truncation of moments, times of day and intervals, in Python.
 
-A moment is a number of microseconds since 1970 (of a DATE: of days), in UTC where it has a time zone.
+A moment is a number of microseconds since 1970 (days for a DATE), in UTC if it has a time zone.
 """
 
 import datetime

@@ -1,10 +1,5 @@
-"""Functions of dates and times: their making, their differences, and where units begin.
-
-Fields that are read in Python, and ``date_part``.
-
-AT TIME ZONE.
-
-TIMETZ in functions and operators of other types.
+"""Date and time functions in Python: construction, differences, truncation, ``date_part``, AT TIME ZONE,
+TIMETZ.
 """
 
 import datetime

@@ -1,8 +1,6 @@
-"""``to_char``, ``to_date``, ``to_timestamp``: moments and intervals by Postgres' template patterns.
+"""``to_char``, ``to_date`` and ``to_timestamp`` of moments and intervals, by Postgres' template patterns.
 
-What depends on a session's style: text of moments and their like, and moments of text.
-
-``to_date`` and ``to_timestamp``: moments read by Postgres' template patterns.
+Conversions between text and moments that depend on the session's style are here, too.
 """
 
 import datetime

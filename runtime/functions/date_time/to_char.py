@@ -1,8 +1,6 @@
-"""``to_char`` of numbers and ``to_number``, by Postgres' template patterns.
+"""``to_char`` and ``to_number`` of numbers by Postgres' template patterns.
 
-``to_number``: a text read by a template of numbers, place for place as Postgres reads it.
-
-``to_char``, ``to_date``, ``to_timestamp`` and ``to_number``.
+The entries of ``to_char``, ``to_date``, ``to_timestamp`` and ``to_number`` for all types are registered here.
 """
 
 import math
