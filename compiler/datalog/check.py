@@ -1,6 +1,6 @@
-"""The way in: text to a checked program of the core, or DatalogError with all that is wrong with it.
+"""Entry point of the Datalog front end: text to a checked core program, or DatalogError with all diagnostics.
 
-How deep the expressions of rules may be: what is done with them later goes down them by recursion.
+:func:`check_depth` limits the nesting of expressions to ``DEEPEST``, because later stages recurse on them.
 """
 
 import re

@@ -1,4 +1,4 @@
-"""Statements checked one by one: names, arities, types; rules become normal rules."""
+"""Checks of single clauses: names, arities and types. Each checked clause becomes normal rules."""
 
 from collections import Counter
 from dataclasses import field, replace

@@ -1,4 +1,4 @@
-"""Normal rules and declarations put together as a program of the core."""
+"""Assembly of the core program from normal rules and declarations."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import field, replace

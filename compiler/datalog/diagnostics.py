@@ -1,8 +1,8 @@
-"""The list of faults that a check fills, and how it looks as JSON.
+"""Diagnostics collected by a check, and their JSON form.
 
-Codes, so that editors and tests need not read messages: ``syntax include directive unsupported redefinition
-undefined arity type structure functor fact underscore ungrounded witness stratification aggregation
-component inline plan`` for errors, ``unused-variable no-rules deprecated`` for warnings.
+Editors and tests match codes rather than messages. Errors: ``syntax include directive unsupported
+redefinition undefined arity type structure functor fact underscore ungrounded witness stratification
+aggregation component inline plan``. Warnings: ``unused-variable no-rules deprecated``.
 """
 
 from dataclasses import field

@@ -1,12 +1,8 @@
-"""Datalog text to the tree of ``ast``, by lark's LALR parser; every syntax error is noted.
+"""Parser: Datalog text to the tree of ``syntax.ast``, by lark's LALR parser.
 
-After an error the statement it is in is blanked and the text parsed again.
-
-Lark's trees, looked at: operations in a row, words.
-
-Lark's tree to the tree of ``ast``: one method for each rule of the grammar.
-
-``.decl D = debug_delta(R)``: a declaration of R's columns with a round behind them, and a rule.
+:class:`Builder` has one method per rule of the grammar. After a syntax error the parser blanks the statement
+and parses again, so all syntax errors are reported. ``.decl D = debug_delta(R)`` becomes a declaration with
+R's columns and the round, and a rule.
 """
 
 import re

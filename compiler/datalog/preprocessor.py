@@ -1,15 +1,12 @@
-"""The part of the C preprocessor that Datalog programs use, before parsing.
+"""The subset of the C preprocessor that Datalog programs use; it runs before parsing.
 
-``#include`` and ``.include``, ``.once``, ``#define`` with and without arguments (``##`` too), ``#undef``,
-``#ifdef``, ``#ifndef``, ``#if``, ``#elif``, ``#else``, ``#endif``, ``#error``, ``#warning``, and
-``#pragma once``; ``#line`` and other pragmas are passed over. ``__FILE__`` and ``__LINE__`` are what they
-are in C, ``RAM_DOMAIN_SIZE`` is the bits of a number.
+It handles ``#include``, ``.include``, ``.once``, ``#define`` with and without arguments (and ``##``),
+``#undef``, ``#ifdef``, ``#ifndef``, ``#if``, ``#elif``, ``#else``, ``#endif``, ``#error``, ``#warning`` and
+``#pragma once``. It ignores ``#line`` and other pragmas. ``#if`` takes integers, names, ``defined`` and C's
+operators. ``__FILE__`` and ``__LINE__`` are as in C; ``RAM_DOMAIN_SIZE`` is the bits of a number.
 
-The expressions of ``#if``: whole numbers, names, ``defined``, and C's operators on them.
-
-Macros of the preprocessor: ``#define NAME text`` and ``#define NAME(a, b) text``.
-
-Texts and the places in them: what the parser reads is pieced together from files and macros.
+The result is a :class:`Source` of pieces of files and macros, which maps positions back to where they came
+from.
 """
 
 import operator
@@ -27,7 +24,7 @@ from kpg.runtime.errors import Span
 from kpg.runtime.functions.datalog import quote
 from kpg.runtime.records import dataclass
 
-TOKEN: Final = re.compile(r"\s*(\d+|\w+|\|\||&&|[=!<>]=|[-+*/%!<>()]|\S)")
+_CONDITION_TOKEN: Final = re.compile(r"\s*(\d+|\w+|\|\||&&|[=!<>]=|[-+*/%!<>()]|\S)")
 DEFINED: Final = re.compile(r"\bdefined\s*(?:\(\s*(\w+)\s*\)|(\w+))")
 DIGITS: Final = 18
 """Of the largest number that may be written."""
@@ -52,7 +49,7 @@ def evaluate(text: str) -> int:
 
     ValueError if it is none.
     """
-    tokens = TOKEN.findall(text)
+    tokens = _CONDITION_TOKEN.findall(text)
     value, rest = _binary(tokens, 0, 0)
     if rest != len(tokens):
         raise ValueError(tokens[rest])
@@ -90,7 +87,7 @@ def _unary(tokens: list[str], place: int) -> tuple[int, int]:
     raise ValueError(token or "nothing")
 
 
-MACRO_TOKEN = re.compile(r'"(?:[^"\\\n]|\\.)*"|[A-Za-z_]\w*|[^"A-Za-z_]+|"')
+_MACRO_TOKEN = re.compile(r'"(?:[^"\\\n]|\\.)*"|[A-Za-z_]\w*|[^"A-Za-z_]+|"')
 DEFINITION = re.compile(r"([A-Za-z_]\w*)(\(([^)]*)\))?\s*(.*)", re.DOTALL)
 MOST_CHARACTERS = 20_000_000
 """The longest text that includes and macros may make."""
@@ -133,7 +130,7 @@ def mentions(line: str, macros: Mapping[str, Macro]) -> bool:
 
 def expand(line: str, macros: Mapping[str, Macro]) -> Iterator[tuple[str, int, int]]:
     """The line in parts, each with the stretch of the line that it comes from."""
-    tokens = [(found[0], found.start(), found.end()) for found in MACRO_TOKEN.finditer(line)]
+    tokens = [(found[0], found.start(), found.end()) for found in _MACRO_TOKEN.finditer(line)]
     position = 0
     while position < len(tokens):
         text, start, end = tokens[position]
@@ -163,7 +160,7 @@ def goes_on(text: str, macros: Mapping[str, Macro]) -> bool:
         macros[found[0]].parameters is not None
         and text[found.end() :].lstrip().startswith("(")
         and _arguments(text, found.end()) is None
-        for found in MACRO_TOKEN.finditer(text)
+        for found in _MACRO_TOKEN.finditer(text)
         if found[0] in macros
     )
 
@@ -174,7 +171,7 @@ def _expansion(
     hidden = hidden | {macro.name}
     values = dict(zip(macro.parameters or (), arguments, strict=False))
     body = AS_STRING.sub(lambda one: _string(one, values), macro.body)
-    body = "".join(values.get(token, token) for token in MACRO_TOKEN.findall(body))
+    body = "".join(values.get(token, token) for token in _MACRO_TOKEN.findall(body))
     body = re.sub(r"\s*##\s*", "", body)
     visible = {name: other for name, other in macros.items() if name not in hidden}
     if not mentions(body, visible):
@@ -199,7 +196,7 @@ def _string(found: re.Match[str], values: Mapping[str, str]) -> str:
 def _expand_hidden(
     text: str, macros: Mapping[str, Macro], hidden: frozenset[str]
 ) -> Iterator[tuple[str, int, int]]:
-    tokens = [(found[0], found.start(), found.end()) for found in MACRO_TOKEN.finditer(text)]
+    tokens = [(found[0], found.start(), found.end()) for found in _MACRO_TOKEN.finditer(text)]
     past = 0
     for token, start, end in tokens:
         if start < past:

@@ -1,8 +1,8 @@
-"""What relations keep of what is derived: subsumption, choice-domain and limits, once rules are the core's.
+"""Subsumption, choice domains and limits: which derived tuples a relation keeps, decided on core rules.
 
-Subsumption that keeps the least or greatest value of a column is that column's aggregate. Any other is a
-``Subsumption`` if only comparisons decide, or the relation is recursive; if other relations do, it is rules
-with a negation.
+A subsumption that keeps the least or greatest value of a column becomes an aggregate of that column. Any
+other is a ``Subsumption`` if only comparisons decide it or the relation is recursive. If other relations
+decide it, it becomes rules with negation.
 """
 
 from collections import Counter

@@ -1,16 +1,12 @@
-"""Whether min and max in recursion only ever get better by what is derived from them, as far as can be told.
+"""Checks of the whole program: stratified negation and aggregation, and monotone min and max in recursion.
 
-The values of a ``min`` column get smaller while a recursion is computed, those of ``max`` larger. Each
-variable that takes part has a *trend*: down, up, or not known. Rules must pass the trend on: a value with
-the opposite one must not reach an aggregate, nor may a test, a negation or another aggregate take back what
-followed from a worse value (the lattice condition of Ross and Sagiv, PODS 1992).
+A relation may not depend on itself through a negation or an aggregate. Exceptions are min and max in heads,
+and FlowLog's loops, which are defined by rounds.
 
-What is checked of a whole program: stratification, monotone recursion, depth.
-
-Whether negation and aggregation are stratified.
-
-A relation may not depend on itself through a negation or an aggregate, head aggregates min and max excepted;
-in FlowLog's loops, whose rounds are what they mean, it may.
+During a recursion the values of a ``min`` column only decrease, and those of ``max`` only increase. Each
+variable involved has a *trend*: down, up or unknown. Rules must preserve the trend: a value with the opposite
+trend must not reach an aggregate. No test, negation or other aggregate may retract what followed from a worse
+value. This is the lattice condition of Ross and Sagiv (PODS 1992).
 """
 
 import enum

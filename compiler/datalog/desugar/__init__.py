@@ -1,7 +1,7 @@
-"""Flat rules to rules of the core.
+"""Desugaring: flat rules to rules of the core.
 
-``normal`` makes core literals of the parts of a rule; ``inline`` puts inline relations in place; ``ground``
-orients equalities by what binds what (``equate``, and ``collect`` for aggregates); ``desugar`` makes rules
-of what the core does not have, with the join orders that ``plans`` reads. ``structures`` and ``constants``
-are the expressions of records and literals.
+``normal_rules`` makes core literals of the parts of a rule, and ``inline`` expands inline relations.
+``groundness`` orients equalities by which side is bound. ``core_rules`` expresses what the core lacks and
+reads ``.plan``. ``counters`` numbers bindings and rounds. ``constants`` encodes literals, records and ADT
+values.
 """

@@ -1,9 +1,8 @@
-"""Literals as constants of the core, and what can be computed of constants while compiling.
+"""Literals, records and ADT values as constants and expressions of the core, with constant folding.
 
-Records and ADT values as expressions of the core, made and taken apart.
-
-While a rule is normalised a record is the call ``[Type]`` and a branch the call ``$Name`` of its plain
-arguments, which may be unbound; ``encode`` makes the texts that they are, ``fields`` reads them.
+During normalization a record is the call ``[Type]``, and an ADT branch is the call ``$Name`` of its
+arguments, which may be unbound. :func:`encode` turns such calls into the texts that represent them.
+:func:`fields` reads the fields of such a text.
 """
 
 import datetime

@@ -1,7 +1,7 @@
-"""Ground rules to core rules: heads of variables and constants, ranges as recursion, equivalence relations
-as rules.
+"""Ground rules to core rules, including ``.plan``.
 
-``.plan``: checked, and turned from the numbers of a rule's atoms as written into places in its body.
+Heads get only variables and constants. A range becomes a recursion, and an equivalence relation becomes
+rules. :func:`orders` checks ``.plan`` and translates its atom numbers to positions in the rule's body.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence

@@ -1,25 +1,23 @@
-"""``__ITERATION__()``: in which round, from 0, a recursive rule derives a tuple, as Soufflé counts them.
+"""``__ITERATION__()``, ``debug_delta(R)`` and ``autoinc()``: numbers of rounds and of bindings.
 
-A rule that asks is applied to what is new only: for each of its recursive atoms it becomes a rule that wants
-that one not to have been there a round before, ``R@old``. The number of the round is the tuple of ``@now``,
-which is replaced from round to round and gone after the one that brings nothing new. The stratum is then
-computed by rounds (``core.Limit``), and its relations keep what they have.
+``__ITERATION__()`` is the round, from 0, in which a recursive rule derives a tuple, as in Soufflé. Such a
+rule applies to new tuples only: it becomes one rule per recursive atom, which requires that the atom's tuple
+is not in ``R@old``, the relation one round before. The relation ``@now`` has the number of the round as its
+one tuple, replaced each round and gone after the round that derives nothing new. The stratum is evaluated by
+rounds (``core.Limit``), and its relations accumulate.
 
-``debug_delta(R)`` has the tuples of R that recursive rules derive, with the round that each first comes in:
-it is computed in those rounds too. That of a relation that is not recursive is empty.
+``debug_delta(R)`` has the tuples that recursive rules derive for R, each with its first round. It is empty if
+R is not recursive.
 
-``autoinc()`` in recursive rules: a number that differs for different bindings, and stays while one holds.
+``autoinc()`` outside recursion numbers all bindings of all rules 0, 1, 2, .... The order is that of the
+relations' evaluation, then of the rules in the text, then of the variables' values in body order. Symbols
+sort by first occurrence. So the numbers are a function of the facts, and an update may change them. A
+relation ``@count`` has the bindings of a rule with their numbers in it, offset by the count of the rules
+before.
 
-It is the number that the database gives a text: of the rule, and of the values of the variables that its
-atoms bind. So numbers neither follow each other nor say anything.
-
-``autoinc()`` in rules: 0, 1, 2, ... over all bindings of all rules, as far as they are not recursive.
-
-Bindings are numbered in the order of the relations' computation, then of the rules in the text, then of the
-values of the variables, in the order in which the body has them; symbols by their first occurrence. So
-numbers are a function of the facts, and an update may change them. A relation ``@count`` has the bindings of
-a rule with their numbers within it; those of the rules before are counted. In a recursive rule a binding
-has a number of its own that stays (``counters``).
+``autoinc()`` in a recursive rule is the number that the database gives to a text: the rule and the values of
+the variables that its atoms bind. It is unique per binding, stable while the binding holds, and otherwise
+arbitrary.
 """
 
 from collections.abc import Iterator, Mapping, Sequence

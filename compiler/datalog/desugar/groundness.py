@@ -1,11 +1,9 @@
-"""Which variables of a rule are bound, and by what: equalities become assignments or tests.
+"""Groundness: which variables of a rule are bound, and the orientation of equalities as assignments or tests.
 
-A variable is bound by a positive atom, by an equality with an expression whose variables are bound, as a
-field of a record that is, or as the result of an aggregate whose groups are. What is left over is an error.
-
-Equalities between variables, and of variables with constants, carried out by substitution.
-
-The bodies of aggregates grounded: in place if they are one conjunction, else by rules of their own.
+A variable is bound by a positive atom, by an equality with a bound expression, as a field of a bound record,
+or as the result of an aggregate with bound groups. An unbound variable is an error. Equalities between
+variables, or of a variable and a constant, are eliminated by substitution. The body of an aggregate stays in
+place if it is one conjunction; otherwise it becomes rules of its own.
 """
 
 from collections.abc import Iterable, Iterator, Mapping

@@ -1,13 +1,9 @@
-"""What a literal about an inline relation becomes: the bodies of the relation's rules, or their negation.
+"""Inlining: the rules of an inline relation replace its atoms.
 
-A relation is *dependent* if some rule of it binds its variables only together with the body around it, as
-``small(x) :- x < 9.`` does. Its atoms are inlined everywhere, under negation and inside of aggregates too,
-for which the rule must have no variables of its own.
-
-Inline relations: their rules take the place of the positive atoms that name them.
-
-Under negation, inside of aggregates and where bindings are counted an atom keeps its relation, unless that
-has rules that cannot stand by themselves: see ``inline_bodies``.
+An atom keeps its relation under negation, in an aggregate and where bindings are counted. The exception is a
+*dependent* relation, with a rule that binds its variables only together with the body around it, such as
+``small(x) :- x < 9.`` Its atoms are inlined everywhere. Under negation and in aggregates this requires that
+the rule has no variables of its own. A negated atom becomes the negation of the bodies.
 """
 
 from collections.abc import Iterator, Mapping

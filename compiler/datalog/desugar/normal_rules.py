@@ -1,9 +1,7 @@
-"""Flat rules to normal rules: core literals in which equalities are not yet oriented.
+"""Normalization: flat rules to core literals whose equalities are not yet oriented.
 
-Arguments of atoms become variables, constants and wildcards; what else stood there is equal to a variable
-made up for it. Such a variable is ``@n``, one for an underscore in a record ``@_n``.
-
-Variables of normal rules replaced, and the variables that normal literals have.
+An argument of an atom becomes a variable, constant or wildcard. Any other argument is replaced by a fresh
+variable ``@n`` with an equality; an underscore in a record becomes ``@_n``.
 """
 
 from collections.abc import Iterator

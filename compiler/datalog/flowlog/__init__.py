@@ -1,1 +1,1 @@
-"""FlowLog's dialect: its programs translated to rules of the core."""
+"""FlowLog's dialect: translation of its programs to the common syntax tree, with loops as rounds."""

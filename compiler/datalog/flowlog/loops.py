@@ -1,16 +1,14 @@
-"""FlowLog's blocks of rules: what they derive round by round, and when they end.
+"""FlowLog's loop blocks, and recursion through negation: relations evaluated by rounds.
 
-A block's relations are computed by rounds from what was derived before it: each round is what the rules make
-of the round before, together with that. A relation that is ``.iterative`` begins as it was and is replaced by
-what its rules make; beside one the others keep what they have. An end is seen in the round that a relation
-gets a row in; that round counts, unless there are iterative relations.
+A round is the result of the block's rules over the round before and the relations derived before the block.
+An ``.iterative`` relation keeps its initial value for the first round, and each round replaces it; other
+relations accumulate. The end condition is tested as a relation gets a row. The round in which it does counts,
+unless the block has iterative relations.
 
-Recursion through negation in FlowLog's programs: it means what its rounds come to.
-
-FlowLog computes relations that need each other together, round by round until none changes, also where one
-of them negates another. Rules with such a cycle become a block of rules without an end. What a round derived
-stays in programs whose facts are read once; in those that take them by commands each round is made of the one
-before, and if that does not come to rest it is an error when it runs.
+FlowLog evaluates mutually recursive relations round by round until none changes, even through negation. A
+program with such a cycle becomes a block without an end condition. If facts are read once, derived tuples
+accumulate. If commands change the facts, each round replaces the one before, and a program that reaches no
+fixed point is a run-time error.
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence

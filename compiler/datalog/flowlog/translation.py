@@ -1,24 +1,15 @@
-"""What FlowLog's programs mean otherwise: how operators bind, what aggregates range over, blocks of rules.
+"""Translation of FlowLog's dialect where its meaning differs from Soufflé's.
 
-A text is FlowLog's if it declares columns of tuples or of types that are named as FlowLog names them, or has
-its blocks, functions or commands. Operators bind as Soufflé's do, but in texts with blocks, which FlowLog
-had as long as it read operators from left to right.
+A program is FlowLog if it declares columns of tuples or of FlowLog's type names, or has its blocks, functions
+or commands. The differences:
 
-FlowLog's columns that keep the least or the greatest value, ``dist: min<int32>``: aggregates in heads.
-
-FlowLog's names: relations, columns, components and instances are the same however their letters are cased.
-
-Every use is spelled as the declaration is, so that what comes after need not know.
-
-Underscores in the bodies of FlowLog's aggregates: there they are no variables.
-
-An aggregate is over the bindings of the variables that have names, so atoms with underscores become those of
-relations without these columns.
-
-FlowLog's numbers of fewer than 64 bits: what operations on them wrap to or round to.
-
-An operation is of the type of the first of its operands that has one; FlowLog has no other. It becomes one
-that is named for the type: ``+@int8``. Constants beside floats of 32 bits are such floats.
+* Operators bind as in Soufflé, except in programs with blocks. Older FlowLog read those from left to right.
+* A lattice column ``dist: min<int32>`` is an aggregate in the heads.
+* Names of relations, columns, components and instances ignore case. Each use gets the declared spelling.
+* An aggregate ranges over the bindings of named variables. Atoms with underscores become atoms of relations
+  without these columns.
+* Numbers narrower than 64 bits wrap or round. The first typed operand gives the type of an operation, and the
+  operation's name carries it: ``+@int8``. A constant beside a 32-bit float is such a float.
 """
 
 import re

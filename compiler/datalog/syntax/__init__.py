@@ -1,5 +1,5 @@
-"""Syntax trees of Datalog programs.
+"""Syntax trees of Datalog programs, and the rewrites that stay within them.
 
-``ast`` has the nodes and ``traverse`` walks them. ``components`` makes statements of instances of components,
-``lattices`` makes rules of lattices, and ``flatten`` gives one rule for each head and alternative.
+``ast`` defines the nodes and ``traverse`` walks them. ``components`` instantiates components, ``lattices``
+expands lattice columns to rules, and ``flatten`` makes one rule per head and alternative.
 """

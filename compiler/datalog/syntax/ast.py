@@ -1,10 +1,6 @@
-"""The tree of a Datalog text, as written: what ``parse`` makes and ``components`` instantiates.
+"""The syntax tree of a Datalog program, as ``parse`` builds it and ``components`` instantiates it.
 
-Spans do not take part in comparisons, so that trees can be compared by what they say.
-
-The parts of a Datalog text that have no parts: names, variables and constants where they stand.
-
-What the text of a literal stands for, and the text of a value.
+Spans do not take part in comparisons: two trees are equal if they say the same.
 """
 
 import re

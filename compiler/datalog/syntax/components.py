@@ -1,11 +1,8 @@
-"""Components instantiated: ``.init i = C<A>`` becomes the statements of C and its bases with names
-``i.name``.
+"""Component instantiation: ``.init i = C<A>`` becomes the statements of C and its bases, named ``i.name``.
 
-A name in a component means what the component declares, else what the place of its ``.init`` sees.
-
-Names that stand for two things, and what components that nobody instantiates name that is not there.
-
-Names replaced throughout a statement, by what they name: relations, types, branches, components.
+A name in a component refers to the component's own declaration, or else to the scope of its ``.init``.
+Renaming covers relations, types, branches and components. :func:`check_clashes` reports names that are
+ambiguous, and :func:`check_unused` reports undefined names in components that are never instantiated.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -1,14 +1,12 @@
-"""Clauses to flat rules: one head, a conjunction of literals, and local variables with names of their own.
+"""Flattening: clauses to flat rules with one head, a conjunction of literals and renamed local variables.
 
-Which variable of an aggregate is which: Soufflé's scopes, carried out by renaming.
+Renaming implements Soufflé's scopes of aggregates. A variable in an aggregate's body that the enclosing rule
+binds is *injected*: each of its values has an aggregate of its own. A variable of the operand that the body
+binds is always local. A variable that the body binds and the rule reads, but does not bind, is a *witness*:
+its values come from the bindings with the least or greatest operand. The rule then gets a copy of the body
+in which the operand equals the result, which binds the witnesses.
 
-A variable of an aggregate's body that the enclosing rule has too is *injected* if the rule binds it: each of
-its values there has an aggregate of its own. Unless the body binds it and it is in the operand, for what is
-aggregated is always the aggregate's own. One that the body binds, and the rule does not, is a *witness*: it
-is of the bindings that have the least or greatest value. The rule then gets a copy of the body in which the
-operand is the result, which binds the witnesses.
-
-Underscores beside the alternatives of an aggregate: a variable each, the same in all alternatives.
+An underscore beside the alternatives of an aggregate is one variable, the same in all alternatives.
 """
 
 from collections.abc import Iterable, Iterator

@@ -1,9 +1,9 @@
-"""Relations with lattice columns, ``x: Sign<>``: of a key one tuple, with the least bound above its values.
+"""Lattice columns, ``x: Sign<>``: one tuple per key, with the least upper bound of the derived values.
 
-All values that are derived, and their bounds, are in a relation ``@all``; the relation itself keeps the
-greatest. A rule that depends on the relation reads ``@all``, so that nothing it derives is taken back. A
-variable that stands for a lattice's value several times has the greatest bound below what it is in each
-place, and not the bottom; a value that is no variable has such a bound with what is there.
+The relation ``@all`` has all derived values and their bounds; the relation itself keeps the greatest. A rule
+that depends on the relation reads ``@all``, so nothing that it derives is retracted. A variable that occurs
+several times in lattice columns has the greatest lower bound of those values, which must not be the bottom.
+An argument that is not a variable must have such a bound with the tuple's value.
 """
 
 from collections.abc import Iterator, Mapping, Sequence

@@ -1,8 +1,7 @@
-"""Parts of ``ast`` expressions and bodies.
+"""Traversals and rewrites of ``ast``: expressions, flat bodies and whole trees.
 
-Whole trees of ``ast``: what is in them, and what they are with parts changed.
-
-Aggregates in the heads of rules, which are written as calls.
+An aggregate is a scope of its own, so traversals of expressions do not enter it unless they say so.
+:func:`head_aggregate` recognizes an aggregate in a head, which the syntax writes as a call.
 """
 
 from collections.abc import Callable, Iterator

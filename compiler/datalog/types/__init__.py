@@ -1,6 +1,6 @@
-"""The types of a program's expressions.
+"""Declarations of a program, and the types of its expressions.
 
-``types`` and ``relations`` have what is declared; ``functors`` and ``aggregates`` what can be called.
-``infer`` unifies ``kinds`` over a rule's expressions, noting what has to wait (``constraints``), which
-``solve`` settles; ``subtypes`` then checks the declared names.
+``declarations`` has the declared types and relations, ``functors`` the functors and aggregates.
+``kind_inference`` infers the kind of every expression by unification. ``subtypes`` then checks the declared
+types within a kind.
 """

@@ -1,12 +1,9 @@
-"""Declared types: subtypes, unions, records and ADTs, and the order among them.
+"""Declared types and relations: the subtype order, columns, and the options of directives.
 
-A type's *kind* decides how its values are stored and what can be done with them; its name, what it may be
-mixed with: a value of a type is one of the types above it too, and a base type is above all of its kind.
-
-The relations that a program names: declared ones with their columns, directives and facts, and the
-catalog's.
-
-The options of ``.input``, ``.output`` and ``.printsize``: which there are, and what they may be.
+A type's *kind* decides how values are stored and which operations apply. Its name decides what it may be
+mixed with: a value of a type is also a value of its supertypes. A base type is the top of its kind. Relations
+include those of the catalog. :func:`check_transfer` checks the options of ``.input``, ``.output`` and
+``.printsize``.
 """
 
 import enum

@@ -1,16 +1,11 @@
-"""The functors of the dialect: what they take, and the functions of the runtime that they become.
+"""Functors and aggregates of the dialect: their signatures, and the runtime functions that implement them.
 
-Any other function of ``runtime.functions`` can be called by its name too; what else the core needs is in
-``rules.primitives``.
+Any other function of ``runtime.functions`` can also be called by its name. Users declare functors in Python,
+or use functions of the database.
 
-The functors that users declare and write in Python, and functions of the database's own.
-
-Users' aggregates, ``@@f x : start, { body }``: a declared functor applied to one value after another.
-
-Values come in their order, smallest first, so that the result is a function of them; over none it is what the
-fold starts with. A group that changes is folded again.
-
-The aggregates of the dialect, and what their records in ``runtime.functions`` mean for its types.
+A user-defined aggregate ``@@f x : start, { body }`` folds a declared functor over the values, smallest first,
+so the result is a function of the set of values. Over no values it is ``start``. A group that changes is
+folded again.
 """
 
 import enum

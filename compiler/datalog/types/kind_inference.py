@@ -1,11 +1,7 @@
-"""The kind of every expression of a flat rule, by unification; and which overload each call means.
+"""Kind inference: the kind of every expression of a flat rule by unification, and the overload of each call.
 
-Unification of the kinds of expressions: which of them must be of one kind, and what is known of it.
-
-What is being found out about the kinds of a rule's expressions: nodes, conditions and what waits for
-more.
-
-Settles what waits for kinds to be known: overloads, comparisons, records.
+:class:`Kinds` unifies the kinds of expressions. Overloads, comparisons and records wait until enough kinds
+are known; :func:`solve` then settles them.
 """
 
 from collections.abc import Callable

@@ -1,5 +1,7 @@
-"""Declared types within a kind: a variable has one of the types of every place that binds it, and a head
-gets no other.
+"""Check of declared types within a kind.
+
+A variable has one of the types of every place that binds it. A head accepts only a variable whose type fits
+its column.
 """
 
 from dataclasses import field

@@ -8,10 +8,9 @@ recursive with its reader is computed as a whole, from its own rules (the labell
 Ramamohanarao and Meenakshi, JLP 1991). So is a relation with aggregated columns that would join a recursion
 that the source program does not have (Alviano et al., TPLP 2019).
 
-:func:`origins` finds where the values of a column can come from. :func:`is_finite` tells whether a relation
-is certain to be finite.
-:func:`restricted` applies demand inside a program: the outputs are computed as a whole, as is any relation
-that they read as a whole, and their rules demand the rest.
+:func:`origins` finds the stored columns that hold every value of a column. :func:`is_finite` tells whether a
+relation is certain to be finite. :func:`restricted` applies demand inside a program: the outputs are computed
+as a whole, as is any relation that they read as a whole, and their rules demand the rest.
 """
 
 import enum
