@@ -1,11 +1,11 @@
-"""The bound query: names resolved and typed, subqueries still nested.
+"""The bound query: names resolved, scalars typed, subqueries still nested.
 
-Every column of every operator has an *id*, unique within the statement; scalars refer to columns by
-id (``Column.index`` is an id here, not a position). A column that an operator does not compute itself
-comes from its input or, in a subquery, from a query around it. A scalar that contains a subquery has
-in its place a Column whose id is the subquery's. Lowering turns ids into positions.
+Every column of every operator has an *id*, unique in the statement. Scalars refer to columns by id:
+``Column.index`` is an id here, not a position. A column that an operator does not compute comes from its
+input or, in a subquery, from an enclosing query. A subquery in a scalar is a Column whose id is the
+subquery's. Lowering turns ids into positions.
 
-What a statement reads, relation by relation and column by column, as far as that may be refused.
+:class:`Reads` records the relations and columns that a statement reads, for privilege checks.
 """
 
 from collections.abc import Callable, Iterable, Iterator

@@ -1,8 +1,8 @@
-"""The front end's result: statements as relations, with what presenting their rows needs.
+"""Entry points from a statement to a relation, with what presenting its rows needs.
 
-Which columns of relations the columns of a query are, as its text says: the server tells clients.
-
-Drivers look by these whether a column may be NULL, and which table an update of a row is for.
+:class:`Bound` is the result. :func:`origins_of` gives the table and column from which each output column
+comes; the server sends it to clients. Drivers use it to look up nullability and the table of an updatable
+row. The ``check_*`` functions raise PrivilegeError.
 """
 
 from collections.abc import Iterator

@@ -1,1 +1,1 @@
-"""The catalog as relations: ``information_schema`` and ``pg_catalog``, computed when they are asked for."""
+"""``information_schema`` and ``pg_catalog``: the catalog as relations, computed on demand."""

@@ -1,12 +1,7 @@
-"""The columns of Postgres' catalogs, in their order, and what is in those that nothing here fills.
+"""Columns of the system catalogs, in Postgres' order, with values for those that kpg does not track.
 
-A tool asks for columns that tell nothing of kpg (``relfrozenxid``); they are there, and empty.
-
-The columns of the relations of ``information_schema``, in their order.
-
-Columns of catalogs of which kpg has nothing, for programs that look: pg_dump above all.
-
-The catalogs with all of Postgres' columns: what is known of some, and what stands for nothing.
+Tools such as pg_dump read columns, for example ``relfrozenxid``, and whole catalogs that have no counterpart
+in kpg. :func:`widened` and :func:`informing` complete a relation with them.
 """
 
 from collections.abc import Callable, Iterator

@@ -1,4 +1,4 @@
-"""Rows of ``information_schema`` about columns, domains, types of rows, and what of them uses what."""
+"""Rows of ``information_schema`` about columns, domains, composite types and their uses."""
 
 from collections.abc import Iterator
 from typing import Final

@@ -1,12 +1,7 @@
-"""What Postgres calls types, schemas and objects, and the numbers by which its catalogs refer to them.
+"""OIDs, names and storage properties of types, schemas and objects, as in Postgres' catalogs.
 
-The types that only catalogs have: what they are to kpg, and what Postgres calls them.
-
-Each is a text, a number or an array whose type has a name; functions take it for what it is.
-
-Names as Postgres writes them in definitions: in quotes, and with a schema, where they need them.
-
-How Postgres stores the values of types: what its catalogs tell of it, column by column.
+Covers the types that occur only in catalogs, which kpg stores as text, numbers or arrays. Names are quoted
+and qualified where SQL needs it. Storage properties are length, alignment, storage and collation.
 """
 
 import re

@@ -1,14 +1,7 @@
-"""Rows of ``pg_catalog`` about relations, their columns, indexes and constraints.
+"""Rows of ``pg_catalog`` about comments, statistics, dependencies, row security and keywords.
 
-Rows of ``pg_description``: what COMMENT has said.
-
-Rows of the statistics of tables and indexes: how many there are, came, went; nobody counts who reads.
-
-Rows of ``pg_depend``: which things need which, so that a dump has them in an order that can be read.
-
-What Postgres' catalogs have of row level security.
-
-The words of SQL's grammar, as ``pg_get_keywords`` tells of them.
+``pg_depend`` orders objects for dumps. The statistics count rows present, inserted and deleted; reads are not
+counted.
 """
 
 import re

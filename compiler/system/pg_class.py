@@ -1,7 +1,4 @@
-"""Rows of ``pg_class``, ``pg_attribute`` and ``pg_attrdef``: relations, their columns and their DEFAULTs.
-
-Rows of ``pg_type``, and of the relations that types of rows are.
-"""
+"""Rows of ``pg_class``, ``pg_attribute``, ``pg_attrdef`` and ``pg_type``."""
 
 from collections.abc import Iterator
 from typing import Final

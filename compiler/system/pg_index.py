@@ -1,8 +1,6 @@
-"""The indexes that there are, as Postgres' catalogs know them: keys and CREATE INDEX.
+"""Rows of ``pg_index``, ``pg_indexes``, ``pg_constraint``, and of the catalogs of partitions and view rules.
 
-What Postgres' catalogs have of partitions, and of the rules that views are.
-
-Rows of ``pg_index``, ``pg_indexes`` and ``pg_constraint``.
+The indexes are those of keys and of CREATE INDEX.
 """
 
 import re

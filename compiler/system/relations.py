@@ -1,6 +1,6 @@
-"""Rows of ``information_schema`` and ``pg_catalog``, for each relation that there is.
+"""The system relations: the columns of each, and the function that computes its rows.
 
-Rows of the catalogs about roles, and of ``information_schema`` about who may do what.
+Rows about schemas, tables, constraints, roles and privileges are computed here.
 """
 
 from collections.abc import Callable, Iterator

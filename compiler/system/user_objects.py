@@ -1,9 +1,4 @@
-"""The catalogs of what users have made: functions and types.
-
-What ``information_schema`` tells of types: of columns, attributes, domains, parameters and results.
-
-Rows of ``information_schema`` about routines and what they take and give.
-"""
+"""Rows of ``pg_catalog`` and ``information_schema`` about user-defined functions and types."""
 
 from collections.abc import Iterator
 from typing import Final

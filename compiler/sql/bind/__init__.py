@@ -1,6 +1,6 @@
-"""Syntax trees of queries to the bound tree (``sql/bound_tree.py``): names resolved, every scalar typed.
+"""The binder: resolves names and types in syntax trees of queries, and yields the ``bound_tree``.
 
-``query.bind`` is the way in; a file for each clause and kind of expression. ``scope`` has what names mean
-at a place, ``functions`` which registered function a node of sqlglot's is, ``calls`` brings arguments to
-their types.
+``query.bind`` is the entry point; there is one module per clause and kind of expression. ``scope`` resolves
+names at a place in a query. ``functions`` maps sqlglot's nodes to registered functions, and ``calls`` coerces
+arguments to parameter types.
 """

@@ -1,10 +1,8 @@
-"""Aggregate calls: bound once each, collected by the grouped query that they belong to.
+"""Aggregate calls, GROUP BY and grouping sets.
 
-The operands of aggregate calls: DISTINCT, ORDER BY, and what stands before and after WITHIN GROUP.
-
-GROUPING SETS, ROLLUP and CUBE: a GROUP BY clause as the list of its grouping sets.
-
-GROUP BY: the keys, and the expressions over groups that may use only keys and aggregates.
+Each distinct aggregate call is bound once and collected by the query that it belongs to. Its operands include
+DISTINCT, ORDER BY and WITHIN GROUP. Expressions over groups may use only keys and aggregates. GROUPING SETS,
+ROLLUP and CUBE expand to a list of grouping sets.
 """
 
 from collections.abc import Callable, Sequence

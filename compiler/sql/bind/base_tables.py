@@ -1,17 +1,12 @@
-"""Names in FROM that are no tables or views: relations of the system, sequences, foreign options.
+"""Relations in FROM that are not plain catalog tables, and the system columns of tables.
 
-``tableoid`` and ``ctid``: columns of every table that ``*`` does not mean.
+Covers system relations, sequences, foreign options, partitioned tables and TABLESAMPLE. ``*`` does not
+include ``tableoid``, the OID of the row's table, and ``ctid``, its rowid in Postgres' notation. A partitioned
+table is the union of its partitions, with its own columns.
 
-The first is the number of the table that a row is of, the second where the row is in it: its rowid, told as
-Postgres tells places.
-
-A partitioned table: the rows of its partitions, with its columns.
-
-TABLESAMPLE: rows of a table that chance chooses, each for itself.
-
-A row is in a sample by its number in the table and the seed, so that a view with a sample follows the table:
-a row stays in or out for as long as it is there. Without REPEATABLE a query that is asked once has another
-seed each time, a view always the same one. Both methods choose row by row: there are no pages.
+TABLESAMPLE chooses each row by its rowid and the seed, so a view with a sample is maintained: a row stays in
+or out while it exists. Without REPEATABLE a one-time query draws a new seed, and a view keeps one seed. Both
+methods choose single rows, because there are no pages.
 """
 
 import random

@@ -1,13 +1,9 @@
-"""Calls of registered functions with their arguments brought to the types that these take.
+"""Calls of registered functions: overload resolution, coercion of arguments, CASE and concatenation.
 
-CASE, and IF of other systems.
-
-Sums of CASE and COALESCE whose branches have different scales: as of words, with the scale that they show.
-
-``CASE WHEN paid THEN price ELSE 0 END`` is a NUMERIC, since 0 is shown as 0. A sum of it has as many digits
-behind the point as the longest of what it adds up: it is computed of words, and of how many are so long.
-
-Values of other types beside texts: the operands of ``||`` and of CONCAT.
+``CASE WHEN paid THEN price ELSE 0 END`` is a NUMERIC whose display scale varies per row, since 0 prints as 0.
+A sum of it has the largest display scale of its operands. It is computed from words at a common scale and
+from counts per display scale; COALESCE is treated alike. ``||`` and CONCAT also take operands that are not
+text.
 """
 
 import functools

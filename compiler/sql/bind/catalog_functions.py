@@ -1,10 +1,7 @@
-"""has_table_privilege and its like: who may do what, of constants and of columns.
+"""Catalog functions: privilege inquiries such as ``has_table_privilege``, and lookups by OID or name.
 
-What the catalogs say of a number, by the number: a choice among what there is now.
-
-What the system tells of types: their numbers by name, and their names by number.
-
-What the system tells of functions that users have made, and of constraints.
+Over a column, a function is a lookup in a map of the catalog's present state. The functions cover types,
+user-defined routines, relations, constraints and visibility.
 """
 
 import re

@@ -1,12 +1,8 @@
-"""Values made of others: arrays, their elements and slices, rows; ANY and ALL of an array; AT TIME ZONE.
+"""Composite values: arrays, rows, and the expressions over them.
 
-ARRAY(query): the values of a query with one column, in its order, as an array.
-
-Rows of relations as values: ``t``, ``t.*`` and fields ``(t).a`` of such.
-
-SET of an element or a slice of an array, and of a field of a row.
-
-Rows in parentheses: compared column by column, the first difference decides.
+Covers ARRAY(query), elements and slices, ANY and ALL of an array, whole-row references ``t`` and ``t.*``,
+fields ``(t).a``, SET of an element, slice or field, and AT TIME ZONE. Rows compare column by column; the
+first difference decides.
 """
 
 from collections.abc import Sequence

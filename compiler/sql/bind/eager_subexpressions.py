@@ -1,6 +1,7 @@
-"""Statements that read rows which were made while they ran, under the names of WITH queries.
+"""Eager subexpressions: parts of a statement that are evaluated before it.
 
-Parts of a query that are computed before it: LIMITs that ask queries, and calls about settings.
+They are LIMIT, OFFSET and FETCH with subqueries, and calls that read or set settings. The module also
+rewrites a statement to read the stored rows of a WITH query or of RETURNING under their name.
 """
 
 from collections.abc import Callable, Mapping, Sequence

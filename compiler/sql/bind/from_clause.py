@@ -1,8 +1,7 @@
-"""FROM: tables, views, WITH queries, derived tables and joins; what they name enters the scope.
+"""FROM: tables, views, WITH queries, derived tables, functions, VALUES and joins.
 
-Functions in FROM: one call, or those of ROWS FROM side by side, of users' functions and of SQL's.
-
-VALUES: rows of expressions, whose columns take a type from their cells or from a table to insert into.
+Each item adds its names to the scope. ROWS FROM puts functions side by side. The columns of VALUES take their
+types from the cells, or from the table to insert into.
 """
 
 from collections.abc import Sequence

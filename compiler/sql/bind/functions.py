@@ -1,4 +1,4 @@
-"""Which registered function each kind of syntax node is, and which of its parts are the arguments."""
+"""The registered function for each kind of syntax node, and which parts of the node are its arguments."""
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final

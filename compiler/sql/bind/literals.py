@@ -1,8 +1,7 @@
-"""Constants of the SQL text as typed literals, and the folding of what is constant at once.
+"""Typed literals for the constants of SQL text, and constant folding at binding.
 
-A quoted string has type UNKNOWN until its context gives it one, as in Postgres.
-
-INTERVAL constants: a text, and the fields that it has or is cut to.
+A quoted string has type UNKNOWN until its context gives it one, as in Postgres. INTERVAL constants are a text
+with the fields to which it is restricted.
 """
 
 import math

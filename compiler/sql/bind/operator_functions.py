@@ -1,8 +1,7 @@
-"""Functions of Postgres that are its operators, by these: ``name:type`` of both, ``name:left,right``.
+"""Postgres' operator functions such as ``int4pl(a, b)``, mapped to operators and other expressions.
 
-A type is left out where any is taken, and a left one is ``-`` where there is only a right one.
-
-Functions of Postgres that are other expressions, such as ``int4pl(a, b)``, and calls with VARIADIC.
+Tables spell a signature ``name:type`` if both operands have the type, else ``name:left,right``. An omitted
+type accepts any; a left ``-`` marks a prefix operator. Calls with VARIADIC are here too.
 """
 
 import functools

@@ -1,6 +1,7 @@
-"""Calls that do something for each row of a query: which columns of it they are, and what they are given.
+"""Calls evaluated once per row of a one-time query: calls with side effects, and volatile values.
 
-Calls that have another value for each row of a query that is asked once: over a number of the row.
+A call with side effects must be a column of the query; its arguments are computed in its place. A volatile
+value is computed from the row's number.
 """
 
 import random

@@ -1,6 +1,6 @@
-"""Predicates: AND, OR, NOT, IN, BETWEEN, IS, LIKE, and comparisons of rows.
+"""Predicates: AND, OR, NOT, IN, BETWEEN, IS, LIKE, row comparisons, and subqueries in expressions.
 
-Subqueries in expressions: bound in the scope around them, and named by an id in the scalar.
+A subquery is bound in the enclosing scope, and the scalar refers to it by id.
 """
 
 from dataclasses import replace

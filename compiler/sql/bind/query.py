@@ -1,14 +1,10 @@
-"""Queries: syntax trees to bound queries, names resolved and every scalar typed.
+"""Queries: syntax trees to bound queries, including set operations, WITH and recursion.
 
-What the step of a WITH RECURSIVE query may do with the query's own rows.
-
-WITH RECURSIVE and WITH MUTUALLY RECURSIVE: queries that refer to themselves and to each other.
-
-Both are the fixed point of their definitions, computed by rounds from no rows on. WITH MUTUALLY RECURSIVE
-takes any queries, over columns with declared types. A WITH RECURSIVE query is ``first UNION [ALL] step``:
-the columns have the types of the first query, and the step may do with the query's own rows only what adds
-rows as rows are added (and with UNION ALL, for each row the same whatever others there are). Then the answer
-of Postgres, which in each round looks at the rows of the round before only, is the fixed point.
+WITH RECURSIVE and WITH MUTUALLY RECURSIVE are the fixed point of their definitions, computed by rounds from
+empty relations. WITH MUTUALLY RECURSIVE takes any queries, over columns with declared types. WITH RECURSIVE
+is ``first UNION [ALL] step``, and its columns have the types of the first query. The step must be monotone in
+the query's own rows, and with UNION ALL also linear: each row contributes independently of the others. Under
+these conditions Postgres' answer, whose rounds read only the rows of the round before, is the fixed point.
 """
 
 from collections.abc import Iterator, Sequence

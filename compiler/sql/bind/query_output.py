@@ -1,8 +1,8 @@
-"""The output columns of bound queries: types settled, brought to what a context asks for.
+"""Output of a bound query: column types, row order, and LIMIT.
 
-The order in which the rows of a FROM come, for aggregates that mind the order and are told no other.
-
-LIMIT, OFFSET and FETCH: the first rows of a query; WITH TIES, also those that equal the last of them.
+Output columns are coerced to the types that the context requires. LIMIT, OFFSET and FETCH take the first
+rows; WITH TIES adds rows equal to the last one. An order-sensitive aggregate without its own ORDER BY uses
+the order of the subquery in FROM.
 """
 
 from collections.abc import Callable, Mapping, Sequence

@@ -1,6 +1,6 @@
-"""Calls of functions that users wrote in SQL: the body is bound in their place, over the arguments.
+"""Inlining of user-defined SQL functions: the body is bound at the call, over the arguments.
 
-So a plan knows nothing of them, and a view follows what their bodies read.
+The plan therefore has no trace of the function, and a view depends on the relations that the body reads.
 """
 
 from collections.abc import Callable, Mapping, Sequence

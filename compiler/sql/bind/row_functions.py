@@ -1,4 +1,7 @@
-"""Functions that make rows: called in FROM, and in a select list, where those at one level go in step."""
+"""Set-returning functions in FROM and in a select list.
+
+Those at one level of a select list run in lockstep.
+"""
 
 from collections.abc import Sequence
 from dataclasses import replace

@@ -1,8 +1,8 @@
-"""FOR UPDATE and its like: which rows of which tables a query locks, how, and where they are.
+"""Row locks and cursor positions: FOR UPDATE and its variants, and WHERE CURRENT OF.
 
-The queries whose cursors stand at a row of a table, for WHERE CURRENT OF.
-
-FOR UPDATE and its like lock rows of tables: a query has to show which rows it is made of.
+:func:`located` adds two columns to a query for each locked relation: the table of the row and its rowid.
+:func:`with_row` adds all columns of the table to a
+cursor's query.
 """
 
 from collections.abc import Callable, Iterator, Sequence

@@ -1,4 +1,4 @@
-"""Policies of row level security as filters over the tables that a statement reads or changes."""
+"""Row-level security: policies as filters over the tables that a statement reads or changes."""
 
 from collections.abc import Sequence
 from functools import lru_cache

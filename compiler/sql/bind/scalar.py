@@ -1,9 +1,7 @@
-"""Expressions: a syntax tree and the scope it stands in to a typed scalar.
+"""Scalar expressions: a syntax tree and its scope to a typed scalar.
 
-A kind of syntax node has a case here, in :mod:`predicate`, or a row in :mod:`functions`; what has
-none is refused.
-
-Bit strings, types that are called as functions, and domains.
+Each kind of syntax node has a case here, in :mod:`predicate`, or an entry in :mod:`functions`; any other is
+refused. Casts, bit strings and domains are here too.
 """
 
 from collections.abc import Sequence

@@ -1,7 +1,4 @@
-"""Which names mean which columns at a place in a query, and what binding a statement keeps track of.
-
-Scalars as columns of a relation.
-"""
+"""Scopes: the columns that names refer to at a place in a query, and the binding state of a statement."""
 
 from collections.abc import Callable, Collection, Iterable, Sequence
 from contextvars import ContextVar

@@ -1,6 +1,6 @@
-"""SELECT: FROM, WHERE, grouping, the select list, DISTINCT and ORDER BY of one query block.
+"""SELECT: FROM, WHERE, grouping, select list, DISTINCT and ORDER BY of one query block.
 
-``*`` with columns left out, replaced or renamed: EXCLUDE, REPLACE and RENAME.
+``*`` supports EXCLUDE, REPLACE and RENAME.
 """
 
 from collections.abc import Callable, Sequence

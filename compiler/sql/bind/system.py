@@ -1,11 +1,7 @@
-"""What a session asks of the system: its relations, and functions that tell of them.
+"""System relations and system information functions.
 
-Of a constant a function is a constant; of a column, such as ``pg_get_constraintdef(c.oid)``, it is a choice
-among what there is now. So a view over it would not follow, and is refused.
-
-What functions of the system answer, where that does not depend on what they are asked about.
-
-Calls of the system whose values are rows and arrays.
+Over a constant, such a function is a constant. Over a column, as in ``pg_get_constraintdef(c.oid)``, it is a
+lookup in a map of the present state. A view could not maintain that, so a view with one is refused.
 """
 
 from collections.abc import Iterator

@@ -1,8 +1,8 @@
-"""SEARCH and CYCLE of a recursive query, as columns that its two parts compute.
+"""SEARCH and CYCLE of a recursive query, rewritten as columns of its two parts.
 
-``SEARCH DEPTH FIRST BY a SET o``: o is the array of the values of a on the way to a row; ``BREADTH``: the
-length of that way and the last of them. ``CYCLE a SET m USING p``: p is the array of the values of a on the
-way, and m whether the last one was there before, from which on nothing follows.
+``SEARCH DEPTH FIRST BY a SET o``: o is the array of the values of a on the path to the row. With ``BREADTH``,
+o is the path's length and its last value. ``CYCLE a SET m USING p``: p is the array of the values of a on the
+path. m tells whether the last value occurred before; such a row is not expanded.
 """
 
 from collections.abc import Sequence

@@ -1,11 +1,8 @@
-"""Aggregates of users: what is put in the place of a call, and what computes it.
+"""User-defined aggregates: the function that replaces a call, and the plan that computes it.
 
-A call of one becomes a function of the array of what is aggregated: that array is kept as any other, with the
-call's DISTINCT, ORDER BY, FILTER and OVER, and the function is computed once for each distinct one. It starts
-with the aggregate's first state and computes the step function for each element, then the final function:
-see :mod:`kpg.compiler.sql.bind.user_aggregates`.
-
-The function of arrays that computes an aggregate of users: its step and its result as scalars.
+A call becomes a function of the array of its inputs. The array is maintained like any ``array_agg``, with the
+call's DISTINCT, ORDER BY, FILTER and OVER. The function runs once per distinct array: it starts with the
+initial state, applies the step function per element, then the final function.
 """
 
 from collections.abc import Callable, Sequence

@@ -1,12 +1,11 @@
-"""Calls whose value is another each time: the numbers of sequences, what is left to chance.
+"""Volatile calls: sequences, random values and the current time.
 
-They are not functions of a plan: a statement that is run once has them replaced, place by place, by what
-they give; in a DEFAULT each row gets a number of its own.
+They are not functions of a plan. A one-time statement has each call replaced by its value; in a DEFAULT each
+row gets its own number. ``now()`` and its variants are a constant in a one-time statement, and a column of
+the clock relation in a view.
 
-``now()`` and its like: a constant in a statement that is run once, in a view the row of its clock.
-
-What a view may do with that is compare it, in WHERE, with what it knows of a row: then rows come and go as
-the clock goes on. Each comparison has a clock relation of its own, so that each can be a range of its own.
+A view may only compare the time, in WHERE, with values of a row. Rows then appear and disappear as the clock
+advances. Each comparison has its own clock relation, so each can be its own range.
 """
 
 import datetime

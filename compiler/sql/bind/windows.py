@@ -1,8 +1,8 @@
-"""The frame of a window: its bounds checked, and what a RANGE compares.
+"""Window functions: OVER, WINDOW and QUALIFY, and the frames of windows.
 
-A query's window functions as columns of its rows or groups: one node for each partition and order.
-
-OVER and WINDOW: calls of window functions, bound once each and collected by the query they stand in.
+Each call is bound once and collected by its query. A query computes them as columns of its rows or groups,
+with one node per partition and order. :func:`bind_frame` checks the bounds of a frame, and finds the column
+that a RANGE frame compares.
 """
 
 from collections.abc import Sequence

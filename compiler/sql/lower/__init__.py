@@ -1,5 +1,5 @@
-"""Bound queries to relational algebra, every subquery decorrelated.
+"""Lowering: bound queries to relational algebra, every subquery decorrelated.
 
-``query.lower_resolved`` is the way in; ``lowered`` has the relations with column ids that all of it is made
-of.
+``query.lower_resolved`` is the entry point. ``relation`` has the relations with column ids on which all of
+lowering is built.
 """

@@ -1,11 +1,8 @@
-"""Blocks of inner joins and filters: leaves joined, predicates where they belong, subqueries applied.
+"""Blocks of inner joins and filters: join the leaves, place the predicates, apply the subqueries.
 
-Predicates without subqueries come first, then the subqueries that keep or drop rows, then those whose
-values are compared.
-
-Functions that make rows, over the rows that their arguments come from: no state, and no join back.
-
-Subqueries in scalars: as semijoins where they filter, as joined columns where their value is used.
+Predicates without subqueries come first, then subqueries that filter rows, then predicates over the values of
+subqueries. A subquery becomes a semijoin if it filters, else a joined column. A set-returning function
+expands the rows that its arguments come from, without state and without a join back.
 """
 
 from collections import Counter

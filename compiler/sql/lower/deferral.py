@@ -1,4 +1,7 @@
-"""Computing what can fail for no more rows than ask for it: see :mod:`kpg.compiler.algebra.scalars`."""
+"""Deferral of expressions that can fail: compute them only for rows that need them.
+
+The rules are in :mod:`kpg.compiler.algebra.scalars`.
+"""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import assert_never

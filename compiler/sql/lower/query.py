@@ -1,13 +1,10 @@
-"""Bound queries to relational algebra, every subquery decorrelated.
+"""Decorrelation: bound queries to relational algebra, with groups and outer joins.
 
-A node is lowered over *correlation values*: a relation of the distinct values that the columns from
-queries around it take. If the node refers to them (and only then) the result has them as columns, so
-that each combination has its own result (after Neumann and Kemper, *Unnesting Arbitrary Queries*,
-BTW 2015). Shared relations become lets around the whole.
+A node is lowered over *correlation values*: the distinct values of the columns that it takes from enclosing
+queries. If the node refers to any, its result has them as columns, so each combination has its own rows.
+Shared relations become lets around the whole query.
 
-Groups, and the groups of several sets of keys, over correlation values.
-
-Left and full outer joins: the matches, and the rows without one padded with NULLs.
+Source: Neumann and Kemper, *Unnesting Arbitrary Queries*, BTW 2015.
 """
 
 from collections.abc import Iterable, Sequence

@@ -1,12 +1,8 @@
-"""Relations whose columns have ids, and the operators on them that lowering is made of.
+"""Relations whose columns have ids, and the operators on them that lowering uses.
 
-Two relations joined here agree on the ids that both have: that is how a subquery lowered over
-correlation values meets the rows that these came from.
-
-Semijoins and antijoins by joins, unions and negation, exact in multiplicities.
-
-A semijoin keeps the rows of ``left`` that some row of ``right`` matches, as often as ``left`` has them.
-An antijoin is ``left`` minus its semijoin.
+A join equates the ids that both inputs have: this joins a subquery, lowered over correlation values, with the
+rows that they came from. A semijoin keeps the rows of ``left`` that some row of ``right`` matches, with their
+multiplicities. An antijoin is ``left`` minus its semijoin. Both are built from joins, unions and negation.
 """
 
 from collections import ChainMap

@@ -1,7 +1,7 @@
-"""Expressions in a session's style: what its time zone and its DateStyle change is said in the plan.
+"""Session settings in expressions: time zone and DateStyle become arguments of calls.
 
-A plan means the same whoever runs it: casts, fields and sums of TIMESTAMPTZ, and moments as text, become
-calls with the zone, or the style, as an argument.
+A plan must mean the same for every session. Casts, fields and sums of TIMESTAMPTZ, and timestamps as text,
+therefore take the zone or the style as an argument.
 """
 
 from dataclasses import replace

@@ -1,1 +1,1 @@
-"""Query normalization: the keys of the plan cache, with lists of values in the place of constants."""
+"""Query normalization: statements with their constants taken out, as keys of the plan cache."""

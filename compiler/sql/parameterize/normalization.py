@@ -1,6 +1,6 @@
-"""Texts without their constants: what statements have in common that differ in constants only.
+"""Query normalization: statements that differ only in constants share one text, the plan cache's key.
 
-Statements with markers in the place of their constants and parameters.
+:func:`marked_statement` parses a statement with markers in the place of its constants and parameters.
 """
 
 import math

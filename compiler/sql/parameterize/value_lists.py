@@ -1,16 +1,9 @@
-"""INSERT ... VALUES of plain constants, read by regular expressions: long lists of rows need no syntax tree.
+"""Long lists of VALUES, read by regular expressions instead of the parser.
 
-What stands before and behind the rows is given to the parser, with one row for all of them, and remembered.
-A text that holds anything else is not read here at all: the parser reads it, or says what is wrong with it.
-
-Constants as they are written in the rows of an INSERT, as values of the columns that they are stored in.
-
-Only what a constant is at once: None stands for all else, what is wrong included, which the binder reads.
-
-Texts with long lists of VALUES: the parser reads one row of each, the constants are read by columns.
-
-The lists are blanks to the parser, but for a row that says how many columns there are; so everything else has
-its place. Where a list is no list after all, or has columns that take more, the parser reads all of the text.
+The parser gets the text around a list with one row of it, and the cells are read by columns. In a query the
+rest of the list is blanked, so positions stay valid. The module accepts only plain constants. For any other
+text, or a list whose columns need more, the parser reads everything and reports the errors. A cell whose
+value depends on more than its text is left to the binder.
 """
 
 import math

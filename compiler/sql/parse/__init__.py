@@ -1,1 +1,1 @@
-"""Text of SQL to statements: tokens, sqlglot's trees of queries, and definitions read token by token."""
+"""The SQL parser: text to statements, with queries as sqlglot's trees and definitions read token by token."""

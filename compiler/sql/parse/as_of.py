@@ -1,11 +1,8 @@
-"""AS OF at the end of a query within another: what it gives is computed before the rest is asked.
+"""AS OF: the epoch or moment as of which a query reads.
 
-``(query AS OF 5)`` is read as ``(SELECT * FROM (query) AS kpg_as_of WHERE kpg_as_of(5))``, which nobody else
-writes and nothing else understands.
-
-AS OF at the end of a query: the epoch or the moment as of which it is asked.
-
-``OF`` is a name in Postgres too, so that AS OF is this clause only where what follows can begin a value.
+``OF`` is also a name in Postgres, so ``AS OF`` is this clause only if a value can begin after it. A nested
+``(query AS OF 5)`` is read as ``(SELECT * FROM (query) AS kpg_as_of WHERE kpg_as_of(5))``. Its rows are
+computed before the rest of the statement.
 """
 
 from collections.abc import Callable, Iterator, Sequence

@@ -1,15 +1,8 @@
-r"""Calls with words between the arguments, read as plain ones: ``SUBSTRING(a FROM 2)``.
+r"""Calls with special syntax, read as plain calls: ``SUBSTRING(a FROM 2)`` and SQL/JSON constructors.
 
-``Calls`` is a part of the dialect's parser; what is not a call in Postgres either (``IS NFC NORMALIZED``,
-``@ x``) becomes one here too.
-
-Calls of functions that other systems have, as expressions of Postgres' own.
-
-SQL/JSON's constructors, read as plain calls: JSON_OBJECT, JSON_ARRAY, JSON_OBJECTAGG, JSON_ARRAYAGG.
-
-``JsonCalls`` is a part of the dialect's parser: its methods read what follows the parenthesis.
-
-Constants with escapes: ``E'a\n'`` and ``U&'\0061'``.
+The dialect's parser extends ``JsonCalls``, which extends ``Calls``. They also read ``IS NFC NORMALIZED`` and
+``@ x`` as calls, and map functions of other systems to Postgres' expressions. :func:`escaped` and
+:func:`unicode` decode ``E'a\n'`` and ``U&'\0061'``.
 """
 
 import re

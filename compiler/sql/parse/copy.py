@@ -1,6 +1,6 @@
-"""COPY: what is copied, from or to where, and the options in both ways to write them.
+r"""COPY: its source or target, and its options in both syntaxes.
 
-Lines behind COPY ... FROM STDIN in a script, as dumps have them: a backslash and a dot end them.
+In a script, the lines after COPY ... FROM STDIN are data, ended by ``\.`` as in a dump.
 """
 
 import re

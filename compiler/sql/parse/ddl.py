@@ -1,4 +1,7 @@
-"""The statements that are read token by token, by their first words."""
+"""Dispatch of DDL statements by their first words.
+
+CREATE TYPE, CREATE SCHEMA, DROP, TRUNCATE and COMMENT are read here.
+"""
 
 from typing import Final
 

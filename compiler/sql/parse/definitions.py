@@ -1,11 +1,4 @@
-"""Statements that change what there is besides tables' rows: sequences, schemas, indexes, ALTER, comments.
-
-What statements that define something have in common.
-
-What ALTER TABLE and its like do: one action each.
-
-Statements about roles and what they may do.
-"""
+"""Statement records of DDL: one per CREATE, DROP and GRANT statement, and one per action of ALTER."""
 
 from kpg.compiler.catalog.constraints import Bound, Constraint, Domain, Rule, Sequence
 from kpg.compiler.catalog.privileges import Attributes

@@ -1,10 +1,10 @@
-"""The dialect that scripts are parsed in: sqlglot's Postgres, with what kpg needs besides.
+"""The SQL dialect: sqlglot's Postgres with kpg's extensions.
 
 ``WITH MUTUALLY RECURSIVE [([RETURN AT | ERROR AT] RECURSION LIMIT n)] name (column type, ...) AS (query)``
-becomes a recursive ``With`` whose ``mutual`` is a :class:`Mutual`; its queries' columns are definitions.
+becomes a recursive ``With`` whose ``mutual`` is a :class:`Mutual`. Its queries' columns are definitions.
 
-A call by the name of a registered function is ``exp.Anonymous``, with the name and the arguments as written,
-whatever sqlglot knows of that name: so an entry in ``runtime/functions`` is all that a function needs.
+A call of a registered function is ``exp.Anonymous`` with the name and arguments as written, even if sqlglot
+knows the name. So an entry in ``runtime/functions`` suffices to add a function.
 """
 
 from collections.abc import Callable, Collection

@@ -1,11 +1,8 @@
-"""INSERT, UPDATE, DELETE and MERGE, with what WITH gives them: syntax trees to statements.
+"""INSERT, UPDATE, DELETE and MERGE, with their WITH queries: syntax trees to statements.
 
-SET of a part of a column, as the syntax tree of the whole column's new value.
-
-INSERT into fields and elements of columns: ``INSERT INTO t (id, point.x, list[2]) ...``.
-
-The parser reads names only, so the list is taken apart before it; then each column that has parts gets one
-value, made of NULL with those parts set. Of which type that NULL is, the catalog knows later.
+SET of a field or element becomes an assignment of the whole column. ``INSERT INTO t (id, point.x, list[2])``
+likewise: the column list is taken apart before sqlglot reads it. Each column with parts gets one value, a
+NULL with those parts set, whose type the catalog supplies later.
 """
 
 from collections.abc import Sequence

@@ -1,9 +1,8 @@
-"""The types of parameters that stand where the text alone tells: in a cast, beside a number, as a condition.
+"""Parameter types that the text alone determines, and EXPLAIN (GENERIC_PLAN).
 
-A cast of a parameter is the last word, as in Postgres: the client sends the value as of that type. Otherwise
-a parameter in arithmetic, a comparison, or among alternatives is of the type of what it meets there.
-
-Statements whose parameters have no values yet: EXPLAIN (GENERIC_PLAN) shows the plan that serves any.
+A cast of a parameter decides its type, as in Postgres: the client sends a value of that type. Otherwise a
+parameter takes the type of what it meets in arithmetic, a comparison or alternatives. A parameter used as a
+condition is boolean.
 """
 
 from collections.abc import Callable, Iterator

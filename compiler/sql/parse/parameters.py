@@ -1,10 +1,9 @@
-"""Values for the placeholders of a statement: ``?``, ``$1`` by position, ``:name`` by name.
+"""Parameters: values for the placeholders ``?``, ``$1`` and ``:name``, and slots of cached plans.
 
-Slots: constants of a statement whose values are not known yet, so that one plan serves many values.
-
-A slot is the value of a ``Literal`` while a statement is bound and planned. It keeps what the binder does
-with the constant (read it as a date, round it to two places, negate it), to be done again with each value.
-Whatever else looks at it, compares it, prints it or tells it from zero, raises: then the plan depends on it.
+A *slot* is the value of a ``Literal`` whose constant is unknown, so one plan serves many values. It records
+the binder's operations on the constant, such as parsing a date, rounding or negation, and repeats them for
+each value. Any other use raises, such as comparing, printing or testing for zero: the plan would depend on
+the value.
 """
 
 import dataclasses

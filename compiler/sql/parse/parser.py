@@ -1,8 +1,7 @@
 """Script text to statements, by sqlglot's tokenizer and Postgres parser.
 
-What a statement holds besides what kpg understands is refused by name and place, never ignored.
-
-What a text that is no SQL was perhaps meant as: a statement with a mistyped word, or Datalog.
+Syntax that kpg does not support is refused with its name and position, never ignored. On a syntax error,
+:func:`hinted` suggests the mistyped word, or says that the text is Datalog.
 """
 
 import re

@@ -1,6 +1,7 @@
-"""A statement's tokens, taken one by one; expressions, types and queries by sqlglot's parser.
+"""Token reader for statements that sqlglot does not parse.
 
-What is read is the user's: a word that is not expected is a syntax error at its place.
+sqlglot's parser reads the expressions, types and queries in them. An unexpected word is a syntax
+error at its position.
 """
 
 from collections.abc import Callable, Sequence

@@ -1,7 +1,4 @@
-"""CREATE, ALTER and DROP ROLE; GRANT and REVOKE; who owns what.
-
-CREATE, ALTER and DROP POLICY.
-"""
+"""Roles and privileges: CREATE, ALTER and DROP of ROLE and POLICY, GRANT, REVOKE, and ownership."""
 
 from collections.abc import Callable
 from dataclasses import replace

@@ -1,7 +1,4 @@
-"""CREATE, DROP and ALTER FUNCTION: functions in SQL; those in other languages are refused by name.
-
-CREATE and DROP AGGREGATE.
-"""
+"""CREATE, DROP and ALTER of functions and aggregates. Functions in languages other than SQL are refused."""
 
 from dataclasses import field, replace
 from typing import Final

@@ -1,12 +1,6 @@
-"""ALTER TABLE, VIEW and INDEX: their actions.
+"""CREATE INDEX, DOMAIN and EGO VIEW; ALTER of tables, views, indexes, domains and types.
 
-CREATE INDEX.
-
-CREATE DOMAIN and ALTER DOMAIN.
-
-ALTER TYPE.
-
-CREATE EGO VIEW ``name AS aggregate FROM writes [window] OVER edges [neighbourhood] ...``.
+``CREATE EGO VIEW name AS aggregate FROM writes [window] OVER edges [neighbourhood] ...`` is kpg's own.
 """
 
 from dataclasses import replace

@@ -1,10 +1,7 @@
-"""Transactions in parts, settings, prepared statements, and what has nothing to do here.
+"""Session statements: transactions, settings, prepared statements, cursors, LOCK TABLE and EXPLAIN.
 
-DECLARE, FETCH, MOVE and CLOSE.
-
-LOCK TABLE: which relations, and in which mode.
-
-EXPLAIN's options, as Postgres 16 takes them; EXPLAIN ROW: a row, and how that is to be explained.
+EXPLAIN takes Postgres 16's options; EXPLAIN ROW asks for the provenance of a row. Statements without meaning
+in kpg are accepted and have no effect.
 """
 
 from collections.abc import Sequence

@@ -1,9 +1,7 @@
-"""The statements of a SQL script: what :mod:`kpg.compiler.sql.parse.parser` returns.
+"""Statement records: the results of :mod:`kpg.compiler.sql.parse.parser`, apart from DDL.
 
-A query inside a statement stays sqlglot's syntax tree until it is bound; ``span`` is the statement's
-place in the script.
-
-Statements of a session: transactions in parts, settings, prepared statements.
+A query in a statement stays sqlglot's syntax tree until it is bound. ``span`` is the statement's position in
+the script.
 """
 
 from typing import Final

@@ -1,6 +1,6 @@
-"""How Postgres stores tables and indexes. What it knows has no effect here; anything else is refused by name.
+"""Storage parameters of tables and indexes: Postgres' own are accepted without effect, others are refused.
 
-Dumps and migration tools write such options by themselves. Names, and what errors say, are Postgres 16's.
+Dumps and migration tools write them. Names and error messages are those of Postgres 16.
 """
 
 from collections.abc import Iterable, Mapping

@@ -1,4 +1,4 @@
-"""What sqlglot's parser lets pass and Postgres refuses: words that are no names, and parts left out."""
+"""Checks for what sqlglot's parser accepts and Postgres rejects: reserved words as names, missing parts."""
 
 from collections.abc import Mapping, Sequence
 from typing import Final

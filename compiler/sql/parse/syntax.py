@@ -1,4 +1,4 @@
-"""Places in the text, and the refusal of what is not supported, for sqlglot's syntax trees."""
+"""Positions in the text, and errors for unsupported syntax, for sqlglot's trees."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, Final, NoReturn

@@ -1,12 +1,6 @@
-"""CREATE TABLE: columns with what belongs to them, constraints of the table, LIKE.
+"""CREATE TABLE and CREATE VIEW.
 
-Constraints, of a column or of a table, as they are written.
-
-PARTITION BY and PARTITION OF.
-
-The options of CREATE and ALTER SEQUENCE and of identity columns.
-
-CREATE VIEW.
+The clauses shared with ALTER are here too: columns, constraints, partitions and sequence options.
 """
 
 from dataclasses import replace

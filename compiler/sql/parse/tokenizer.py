@@ -1,11 +1,8 @@
-"""The tokens of a script: sqlglot's, with numbers as Postgres reads them, and without what Postgres refuses.
+"""The tokens of a script: sqlglot's tokenizer with Postgres' numbers, and errors for what Postgres rejects.
 
-sqlglot reads more than SQL: what would pass its parser and lose a part on the way is an error here.
-
-Names of Postgres' own schema, as tools write them: the same without the schema.
-
-``OPERATOR(pg_catalog.~)`` is ``~``, ``x::pg_catalog.text`` is ``x::text``, ``COLLATE pg_catalog.default`` is
-``COLLATE "default"``. Functions and relations keep theirs.
+sqlglot's parser accepts some invalid tokens and drops a part of them; these are errors here. The schema
+``pg_catalog`` is removed from operators, types and collations: ``OPERATOR(pg_catalog.~)`` is ``~``,
+``x::pg_catalog.text`` is ``x::text``. Functions and relations keep theirs.
 """
 
 import re

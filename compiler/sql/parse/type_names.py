@@ -1,4 +1,4 @@
-"""SQL's type names to types."""
+"""SQL type names to types."""
 
 import re
 from typing import Final

@@ -1,1 +1,1 @@
-"""Statements that change rows and definitions that are stored, as queries and as texts over whole names."""
+"""Rewrites of statements: DML as queries, column defaults, updatable views, and stored definitions."""

@@ -1,8 +1,7 @@
-"""INSERT, UPDATE and DELETE as relations: the rows to insert, or the rowids and rows to change.
+"""INSERT, UPDATE and DELETE as relations: the rows to insert, or the rowids and new rows.
 
-Whether who asks may change what a statement changes: what it names, and the table below a view.
-
-INSERT, UPDATE and DELETE of a view as such of the table that it selects from.
+A change of an updatable view becomes a change of its base table. :func:`check_change` checks the privileges
+on the target and, for a view, the owner's on the table below it.
 """
 
 from collections.abc import Mapping, Sequence

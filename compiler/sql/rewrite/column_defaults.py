@@ -1,4 +1,4 @@
-"""DEFAULT where INSERT and UPDATE give values, and what columns take no other value."""
+"""Column defaults: DEFAULT in INSERT, UPDATE and MERGE, and columns that accept only their default."""
 
 import re
 from dataclasses import replace

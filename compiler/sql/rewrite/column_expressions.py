@@ -1,6 +1,6 @@
-"""What a table's CHECKs, generated columns and defaults mean: expressions over the columns of its rows.
+"""CHECK constraints, generated columns and defaults, bound over the columns of a table's rows.
 
-Columns that change under the expressions that name them.
+The module also finds the columns that such expressions use, and renames or converts those columns.
 """
 
 import re

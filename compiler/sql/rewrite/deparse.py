@@ -1,17 +1,11 @@
-"""How Postgres writes an expression of a definition: with the casts that it takes, and its parentheses.
+"""Deparsing: expressions and queries of definitions as Postgres prints them.
 
-There are two forms: the one of dumps, where every operator stands in parentheses, and the one for people
-(``pretty``), where those that are not needed are left out. What this does not know is left as it was written.
+Postgres prints casts explicitly. A dump has parentheses around every operator; ``pretty`` omits the redundant
+ones. An expression that the module cannot deparse keeps its source text. A name has its schema only where
+the search path would not find it: a reader wants ``FROM emp``, a dump needs ``FROM public.emp``.
 
-Queries with the schemas of the relations and functions that are not found without them, and no others.
-
-A view's text says ``FROM public.emp``, whose reader wants ``FROM emp``; but a dump is read with an empty
-search path, and wants the first.
-
-Texts of definitions in which something has another name: what is kept as text follows what it names.
-
-These texts have whole names (``name_qualification``), so nothing is looked up: a name in a text
-either is the one that changes or it is not. Postgres keeps the numbers of what is named, to the same effect.
+A rename rewrites the names in stored definitions. These are qualified (see ``name_qualification``), so no
+lookup is needed. Postgres stores OIDs for the same effect.
 """
 
 from collections.abc import Mapping, Sequence
@@ -36,7 +30,7 @@ from kpg.compiler.sql.rewrite.name_qualification import (
     literal_at,
     tree_of_text,
 )
-from kpg.compiler.sql.rewrite.name_qualification import spelled as name_qualification_spelled
+from kpg.compiler.sql.rewrite.name_qualification import spelled as qualified_spelling
 from kpg.compiler.system import oids
 from kpg.compiler.system.oids import quoted, shown_name
 from kpg.runtime.errors import Error
@@ -502,12 +496,12 @@ class _Renaming:
                 whole = f"{schema.name}.{node.this}" if schema is not None else str(node.this)
                 new = self._new(whole, FUNCTION)
                 if new is not None:
-                    self._put(schema or node, node, name_qualification_spelled(new))
+                    self._put(schema or node, node, qualified_spelling(new))
             case exp.DataType(args={"kind": exp.Expr() as kind}):
                 new = self._new(user_name(kind), TYPE, RELATION)
                 if new is not None:
                     first, last = (kind.this, kind.expression) if isinstance(kind, exp.Dot) else (kind, kind)
-                    self._put(first, last, name_qualification_spelled(new))
+                    self._put(first, last, qualified_spelling(new))
             case exp.Literal() if node.is_string and is_asked(node):
                 place = literal_at(node, self._text, self._offset)
                 new = self._new(node.name.replace('"', ""), SEQUENCE, RELATION)
@@ -522,7 +516,7 @@ class _Renaming:
         new = self._new(f"{schema.name}.{plain}" if schema is not None else plain, RELATION)
         if new is None:
             return
-        shown = name_qualification_spelled(new)
+        shown = qualified_spelling(new)
         known = node.args.get("alias") is not None
         if not known and plain.lower() in self._qualified and new.rpartition(".")[2] != plain:
             shown += f" AS {self._alias(plain)}"  # columns are named by it

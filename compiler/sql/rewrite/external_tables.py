@@ -1,7 +1,7 @@
-"""Relations that are not in the catalog: files, and data of the caller's, named where a table would stand.
+"""External tables: files and the caller's data, named in place of a table.
 
-``FROM 'orders.parquet'``, ``FROM read_csv('*.csv', header = true)`` and ``FROM frame``. A statement that has
-them is rewritten to read tables made for it; who makes these, and for how long, is the face's to know.
+``FROM 'orders.parquet'``, ``FROM read_csv('*.csv', header = true)`` and ``FROM frame``. The statement is
+rewritten to read tables made for them. The client API creates these tables and owns their lifetime.
 """
 
 import re

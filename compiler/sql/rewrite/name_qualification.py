@@ -1,9 +1,8 @@
-"""Definitions whose texts go on meaning what they mean now, whatever the search path is when they are used.
+"""Name qualification: stored definitions that do not depend on the search path of a later session.
 
-A DEFAULT or a CHECK is kept as the text that was written. Where a sequence of the same name is ahead
-of it on the path of who inserts, ``nextval('s')`` would be another one: so a definition is kept with whole
-names, ``nextval('public.s')``. Postgres keeps trees with the numbers of what they name, to the same effect.
-The text of a function in quotes is no such text: its names are looked up when it is called, there as here.
+A DEFAULT or CHECK is stored as text. A ``nextval('s')`` in it would find another sequence under another path,
+so the text is stored with qualified names, ``nextval('public.s')``. Postgres stores trees with OIDs for the
+same effect. A function body in quotes is not qualified: its names are resolved at each call, as in Postgres.
 """
 
 from collections.abc import Callable, Mapping

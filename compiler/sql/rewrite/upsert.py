@@ -1,8 +1,7 @@
-"""MERGE as a relation: for each row of the target or of the source what is to become of it.
+"""MERGE and ON CONFLICT as relations.
 
-ON CONFLICT DO UPDATE: the row that takes the place of one that is there.
-
-INSERT OR REPLACE and OR IGNORE, as ON CONFLICT says them.
+MERGE yields an action for each row of the target or source. ON CONFLICT DO UPDATE yields the row that
+replaces an existing one. INSERT OR REPLACE and INSERT OR IGNORE are forms of ON CONFLICT.
 """
 
 from collections.abc import Callable, Sequence
