@@ -18,8 +18,7 @@ from numpy.typing import NDArray
 
 from kpg.compiler.rules import core
 from kpg.compiler.rules.magic import Policy, Strategy, is_finite, origins
-from kpg.datalog.goal_dataflow import Answering, Question
-from kpg.datalog.goal_dataflow import Seed as GoalDataflowSeed
+from kpg.datalog.goal_dataflow import Answering, Question, Seed
 from kpg.datalog.privileges import shows_text
 from kpg.datalog.program_plans import place, placed
 from kpg.runtime.errors import DatabaseError, DataError
@@ -32,7 +31,6 @@ from kpg.session.subscriptions import Feed
 Words = NDArray[np.int64]
 
 
-Seed = tuple[int, ...]
 Rows = tuple[Words, Words]
 MOST: Final = 64
 """Questions whose answers are remembered."""
@@ -239,7 +237,7 @@ class QueryForm:
         self.users = 0
         self.closed = False
         self.listeners: list[Listener] = []
-        self._demands: Counter[GoalDataflowSeed] = Counter()
+        self._demands: Counter[Seed] = Counter()
         self._kept = Kept(MOST_KEPT, PATIENCE)
         self._cache = AnswerCache()
         self._asked = 0
@@ -291,14 +289,14 @@ class QueryForm:
 
     # Who asks
 
-    def ask(self, seed: GoalDataflowSeed) -> None:
+    def ask(self, seed: Seed) -> None:
         """Have the answers for a seed maintained until :meth:`leave`; asked twice, it is left twice."""
         self._engine.refuse_in_transaction("following a goal")
         self._maintain(seed)
         self._demands[seed] += 1
         self._guard_followed()
 
-    def leave(self, seed: GoalDataflowSeed) -> None:
+    def leave(self, seed: Seed) -> None:
         """Ask no more. Answers that nobody asks for are given up, in a transaction with a later change."""
         self._demands[seed] -= 1
         if self._demands[seed] <= 0:
@@ -307,17 +305,17 @@ class QueryForm:
             if self._engine.transactions.idle:
                 self._change([], [seed])
 
-    def _maintain(self, seed: GoalDataflowSeed) -> None:
+    def _maintain(self, seed: Seed) -> None:
         """Have a seed in the table."""
         if self._answering.has_seeds and not self._is_maintained(seed):
             self._change([seed], self._surplus())
         self._kept.forget(seed)
         self._cache.forget(seed)
 
-    def _is_maintained(self, seed: GoalDataflowSeed) -> bool:
+    def _is_maintained(self, seed: Seed) -> bool:
         return seed in self._kept or self._demands[seed] > 0
 
-    def _change(self, coming: list[GoalDataflowSeed], going: list[GoalDataflowSeed]) -> None:
+    def _change(self, coming: list[Seed], going: list[Seed]) -> None:
         """Seeds come and go in one commit, which may stand though a subscriber raises."""
         for seed in going:
             self._kept.forget(seed)
@@ -330,7 +328,7 @@ class QueryForm:
                     self._kept.ask(seed)
             raise
 
-    def _surplus(self) -> list[GoalDataflowSeed]:
+    def _surplus(self) -> list[Seed]:
         """The kept seeds that are kept no longer."""
         if len(self._kept) and self._answering.held > MOST_HELD:
             return list(self._kept)
@@ -338,12 +336,12 @@ class QueryForm:
 
     # What is answered
 
-    def answer(self, seed: GoalDataflowSeed) -> GoalRows:
+    def answer(self, seed: Seed) -> GoalRows:
         """The answers to a seed, which nobody need have asked for; between transactions only."""
         with placed(self._question.program):
             return self._answered(seed)
 
-    def _answered(self, seed: GoalDataflowSeed) -> GoalRows:
+    def _answered(self, seed: Seed) -> GoalRows:
         if not self._answering.has_seeds:
             return self._answering.rows()
         if self._demands[seed]:
@@ -358,7 +356,7 @@ class QueryForm:
         self._kept.ask(seed)
         return self._answering.find(seed)
 
-    def _previewed(self, seed: GoalDataflowSeed) -> GoalRows:
+    def _previewed(self, seed: Seed) -> GoalRows:
         found = self._answering.preview(seed)
         self._cache.put(seed, Remembered(self._engine.executor.epoch, found))
         self._asked += 1
@@ -373,7 +371,7 @@ class QueryForm:
             self._answering.uninstall()
             self._feed = None
 
-    def rows_now(self, seed: GoalDataflowSeed) -> GoalRows:
+    def rows_now(self, seed: Seed) -> GoalRows:
         """The answers to a seed inside a transaction, its changes included; computed for this call."""
         return self._answering.rows_now(seed)
 
@@ -416,7 +414,7 @@ class QueryForm:
         prepared = self._answering.prepared
         return bool(prepared.spreading) and prepared.strategy is Strategy.MAGIC
 
-    def _guard_asked(self, seed: GoalDataflowSeed) -> None:
+    def _guard_asked(self, seed: Seed) -> None:
         """Now and then, see how much a question that nobody follows demands; it was asked already."""
         if self._spreads and not self._is_settled and self._asked in SAMPLES:
             self._consider(lambda name: self._answering.added(name, seed))

@@ -12,7 +12,7 @@ from functools import cache, lru_cache, partial
 from typing import Any, Final, TypeVar
 
 from kpg.compiler.sql.parameterize.normalization import Asked, asked, kinds
-from kpg.compiler.sql.parameterize.value_lists import SHORT as VALUE_LISTS_SHORT
+from kpg.compiler.sql.parameterize.value_lists import SHORT as SHORT_SCRIPT
 from kpg.compiler.sql.parameterize.value_lists import parsed
 from kpg.compiler.sql.parse import statements as ast
 from kpg.compiler.sql.parse.parameters import Binder, Parameters, has_marks, numbered
@@ -72,7 +72,7 @@ def outcomes(engine: Engine, text: str, parameters: Parameters | None) -> Iterat
     known: Sequence[Inserting | ast.Statement] | None = None
     if text[:BEGINNING].lstrip()[: len(INSERT)].lower() == INSERT:
         known = inserts(engine, text, parameters)
-    if known is None and len(text) > VALUE_LISTS_SHORT and not parameters and engine.remembers:
+    if known is None and len(text) > SHORT_SCRIPT and not parameters and engine.remembers:
         known = mixed(engine, text)
     if known is not None:
         return (run(one, place) for place, one in enumerate(known))
@@ -149,7 +149,7 @@ def bound_script(text: str, parameters: Parameters | None) -> list[ast.Statement
 
 def parsed_script(text: str) -> list[ast.Statement]:
     """The statements of a script, which may have long lists of constants."""
-    if len(text) <= VALUE_LISTS_SHORT:
+    if len(text) <= SHORT_SCRIPT:
         return parse(text)
 
     return parsed(text)

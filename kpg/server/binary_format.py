@@ -25,8 +25,8 @@ from kpg.runtime.values.codec import output_of
 from kpg.runtime.values.intervals import Interval, of_microseconds
 from kpg.runtime.values.networks import Network, mac_bytes
 from kpg.runtime.values.ranges import FIRST, LAST, Ranges
-from kpg.runtime.values.style_output import writer_of as styles_writer_of
-from kpg.runtime.values.styles import PLAIN as STYLES_PLAIN
+from kpg.runtime.values.style_output import writer_of as style_writer_of
+from kpg.runtime.values.styles import PLAIN as PLAIN_STYLE
 from kpg.runtime.values.styles import Style, depends
 from kpg.runtime.values.words import EARLIEST, LATEST
 
@@ -224,7 +224,7 @@ Fields = list[bytes | None]
 
 
 def fields_of(
-    words: Words, type_: Type, format_: int, dictionary: Dictionary, style: Style = STYLES_PLAIN
+    words: Words, type_: Type, format_: int, dictionary: Dictionary, style: Style = PLAIN_STYLE
 ) -> Fields:
     """One column: format 0 is text, 1 binary."""
     if type_.kind is Kind.VARCHAR:
@@ -235,11 +235,9 @@ def fields_of(
     return written(words, type_, dictionary, write)
 
 
-def text_writer(type_: Type, style: Style = STYLES_PLAIN) -> Writer:
+def text_writer(type_: Type, style: Style = PLAIN_STYLE) -> Writer:
     """From a value to its text, in a session's style."""
-    output = (
-        output_of(type_) if style is STYLES_PLAIN or not depends(type_) else styles_writer_of(type_, style)
-    )
+    output = output_of(type_) if style is PLAIN_STYLE or not depends(type_) else style_writer_of(type_, style)
     return lambda value: output(value).encode()
 
 
@@ -248,7 +246,7 @@ def rows_of(
     types: Sequence[Type],
     formats: Sequence[int],
     dictionary: Dictionary,
-    style: Style = STYLES_PLAIN,
+    style: Style = PLAIN_STYLE,
 ) -> list[tuple[bytes | None, ...]]:
     """Rows of fields."""
     if not types:

@@ -27,7 +27,7 @@ from kpg.runtime.values.networks import WIDTHS, Network, shown_mac, wide_mac
 from kpg.runtime.values.numeric import EXACT, MOST_SCALE
 from kpg.runtime.values.ranges import Ranges, made, union
 from kpg.runtime.values.words import DAY, EARLIEST, LATEST
-from kpg.server.binary_format import EMPTY as BINARY_FORMAT_EMPTY
+from kpg.server.binary_format import EMPTY as EMPTY_FLAG
 from kpg.server.binary_format import (
     ENDS_OF_FORMS,
     EPOCH,
@@ -410,7 +410,7 @@ def _range(bound: Type) -> Reader:
 
     def value(message: Message) -> Ranges:
         flags = message.number("B")
-        if flags & BINARY_FORMAT_EMPTY:
+        if flags & EMPTY_FLAG:
             return ()
         low = None if flags & LOWER_INFINITE else message.inner(read)
         high = None if flags & UPPER_INFINITE else message.inner(read)

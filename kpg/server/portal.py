@@ -17,7 +17,6 @@ from kpg.api.result import Affected, Result
 from kpg.compiler.sql.bind.eager_subexpressions import settings, with_settings
 from kpg.compiler.sql.parameterize.normalization import Asked, asked, marked_statement
 from kpg.compiler.sql.parse import statements as ast
-from kpg.compiler.sql.parse import statements as session_statements
 from kpg.compiler.sql.parse.generic_plans import Assignments, Types, places_assigned, types_of_places
 from kpg.compiler.sql.parse.parameters import Binder, rows_of_places, slots_in, written
 from kpg.compiler.system.oids import type_facts
@@ -265,9 +264,9 @@ def shape_of(engine: Engine, statement: ast.Statement | None) -> Shape | None:
             statement = side_effects.idle(statement)
         bound = bind(statement, catalog)
         return Shape(bound.names[: bound.visible], bound.types[: bound.visible], bound.origins)
-    if isinstance(statement, session_statements.Execute):
+    if isinstance(statement, ast.Execute):
         return shape_of(engine, executed(engine, statement))
-    if isinstance(statement, session_statements.Fetch):
+    if isinstance(statement, ast.Fetch):
         declared = None if statement.moves else cursors.shape_of(engine, statement.name)
         return None if declared is None else Shape(*declared)
     if isinstance(statement, ast.Explain | ast.ExplainView):
@@ -281,7 +280,7 @@ def gives_rows(statement: ast.Statement | Subscribe | None) -> bool:
     """Whether a statement that changes nothing has to run before it is known what columns it gives."""
     return isinstance(
         statement,
-        ast.ExplainRow | ast.ShowTables | ast.Describe | ast.VerifyView | session_statements.Show,
+        ast.ExplainRow | ast.ShowTables | ast.Describe | ast.VerifyView | ast.Show,
     )
 
 

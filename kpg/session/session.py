@@ -162,7 +162,7 @@ class Session:
         return bound_script(text, parameters)
 
     def how(self, text: str, parameters: Parameters | None) -> dict[str, Any]:
-        """How the hub may treat the one statement of a text (``texts.py``)."""
+        """How the hub may treat the one statement of a text (``kpg.execute.scripts``)."""
         found, light = gathers(text), partial(is_light, text)
         rows = None if found is False else lambda engine: self.rows(engine, text, parameters)
         return {"adds": found, "light": light, "rows": rows}

@@ -207,7 +207,7 @@ class Hub:
         return self._thread != 0
 
     def step_out(self) -> None:
-        """Let the thread that has the engine leave it between two lines of a statement: see ``slices.py``."""
+        """Let the thread that has the engine leave it between two lines of a statement: see ``scheduler``."""
         self._leave()
         self._put_in(self._owner)
         self._thread = 0

@@ -31,7 +31,7 @@ from kpg.runtime.records import dataclass
 from kpg.runtime.spark import load as load_spark
 from kpg.runtime.spark.load import send, told_by_one
 from kpg.runtime.spark.session import might_be_there, might_have_format, unavailable
-from kpg.runtime.spark.source import Source as SourceSource
+from kpg.runtime.spark.source import Source as LoadSource
 from kpg.runtime.spark.source import is_frame
 from kpg.runtime.types import Schema, Type
 from kpg.session.base_table import Table
@@ -139,7 +139,7 @@ def _load_spark(
     engine: Engine, sources: Sequence[tuple[Table, Any]], progress: Progress | None
 ) -> dict[str, int]:
     tables = {table.name: table for table, _ in sources}
-    wanted = [SourceSource(table.name, source, _given(engine, table, source)) for table, source in sources]
+    wanted = [LoadSource(table.name, source, _given(engine, table, source)) for table, source in sources]
     counts = dict.fromkeys(tables, 0)
 
     def written(stage: load_spark.Progress) -> None:
@@ -167,7 +167,7 @@ def _land(
 ) -> dict[str, int]:
     """Have Spark's tasks send rows to the workers that own them."""
     counts: dict[str, int] = {}
-    given = [(table, SourceSource(table.name, data, table.schema)) for table, data in sources]
+    given = [(table, LoadSource(table.name, data, table.schema)) for table, data in sources]
     with ExitStack() as stack:
         coming = []
         for table, source in given:

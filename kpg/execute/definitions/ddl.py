@@ -10,7 +10,7 @@ from kpg.api.result import Affected, Result
 from kpg.compiler.catalog.constraints import heirs
 from kpg.compiler.catalog.entries import TableEntry
 from kpg.compiler.sql.parse import definitions as ast
-from kpg.compiler.sql.parse import statements as parse_statements
+from kpg.compiler.sql.parse import statements as statements
 from kpg.compiler.sql.parse.definitions import DropOther
 from kpg.execute.definitions.alter_table import alter
 from kpg.execute.definitions.domains import alter_domain, alter_type, create_domain, drop_domain
@@ -192,9 +192,7 @@ def _comment(engine: Engine, statement: ast.Comment) -> None:
 NOWHERE = Span("", 0, 0)
 
 
-def made(
-    engine: "Engine", name: str, statement: parse_statements.CreateTable | parse_statements.CreateTableAs
-) -> None:
+def made(engine: "Engine", name: str, statement: statements.CreateTable | statements.CreateTableAs) -> None:
     """A table is made: note what is to become of it at a commit."""
     if not statement.on_commit:
         engine.at_commit.pop(name, None)
@@ -214,7 +212,7 @@ def _act_on_commit(engine: Engine, name: str, action: str) -> None:
     elif action == "DROP":
         del engine.at_commit[name]
         with engine.journal.writing():
-            drop_relations(engine, parse_statements.Drop("TABLE", (name,), True, True, NOWHERE))
+            drop_relations(engine, statements.Drop("TABLE", (name,), True, True, NOWHERE))
     elif engine.executor.count(name):
         table = engine.table(name)
         guard, table.guard = table.guard, None
@@ -234,7 +232,7 @@ def end(engine: "Engine") -> None:
         for name in [one for one in catalog.entries if one.startswith(f"{schema}.")]:
             if name in catalog.entries:
                 kind = "TABLE" if isinstance(catalog.entries[name], TableEntry) else "VIEW"
-                drop_relations(engine, parse_statements.Drop(kind, (name,), True, True, NOWHERE))
+                drop_relations(engine, statements.Drop(kind, (name,), True, True, NOWHERE))
         for name in [one for one in catalog.sequences if one.startswith(f"{schema}.")]:
             drop_sequence(engine, DropOther("SEQUENCE", (name,), True, True, NOWHERE), name)
         for key in [one for one in catalog.rights.owners if one[1].startswith(f"{schema}.")]:

@@ -16,7 +16,7 @@ from kpg.compiler.catalog.routines import Aggregate
 from kpg.compiler.qualified_names import Resolved
 from kpg.compiler.sql.parse import definitions as ast
 from kpg.compiler.sql.rewrite.deparse import FUNCTION, RELATION, SEQUENCE, TYPE, with_names
-from kpg.compiler.sql.rewrite.deparse import Names as DeparseNames
+from kpg.compiler.sql.rewrite.deparse import Names as NameMap
 from kpg.compiler.sql.rewrite.name_qualification import sequence_call, with_texts
 from kpg.execute.definitions.indexes import keep
 from kpg.runtime.errors import NotSupportedError, ProgrammingError, Span
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 Node = TypeVar("Node")
 
 
-def follow(engine: Engine, names: DeparseNames) -> None:
+def follow(engine: Engine, names: NameMap) -> None:
     """Have every text of a definition that names something of these name it by its new name.
 
     ``names`` has the new ones, as ``deparse.with_names`` takes them. The body of a
@@ -88,7 +88,7 @@ def _of_view(entry: ViewEntry, changed: Any) -> ViewEntry:
     return replace(entry, whole=text if text != entry.text else entry.whole, defaults=defaults)
 
 
-def _calling(one: Any, names: DeparseNames) -> Any:
+def _calling(one: Any, names: NameMap) -> Any:
     """Aggregates that name a function by itself."""
 
     def new(name: str) -> str:
