@@ -1,1 +1,1 @@
-"""Plan to maintained collections: words, tables, traces, operators, worker. Never imports the compiler."""
+"""The runtime: executes physical plans as maintained collections. It never imports the compiler."""

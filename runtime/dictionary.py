@@ -1,8 +1,8 @@
-"""The text dictionary: every distinct string of an engine once, numbered densely in order of interning.
+"""The text dictionary: each distinct string of an engine once, with a dense code in order of interning.
 
-Strings live as UTF-8 in one arena; no Python object is kept for a string. A code never changes its
-string and is never reused, also when the transaction that brought the string is rolled back; but for
-those of strings that were made for a reply alone (:meth:`Dictionary.begin_reply`), once that is made.
+Strings are stored as UTF-8 in one arena, without a Python object for each. A code always means the same
+string and is never reused, even if the transaction that interned it rolls back. The exception is strings
+interned for one reply only (:meth:`Dictionary.begin_reply`), whose codes are freed afterwards.
 """
 
 from collections.abc import Hashable, Iterator, Sequence

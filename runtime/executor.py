@@ -1,13 +1,12 @@
-"""The seam between a database and what runs its plans: all that one knows of the other.
+"""The executor interface: everything that the database knows of the process that runs its plans.
 
-The database (``kpg/``) compiles, keeps the catalog and reads results; an :class:`Executor` has the tables,
-keeps what is installed up to date, and has the clock. What crosses is data: names, schemas, plans, arrays of
-words, numbers, and, inside of plans, the functions of users. Handles (:class:`Installation`,
-:class:`InputHandle`, :class:`RankLookup`) answer in such data too, and never lend out an operator or a
-table. So the executor may be in this process, on a server's thread, or be many processes;
-``runtime/executor_factory.py`` makes the first kind.
+The database (``kpg/``) compiles, keeps the catalog and reads results. An :class:`Executor` keeps tables,
+maintains installed plans, and owns the clock. Only data crosses the interface: names, schemas, plans, arrays
+of words, numbers, and user functions inside plans. Handles (:class:`Installation`, :class:`InputHandle`,
+:class:`RankLookup`) answer in the same data and never expose an operator or a table. So an executor can be in
+this process, on a server's thread, or many processes; ``runtime/executor_factory.py`` makes it.
 
-What one may ask of an executor whose tables and views outlive its process: a part of its protocol.
+:class:`Lasting` is the additional protocol of executors whose state survives the process.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence

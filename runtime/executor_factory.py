@@ -1,4 +1,4 @@
-"""Where executors are made: one worker in this process, or many in others."""
+"""Construction of executors: one worker in this process, or a coordinator of many."""
 
 from typing import TYPE_CHECKING, Any, Final
 

@@ -1,6 +1,6 @@
-"""What an executor gives to ask it by: of what is installed, of inputs, of ranks; and figures of its work.
+"""Handles of an executor: installed plans, inputs, ranks of rows, and statistics.
 
-Handles answer in words and numbers, as of the last step, and never lend out an operator or a table.
+Handles answer in words and numbers as of the last step, and never expose an operator or a table.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -1,12 +1,9 @@
-"""Ctrl-C in the middle of a change: noticed at safe points, so that no state is left half changed.
+"""Interrupts: Ctrl-C and cancellation take effect only at safe points, so no state is half changed.
 
-Cancellation points of parsing, binding and planning, which take long for long texts and change nothing.
-
-They go as deep as a text is nested (:class:`DeepCalls`).
-
-The compiler calls :func:`checkpoint` wherever it goes on to another part of a text or of a plan. Whoever
-runs a statement says by :func:`checked` what is asked there. Steps of the dataflow have safe points of their
-own, at which changes can be undone: :class:`kpg.runtime.interrupts.DeferredInterrupt`.
+:class:`DeferredInterrupt` defers SIGINT during a change until the step reaches a point where it can be
+undone. Parsing, binding and planning change nothing; they call :func:`checkpoint` at every step into the text
+or plan, and :func:`checked` sets the test that a checkpoint makes in this thread. :class:`DeepCalls` raises
+the recursion limit for deeply nested texts.
 """
 
 import os

@@ -1,7 +1,7 @@
-"""How far long work has come, for who looks at it: on a terminal, or in a notebook.
+"""Progress of long work, for a terminal or a notebook.
 
-What may take seconds says where it stands, which costs next to nothing while nobody looks. There is one
-looker in a process, as there is one terminal.
+Long operations report how far they are, at almost no cost while nobody observes. A process has at most one
+observer.
 """
 
 from collections.abc import Callable, Generator, Sequence

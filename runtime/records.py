@@ -1,10 +1,9 @@
-"""Dataclasses whose functions are made when they are first called.
+"""Dataclasses that generate their methods on first use, for fast startup.
 
-The standard library writes and compiles up to six functions for each class when it is declared. There are
-hundreds of classes of statements, plans and operators, and a small program uses a part of them: it was a
-quarter of the time to the first answer. Here ``__init__`` is compiled when the first instance is made, and
-the others, which need no text of their own, are not compiled at all. What a class does is the same:
-``dataclasses`` finds its fields and makes its slots, and to type checkers this is its ``dataclass``.
+The standard library compiles up to six methods for each class at declaration. kpg declares hundreds of
+classes, of which a small program uses a part; that took a quarter of the time to the first answer. Here
+``__init__`` is compiled for the first instance, and the other methods are not compiled at all. Behaviour is
+that of ``dataclasses``, which finds the fields and makes the slots; type checkers see its ``dataclass``.
 """
 
 import dataclasses

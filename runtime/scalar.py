@@ -1,13 +1,8 @@
-"""Typed scalar expressions: what SQL and Datalog expressions become, and what the runtime evaluates.
+"""Typed scalar expressions: the target of SQL and Datalog expressions, evaluated by the runtime.
 
-Shared by the logical algebra and the dataflow IR. Pure data; ``runtime.mfp`` compiles them.
-
-Names that carry what they name: the functions that a database has of its own.
-
-A plan names its functions. Those of kpg are found by their names; a user's, which another database may have
-another of by the same name, comes along with its name.
-
-Scalars as SQL-like text, for plans and errors.
+The logical algebra and the dataflow IR share them. They are pure data; ``runtime.mfp`` compiles them. A call
+names its function. A user's function is :class:`Named`: its name plus a number that distinguishes functions
+of the same name in other databases. :func:`sql_text` prints a scalar for plans and errors.
 """
 
 import datetime

@@ -1,4 +1,4 @@
-"""Many sockets at once, by compiled loops: what has come on them, and requests of one kind in that."""
+"""Polling of many sockets by compiled loops, and batched decoding of requests of one kind."""
 
 from collections.abc import Sequence
 from typing import Final, NamedTuple

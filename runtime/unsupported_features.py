@@ -1,7 +1,7 @@
-"""Features of Postgres that kpg refuses by name: the one table of their names, each with a hint.
+"""Features of Postgres that kpg rejects by name, each with a hint.
 
-A name is looked up here only after nothing else has it, so a user's own type or function of that name works.
-To remove a feature, delete its code and add its names here.
+The table is consulted only after name lookup fails, so user types and functions may have these names. To
+remove a feature, delete its code and add its names here.
 """
 
 from collections.abc import Mapping

@@ -1,8 +1,8 @@
-"""Numbers for what somebody knows the address of: a new one each time that an array is replaced.
+"""Version numbers of arrays that are referenced by address: replacing an array takes a new number.
 
-Whoever keeps addresses of many things looks at :data:`latest` first: if that is what it was, nothing has
-been replaced anywhere, and nothing else needs to be looked at. So all say it that replace what the links of
-chains read or write: traces, group tables, directories of rows, memos, the dictionary.
+A holder of addresses first compares :data:`latest`: if it is unchanged, no array was replaced anywhere. So
+everything that replaces arrays used by links of chains takes a number here: traces, group tables, row
+directories, memos, the dictionary.
 """
 
 from itertools import count

@@ -1,1 +1,1 @@
-"""Small steps through many operators in one compiled call."""
+"""Chains: one compiled call that runs a small step through many operators."""

@@ -1,15 +1,13 @@
-"""A chain: the operators of the outermost scope that small steps run through in one compiled call.
+"""Chains: the operators of a scope compiled into one call for small steps and for rounds of a loop.
 
-What an operator without links puts out, on its way back into the chain.
+A :class:`Chain` covers the operators of the outermost scope that have links (``links.py``). An operator
+without links runs in Python. Meanwhile a :class:`Relay` collects its output for consumers with links: the
+output becomes a stream of the chain, and the links continue. Consumers without links receive it as usual.
 
-While such an operator runs, consumers that have links hear it through a relay, which keeps what they are
-given: the chain makes it a stream, and links go on. Consumers without links hear it as always.
-
-The rounds of a loop in one compiled call: a chain of the operators of its body.
-
-Rounds of few rows, in which nothing comes but what variables carry over, follow each other without going
-back to Python, until an operator owes something to a later round, has to run in Python, or nothing is left. A
-chain is made within a step that has many rounds, and forgotten with it: no operator comes or goes meanwhile.
+:class:`Rounds` is the chain of one loop's body. It runs rounds of few rows without a return to Python, as
+long as only the variables carry updates over. It stops when an operator owes something to a later round, when
+an operator must run in Python, or when no work is left. It exists within one step, so its operators are
+fixed.
 """
 
 from collections.abc import Iterable, Sequence

@@ -1,4 +1,4 @@
-"""When a step goes through a chain, and when there is one."""
+"""The choice between the chain and single operators for a step, and when the chain is built."""
 
 import sys
 from collections.abc import Callable, Iterable, Sequence

@@ -1,10 +1,8 @@
-"""Operators as links of a chain: what ``kernels.chain`` is to know of each.
+"""Links: how each kind of operator runs inside a chain, as data for ``kernels.chain``.
 
-An operator that has no links runs in Python; so does one of those that have, where a link says so.
-
-What links know of arrays that may be replaced: of traces and group tables, which have versions.
-
-Operators of a loop's body as links: what they have besides those of the outermost scope.
+Operators without links run in Python; a link may also request that for a single step. Links hold addresses of
+arrays. Traces and group tables carry versions, so that links of replaced arrays are refreshed.
+:class:`LoopLinks` adds the links of a loop's body: variables and output of the loop.
 """
 
 from collections.abc import Callable, Iterable

@@ -1,1 +1,1 @@
-"""Values to words and back: Python values, Arrow, files, and words that other engines made."""
+"""Conversion between words and Python values, Arrow tables, and files."""

@@ -1,17 +1,11 @@
-"""Arrow tables to words and back: the way in and out for everything columnar.
+"""Arrow tables to words and back: the path of all columnar input and output.
 
-What comes in is matched with a schema by column name, in any case, and converted by value: nothing
-that does not fit is cut or wrapped, and numbers are rounded only to the scale of a NUMERIC, as in SQL. Rows
-are numbered from 1 in messages.
+Input columns match the schema by name, without regard to case. Conversion is by value: nothing is truncated
+or wrapped, and a value that does not fit is an error with its row number, from 1. Integers, floats and
+decimals convert into each other exactly or not at all; only the scale of a NUMERIC rounds, half away from
+zero, as in SQL.
 
-Interned values that are no text, in and out of Arrow: one at a time, by their Python objects.
-
-Texts in Arrow arrays: blanks at the ends of CHAR, and what is too long.
-
-One Arrow array to words, and words to one Arrow array, vectorised, for every type.
-
-Integers, floats and decimals convert into each other by value: exactly, or not at all. Only to the scale
-of a NUMERIC they are rounded, half away from zero, as SQL does.
+All types are vectorised, except interned types other than text, which convert one Python object at a time.
 """
 
 import datetime

@@ -1,9 +1,8 @@
-"""Words as user functions see them, and back: one numpy array a column; rows as words (``lists``: back).
+"""Words to the arguments of user functions and back, and the interface of user-defined operators.
 
-Arrays: integers and scaled decimals (times ``10**scale``) as int64, BOOLEAN as bool, REAL and DOUBLE as
-float64, DATE as ``datetime64[D]``, TIMESTAMP as ``datetime64[us]``, intervals as int64, text as objects.
-
-What functions and operators that users write are called with, and what they may do.
+Columns are numpy arrays: integers and scaled decimals (times ``10**scale``) as int64, BOOLEAN as bool, REAL
+and DOUBLE as float64, DATE as ``datetime64[D]``, TIMESTAMP as ``datetime64[us]``, intervals as int64, text as
+objects.
 """
 
 from collections.abc import Iterable, Iterator, Sequence

@@ -1,11 +1,12 @@
-"""What a CSV file does not say: its delimiter, whether it has a header, the types of its columns.
+"""CSV dialects and types, inferred from a sample, and the line formats of COPY.
 
-The delimiter is the one that makes the same number of fields, and the most, in all rows of a sample. Rows of
-a table that none makes even are an error, where DuckDB leaves lines out or reads one column. A type fits a
-column if all its values have that type's form. The first row is a header if it has a value in a
-column of numbers, dates or truth values that is none, or if all columns are text. DuckDB decides alike.
+The delimiter is the one that gives all rows of the sample the same number of fields, and the most fields. If
+none does, that is an error; DuckDB skips lines or reads one column. A type fits a column if all values have
+its form. The first row is a header if it has a value that does not fit the type of its column (numeric, date
+or boolean), or if all columns are text, as in DuckDB.
 
-COPY's own formats, line by line: text, and CSV with options that files of other programs do not need.
+COPY's text and CSV formats are parsed and written line by line, with options that other CSV files do not
+need.
 """
 
 import csv

@@ -1,9 +1,7 @@
-"""Parquet and CSV files in and out, through pyarrow, in chunks.
+"""Parquet and CSV files in and out, through pyarrow, in chunks; schemas of files without a declaration.
 
-The schemas of all files are checked before the first chunk is handed out. A value that does not fit is
-reported with its file, row (from 1) and column; chunks handed out before are the caller's to roll back.
-
-The columns of data that come without a schema: of Arrow's types, and of parquet files.
+The schemas of all files are checked before the first chunk is returned. A value that does not fit is reported
+with its file, row (from 1) and column. The caller rolls back the chunks it received before.
 """
 
 import csv

@@ -1,16 +1,8 @@
-"""Python values to words and back, a few at a time: rows typed into a program, values shown in an error.
+"""Python values to words and back, for few rows: literals, parameters, results, and values in errors.
 
-Whole columns go through ``runtime.convert.arrow``; both make the same checks.
-
-Doubles and their words, whole arrays at a time: vectorised ``types.float_to_word`` and its inverse.
-
-Words as lists of Python values, a column at a time: for results, changes and functions of users.
-
-The values are those of ``values.to_python``, for a fraction of a call each where there are many.
-
-Rows of Python values as words, one row after the other: for changes of a few rows at a time.
-
-Columns of words as what is written of their values: each distinct one once.
+Whole columns go through ``runtime.convert.arrow``, which makes the same checks. :func:`to_python` converts
+one value; :func:`to_list` and :func:`to_rows` convert columns with the same results, several times faster.
+:func:`float_words` and :func:`word_floats` are vectorised conversions of doubles.
 """
 
 import decimal

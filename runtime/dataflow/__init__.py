@@ -1,1 +1,1 @@
-"""What operators share: their place in the dataflow, and the step they take part in."""
+"""The dataflow graph: operators, scopes and steps."""

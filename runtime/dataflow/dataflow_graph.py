@@ -1,17 +1,13 @@
-"""Scopes: where operators run. The outermost runs once a step; a loop's runs by rounds.
+"""Operators, the scopes that run them, and steps.
 
-A loop's scope processes updates in the order (rounds, epoch) within a step, a linear extension of the
-product order: an operator sees all updates of one vector of rounds, of all epochs of the step,
-together. What is pushed with later rounds is held back until then.
+An :class:`Operator` receives updates through :meth:`Operator.push` any number of times in a step (in a loop:
+in a round), and is flushed once, after all its inputs. Updates that it pushes schedule its consumers. A
+stateful operator can undo the step until :meth:`Operator.commit` or :meth:`Operator.rollback`.
 
-One step: the operators that have work, in dependency order, and the times that the step closes.
-
-What every operator of the dataflow is: inputs, consumers, and its part in a step.
-
-An operator receives updates by :meth:`Operator.push` any number of times in a step (in a loop: in a
-round of it), then is flushed once, after all its inputs. What it pushes to its consumers schedules
-them. A stateful operator keeps what it needs to undo the step until :meth:`Operator.commit` or
-:meth:`Operator.rollback`.
+A :class:`Scope` runs operators with work in dependency order, once a step. A :class:`LoopScope` runs them by
+rounds. It processes updates in the order (rounds, epoch), a linear extension of the product order: an
+operator sees the updates of one vector of rounds, of all epochs of the step, together. Updates with later
+rounds wait in the agenda.
 """
 
 import heapq

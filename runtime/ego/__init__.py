@@ -1,7 +1,7 @@
-"""Ego-centric aggregates: for each node of a graph an aggregate over what its neighbours wrote.
+"""Ego-centric aggregates: for each node of a graph, an aggregate over what its neighbours wrote.
 
-An *overlay* (``overlay.py``) leads from writers through partial aggregates to readers; ``building.py`` finds
-what readers have in common, ``deciding.py`` what is kept up to date and what is computed when it is read,
-and a *family* (``sums.py``, ``extremes.py``, ``counts.py``, ``states.py``) has the partial aggregates of one
-kind. ``engine.py`` keeps all of it right while nodes, edges and values come and go.
+An *overlay* (``overlay.py``) connects writers to readers through partial aggregates. ``construction.py``
+finds shared inputs, ``decisions.py`` chooses between push and pull, ``partial_aggregates.py`` and
+``families.py`` keep the state of each kind of aggregate, and ``overlay_engine.py`` maintains all of it under
+changes.
 """

@@ -1,7 +1,7 @@
-"""An overlay with its partial aggregates, kept right while pairs and writes come and go.
+"""The overlay engine: an overlay and its partial aggregates, maintained under changes of pairs and writes.
 
-All that it answers is a function of the pairs and of what writers have in their windows, whatever the overlay
-and its labels are. So a change is undone by its opposite.
+Its answers depend only on the pairs and the writers' windows, not on the overlay or its labels. So applying
+the opposite change undoes a change.
 """
 
 import time

@@ -1,7 +1,7 @@
-"""Map-filter-projects of plans, compiled to bytecode and run over batches of rows.
+"""Map-filter-projects (MFPs) of plans, compiled to bytecode and run over batches of rows.
 
-``lower`` turns scalars into operations, ``assemble`` those into code, ``segment`` runs code with the
-tables and ``memo`` tables that it reads, ``compiled`` adds what a row's errors mean, ``errors`` says which.
+``bytecode`` lowers scalars to operations and assembles machine code, ``python_calls`` runs Python functions
+with memo tables, and ``evaluation`` runs a compiled MFP and turns failed operations into errors.
 """
 
 from kpg.runtime.mfp.evaluation import CompiledMfp

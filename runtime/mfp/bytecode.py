@@ -1,14 +1,12 @@
-"""Scalars to machine operations: functions replaced by their implementations, constants folded.
+"""Compilation of scalars to the bytecode of the expression machine.
 
-Operations form a graph in which equal subexpressions are one node, numbered so that operands come
-before their users. What the machine cannot do (a Python function of two columns) becomes a
-:class:`Detached` column that is computed before the machine runs.
+:class:`Lowering` replaces functions by their implementations and folds constants. It builds a graph with one
+node for equal subexpressions, operands numbered before their users. A call that the machine cannot run (a
+Python function of two columns) becomes a :class:`Detached` column, computed before the machine runs.
+:func:`assemble` orders predicates, allocates registers and encodes instructions.
 
-Operations to machine code: predicates ordered, registers allocated, instructions encoded.
-
-A map-filter-project as machine code with the columns it needs computed beside the machine.
-
-A segment reports errors that count as flags; who runs it decides whether they are raised.
+A :class:`Segment` is a set of predicates and outputs that run together. It flags errors that count; its
+caller decides whether to raise them.
 """
 
 from collections.abc import Callable, Iterator, Sequence

@@ -1,11 +1,8 @@
-"""Which operation failed, on which values: the slow path that turns an ERROR into a message.
+"""Evaluation of map-filter-projects (MFPs), and the error messages of failed operations.
 
-A map-filter-project, compiled once and run over batches of rows.
-
-A row passes when every predicate is true; one that is false or NULL rejects the row whatever error
-another has. An error raises DataError only in a row that no predicate rejects.
-
-Why an operation has no value, in Postgres' words, without the place and the operands.
+A row passes when every predicate is true. A predicate that is false or NULL rejects the row, whatever error
+another has. An error raises DataError only in a row that no predicate rejects. :func:`failure` is the slow
+path, which finds the operation and the operands that failed.
 """
 
 import math

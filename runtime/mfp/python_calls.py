@@ -1,20 +1,14 @@
-"""Functions of interned values, run once for each distinct one (or combination of arguments) that occurs.
+"""Calls of Python functions from expressions, memoized by distinct arguments.
 
-A :class:`Memo` is a table indexed by string code that the expression machine reads. Entries are the
-result's word xor MIN_WORD, so that 0, what fresh memory holds, means "not computed yet". So a result that
-is MIN_WORD cannot be kept: it is an error, rather than be computed for ever.
-
-Users' functions of columns, called with the arrays of those rows that have no NULL.
-
-Functions run for the few rows of a small step: without arrays, and not again for rows that came lately.
-
-A step asks for the old and the new value of each group that it changes, and the old one was the new one of a
-step before. Codes never change their strings, so what was computed stays right.
-
-Calls of Python functions on what Python functions gave, as one function of what they all read.
-
-``0.2 * avg(x)`` is a product of NUMERICs: the mean in between need not become a string of the dictionary,
-which keeps every string for ever.
+* A :class:`Memo` is a table indexed by string code that the expression machine reads. An entry is the
+  result's word xor MIN_WORD, so that 0, the content of fresh memory, means "not computed". A result of
+  MIN_WORD cannot be stored, so it is an error.
+* :func:`apply_memoized` runs a function once for each distinct combination of arguments.
+* :class:`FewRows` serves small steps without arrays and caches recent arguments. The old value of a group was
+  the new value of an earlier step, and codes never change their strings, so cached results stay valid.
+* :func:`fused` merges nested calls into one function: in ``0.2 * avg(x)`` the mean need not become a string
+  of the dictionary, which never frees strings.
+* :func:`apply_columns` calls user functions of columns on the rows without NULLs.
 """
 
 from collections.abc import Callable, Hashable, Sequence

@@ -1,1 +1,1 @@
-"""One operator a file: thin shells over traces, group tables and compiled expressions."""
+"""The operators of the dataflow: thin layers over traces, group tables and compiled expressions."""

@@ -1,9 +1,8 @@
-"""``plan.Fold``: aggregates whose states, one for each group and in Python, rows are added to and taken from.
+"""``plan.BasicReduce`` and ``plan.Fold``: aggregates that run their algorithm in Python.
 
-The states before the step are copied when a group is first touched in it, so that it can be undone whatever
-a user's function has done to them.
-
-``plan.BasicReduce``: aggregates that are recomputed from their whole group when it changes.
+BasicReduce computes an aggregate again from the whole group when the group changes. Fold keeps a Python state
+for each group and adds and subtracts rows. It copies a state when a step first touches the group, so that a
+rollback is safe whatever a user function did to the state.
 """
 
 import copy

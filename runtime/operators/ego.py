@@ -1,10 +1,9 @@
-"""``plan.Ego``: readers' aggregates over what their neighbours wrote, by an overlay.
+"""``plan.Ego``: readers' aggregates over their neighbours' writes, computed by an overlay.
 
-Port 0 takes pairs, port 1 the writes in windows, port 2, if there is one, the readers that are continuous
-anyway. Where nobody hears the rows, a step does what is pushed and the rest waits for whoever reads; the
-readers that somebody hears are pushed, and read before and after a step that may change them.
-
-Who hears the rows of an ego view, and of which readers: filters on the reader alone tell.
+Port 0 takes pairs, port 1 the writes in windows, and the optional port 2 the readers that are always
+continuous. If no consumer follows the rows, a step maintains only pushed nodes, and reads compute the rest.
+Readers that a consumer follows are pushed, and are read before and after each step that may change them.
+Filters on the reader column of the consumers tell which readers those are.
 """
 
 from collections.abc import Iterator

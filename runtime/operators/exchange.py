@@ -1,6 +1,7 @@
-"""``plan.Exchange``: rows go to the workers that need them; what all hold is shared out where it is.
+"""``plan.Exchange``: sends each row to the workers that need it; and loops with exchanges in their body.
 
-A loop with exchanges in its body: all workers run its rounds together, and end them by agreement.
+Rows that all workers hold are divided without communication. In a loop, all workers run the rounds together
+and agree on the end.
 """
 
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""``plan.Expand``: rows that calls make of each row."""
+"""``plan.Expand``: set-returning calls, each of which makes rows of an input row."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Final

@@ -1,10 +1,8 @@
-"""``user.Input`` and ``user.Sink``: where updates come in that are no table's, and where changes are kept.
+"""``plan.Source``, ``user.Input`` and sinks: where updates enter the dataflow and where changes leave it.
 
-:class:`Capture` and :class:`Memory` keep those of a view, until they are drained or for reads of the past.
-
-An input is a stream: it keeps what a step has not taken yet, and nothing else.
-
-``plan.Source``: the rows of a base table, as a stream of rowids.
+A :class:`Source` streams the rowids of a base table. An :class:`Input` is a stream of user updates; it keeps
+only what no step has taken yet. A :class:`Sink` or :class:`Capture` keeps changes until they are drained; a
+:class:`Memory` keeps the changes of a view for AS OF reads.
 """
 
 from collections.abc import Iterable, Iterator

@@ -1,13 +1,12 @@
-"""``plan.DeltaJoin``: a delta join over shared arrangements, without intermediate state.
+"""Joins: ``plan.DeltaJoin`` over shared arrangements, and ``plan.RangeJoin`` for inequalities.
 
-``plan.RangeJoin``: a comparison with a maintained threshold touches the rows between old and new.
+A delta join keeps no intermediate state: the changes of each relation look up all other relations along a
+path. A :class:`Segment` is the part of a path that runs at one worker, between exchanges. In loops, updates
+carry their start time beside the time that they have reached, through all segments (see ``trace.lookup``).
+``plan.DeltaJoin`` says which updates meet.
 
-This is the operator that K-Pg's section 6.1 wishes for (TPC-H Q11 and Q22): an inequality join.
-
-A part of a delta join's path: the lookups that rows make at one worker before they go to another.
-
-See ``plan.DeltaJoin`` for which updates meet. In loops updates carry the time at which they set out below the
-one that they have reached, from the path's first part to its last (see ``trace.lookup``).
+A range join compares with a maintained threshold and touches only the rows between the old and the new
+threshold. Section 6.1 of K-Pg asks for such an inequality join (TPC-H Q11 and Q22).
 """
 
 from collections.abc import Iterable, Iterator

@@ -1,7 +1,7 @@
-"""``plan.Loop`` and what connects its body: enter, leave, variable.
+"""``plan.Loop`` and the operators at the border of its body: enter, leave, variable.
 
-The Loop operator has one place in the enclosing scope; flushed, it runs its own scope round by round until
-no round has work. Commit, rollback and upkeep of the operators inside go through it.
+The loop operator has one place in the enclosing scope. When flushed, it runs its own scope round by round
+until no round has work. It passes commit, rollback and maintenance on to the operators inside.
 """
 
 from collections.abc import Callable, Iterator

@@ -1,6 +1,6 @@
-"""Operators over a group table: accumulable reduce, distinct, threshold, and the one-row assertion.
+"""Accumulable reduce, distinct, threshold, and the single-row assertion.
 
-Accumulable reduce, distinct and threshold in loops, over a history table.
+Outside loops they use a group table, in loops a history table.
 """
 
 from collections.abc import Iterator

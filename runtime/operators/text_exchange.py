@@ -1,12 +1,11 @@
-"""Text between workers: each string is sent once from one worker to another, and columns as codes.
+"""Text columns between workers: each string is sent once from one worker to another, then its code.
 
-A worker's codes are its own. On the way a text is a *common* word: the code that it has at the coordinator,
-where most strings come from, or ``OWN`` and its number among those that the sender has spoken of itself. The
-receiver has for each sender an array from these numbers to its own codes. What is said to other workers and
-what is said to the coordinator have numbers of their own: of all that workers tell each other the
-coordinator, which tells everybody what it knows, need not hear.
+Codes are local to a worker. In messages, a text is a *common* word: its code at the coordinator, where most
+strings originate, or ``OWN`` plus a number that the sender gave the string. For each sender, the receiver
+maps these numbers to its own codes. Numbers used among members are separate from those used with the
+coordinator: the coordinator sends everything it knows to all members and does not see their exchanges.
 
-Whose a row is: by what a value is, not by its code.
+:class:`Owners` finds the owner of a row by hashing the value, not the code.
 """
 
 from itertools import pairwise

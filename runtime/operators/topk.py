@@ -1,19 +1,16 @@
-"""Operators that read ordered groups from an arrangement: top-k (so min and max), and basic reduces.
+"""``plan.TopK`` (so min and max too), and the base of operators that read ordered groups.
 
-They keep no state of their own: the old answer of a group is read from the trace without this step's
-batch, the new one with it.
+A :class:`GroupReader` keeps no state of its own. It reads the old answer of a group from the trace without
+this step's batch, and the new answer with it.
 
-Reduces in loops that read their input's trace: which times to read a group at, and when again.
+In a loop, the output update at time t is the mixed difference over the unit cube below t: at each corner some
+coordinates are those of t and the others are one less, with alternating signs. It can be nonzero only at
+least upper bounds of times of the group's updates. :class:`Owed` holds the groups to read again in later
+rounds.
 
-The update of a function of the accumulated input at time t is the mixed difference over the unit cube
-below t: at each corner some coordinates are t's and the others just before; the sign alternates. It can be
-other than zero only at least upper bounds of times of the group's updates.
-
-Exact text order for top-k: strings that agree on the prefix in their order words are compared whole.
-
-Arrangements order text by words that hold its first bytes (``order_word``), so their order is exact
-but for strings that agree on these and are longer. A top-k with text in its order therefore reads on
-while a row may be before the last one, and puts such a run in order here before it cuts the window.
+Arrangements order text by words that hold its first bytes (``order_word``), which is exact except for longer
+strings with an equal prefix. :class:`ExactOrder` therefore reads a whole run of equal prefixes and sorts it
+before the window is cut.
 """
 
 from collections.abc import Iterator, Sequence

@@ -1,10 +1,10 @@
-"""``user.Custom``: an operator that a user wrote, with messages, notifications and state of its own.
+"""``user.Custom`` and ``user.Apply``: user-defined operators, and user functions over rows.
 
-It receives, for each time in order, first the messages and then the notification that it asked for: all
-messages at earlier or equal times have come by then. It may send, and ask, at the present time or later.
-Times are ints; in a loop, tuples (epoch, round, ...) under the product order.
+A custom operator receives, for each time in order, first the messages and then the notification that it
+requested; all messages at earlier or equal times have arrived by then. It may send and request notifications
+at the present time or later. Times are ints; in a loop, tuples (epoch, round, ...) under the product order.
 
-``user.Apply``: a user's function over every row, by columns or one row at a time.
+Apply calls a user function on columns or on one row at a time.
 """
 
 import heapq

@@ -1,9 +1,9 @@
-"""``user.UserReduce``: a user's function from a group's rows to rows, and the record of what it gave.
+"""``user.UserReduce``: a user function from the rows of a group to rows; and ``user.EnterAt``.
 
-The update owed at time t is what the function gives for the group accumulated at t, less what the record
-accumulates to at t. So the function is called once for each (group, time), never for the past.
+The update at time t is the function's result for the group accumulated at t, minus the recorded output
+accumulated at t. So the function is called once for each (group, time).
 
-``user.EnterAt``: rows that are there from a round on that they give themselves.
+EnterAt lets a row enter a loop at a round that the row itself names.
 """
 
 from collections.abc import Iterator

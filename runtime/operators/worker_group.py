@@ -1,10 +1,9 @@
-"""When workers meet: at the exchanges of a step, all of them at the same ones, in the same order.
+"""Synchronisation of workers: in a step, all meet at the same exchanges in the same order.
 
-A step goes by *levels*: an operator's level is how many exchanges are on the longest way to it. All workers
-run what has work at a level, then they meet: each hands over what it has for the others and says which level
-it has work for next, and the least of these is where all go on. In a loop what comes after a round's last
-level is the next round, which needs no meeting of its own: whoever has work for the very next
-one may begin with it.
+The *level* of an operator is the largest number of exchanges on a path to it. All workers run their work at a
+level and then meet: each hands over its messages and names the next level at which it has work; all continue
+at the least of these. In a loop, the next round follows the last level of a round. It needs no meeting of its
+own: a worker with work in it may start at once.
 """
 
 from collections.abc import Mapping

@@ -1,7 +1,7 @@
-"""Rendering: a physical plan becomes operators, those that exist already being shared.
+"""Rendering: builds operators for a physical plan and shares those that already exist.
 
-Two nodes that compute the same thing from the same inputs have the same *fingerprint*; the registry
-maps fingerprints to the live operators, so that a new view builds only what nobody has built before it.
+Nodes that compute the same thing from the same inputs have the same *fingerprint*. The registry maps
+fingerprints to live operators, so a new view builds only the operators that are missing.
 """
 
 from kpg.runtime.render.build import Rendered, disconnect, render

@@ -1,8 +1,6 @@
-"""One operator for each kind of plan node.
+"""Rendering of plan nodes, and of loop bodies, as connected operators: one arm for each kind of node.
 
-Operators that many programs have none of are imported by what builds them.
-
-From the nodes of a plan, and of loops' bodies, to operators that are connected with each other.
+Rare operators are imported by the functions that build them.
 """
 
 from collections.abc import Iterable, Mapping, Sequence

@@ -1,7 +1,4 @@
-"""What rendering needs of the worker, and where a new operator goes.
-
-Operators that are there, and what they need of each other.
-"""
+"""The interface between rendering and the worker, and the registry of live operators and their inputs."""
 
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Protocol

@@ -1,4 +1,4 @@
-"""Operators of plans that many workers run: exchanges, joins with exchanges on their paths, loops."""
+"""Rendering of plans for many workers: exchanges, joins with exchanges on their paths, loops."""
 
 from collections.abc import Sequence
 from typing import Protocol

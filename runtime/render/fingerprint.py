@@ -1,8 +1,8 @@
-"""Fingerprints, by which operators are shared, and names for displays.
+"""Fingerprints, by which operators are shared, and display names.
 
-A node has two identities. Its *content* is that of the collection that it computes: an arrangement has the
-content of its input, and linear nodes over each other that of one, so however a collection was come by, it is
-arranged by a key once. Its *name*, the fingerprint of its operator, tells besides whether it is arranged.
+A node has two identities. Its *content* identifies the collection that it computes: an arrangement has the
+content of its input, and a chain of linear nodes has that of one. So a collection is arranged by a key only
+once, however it was derived. Its *name*, the fingerprint of its operator, also tells whether it is arranged.
 """
 
 import hashlib

@@ -1,4 +1,4 @@
-"""Building the operators of joins from their plan nodes."""
+"""Rendering of joins."""
 
 from collections.abc import Sequence
 

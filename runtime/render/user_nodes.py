@@ -1,7 +1,4 @@
-"""Operators of the nodes that users' programs bring along.
-
-The operator of an ``Ego`` node.
-"""
+"""Rendering of user nodes (inputs, functions, custom operators) and of ``Ego`` nodes."""
 
 from typing import assert_never
 

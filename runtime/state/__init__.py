@@ -1,1 +1,1 @@
-"""State of operators that is no trace: group tables, and histories of accumulators. Knows no operators."""
+"""Operator state other than traces: group tables, and histories of accumulators."""

@@ -1,8 +1,7 @@
-"""The private state of accumulable reduces: a hash table from group key to accumulators.
+"""Group tables, the state of accumulable reduces: a hash table from group key to accumulators.
 
-Sums and counts live in the accumulators, so a group costs O(1) words whatever its size. A step first
-accumulates its updates, then emits what changed, then either commits or rolls back to the
-accumulators that each touched group had before.
+Accumulators hold sums and counts, so a group takes O(1) words whatever its size. A step accumulates its
+updates, emits the changes, then commits, or rolls back to the previous accumulators of each touched group.
 """
 
 from collections.abc import Iterator

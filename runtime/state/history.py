@@ -1,9 +1,9 @@
-"""The private state of reduces, distinct and threshold in loops: accumulators by key and time.
+"""History tables, the state of reduces, distinct and threshold in loops: accumulators by key and time.
 
-A time is (epoch, round, ...) under the product order. A step feeds the table rounds by rounds, in
-lexicographic order: it accumulates the updates of all its epochs that bear some rounds, then evaluates once,
-which gives the output's updates there, and tells in ``owed`` the later rounds at which it must be evaluated
-too. The step ends in a commit, after which its epochs are told apart no longer, or in a rollback.
+A time is (epoch, round, ...) under the product order. A step feeds the table by rounds in lexicographic
+order. For each vector of rounds it accumulates the updates of all epochs and evaluates once. The evaluation
+gives the output updates at these rounds, and ``owed`` lists the later rounds to evaluate. The step ends with
+a commit, which merges its epochs, or a rollback.
 """
 
 from collections.abc import Iterator

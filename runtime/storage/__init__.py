@@ -1,1 +1,1 @@
-"""Files of a durable database: what is below tables and operators, and knows nothing of them."""
+"""Storage of a durable database: files, write-ahead log, packs, and the codec. Knows no tables or operators."""

@@ -1,7 +1,4 @@
-"""Work that a thread does while others go on, files above all.
-
-Something that is done a while after it was first wanted, by a thread, however often it was wanted.
-"""
+"""Background threads for work such as file I/O, and debounced work that runs once after many requests."""
 
 import threading
 import weakref

@@ -1,14 +1,12 @@
-"""Values to bytes and back: what catalogs, plans and states are written in.
+"""The binary codec of catalogs, plans and states.
 
-Values are None, bool, int, float, str, bytes, tuples, lists, sets, dicts, numpy arrays, members of enums and
-dataclasses. The classes are those that the reader and the writer know by name (``Codec``): bytes name no code
-that could be run, so a folder may come from a stranger. What is one object stays one, also where
-it stands several times. Fields are written by name: one that came later, with a default, may be missing.
+Values are None, bool, int, float, str, bytes, tuples, lists, sets, dicts, numpy arrays, enum members and
+dataclasses. Classes are registered by name on both sides (``Codec``), so data names no code to run, and a
+folder may come from an untrusted source. Object identity is preserved, also for values that occur several
+times. Fields are written by name; a newer field with a default may be missing.
 
-The bytes are a length, what was written, and after it the bytes of arrays, each at a multiple of eight, so
-that reading copies nothing.
-
-Bytes to values: the part of the codec that reads, and the tags that stand in the bytes (see ``codec``).
+The encoding is a length, the tagged values, then the bytes of arrays, each aligned to eight bytes, so that
+reading copies nothing.
 """
 
 import dataclasses

@@ -1,7 +1,7 @@
-"""The files of a database as they are at one moment, while another process goes on with it.
+"""A consistent copy of the files of a database while another process writes to it.
 
-A checkpoint of that process swaps the manifest and removes what only the one before has named; a commit is
-being written perhaps. So files are taken together, and again if that has happened in between.
+That process may swap the manifest and remove files of the previous one, and may be writing a commit. So the
+files are taken together, and again if a checkpoint came in between.
 """
 
 import errno

@@ -1,4 +1,4 @@
-"""Hash indexes over the rows of a row store, sized and built as they are needed."""
+"""Hash indexes over the rows of a row store, built on first use and sized by its rows."""
 
 from typing import Final
 

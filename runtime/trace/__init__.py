@@ -1,1 +1,1 @@
-"""Updates, batches and spines: collections as they vary with time. Knows no operators."""
+"""Updates, batches and traces: collections that vary with time. Knows no operators."""

@@ -1,4 +1,4 @@
-"""A worker's tables, indexes and operators as others may reach them: by name, in words and figures."""
+"""Access to a worker's tables, indexes and operators for clients of the executor: by name, in words."""
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any

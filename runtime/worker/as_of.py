@@ -1,7 +1,8 @@
-"""What tables and views were at earlier epochs, for as long as that is kept.
+"""AS OF: tables and views at earlier epochs, for as long as their history is kept.
 
-A table's past is in ``data/past.py``; a view's is the changes that it has had, in a :class:`Memory`. A plan
-as of an epoch is rendered in a context that reads both; it shares nothing with what is kept up to date.
+The history of a table is in ``tables/row_groups.py`` (:class:`TablePast`); that of a view is its changes, in
+a :class:`Memory`. A plan as of an epoch is rendered in a context that reads both and shares nothing with
+maintained operators.
 """
 
 from collections.abc import Sequence

@@ -1,16 +1,12 @@
-"""What a worker installs: a plan's operators, and what one may ask of them between steps.
+"""Installed plans, the inputs of a worker and its clock, and operators with an empty frontier.
 
-The inputs of a worker and what they mean for its clock.
+There is one clock, and epochs close in order. The time of an input is the first at which it may still send
+updates; a step closes the epochs before the least of these times. A commit of tables closes the next epoch;
+no input may have updates at that time while it is still open there. Idle inputs are advanced.
 
-There is one clock: epochs close in order, and an input's time is the first at which it may still bring
-something. A step closes what is before the least of these times. A commit of tables closes the next epoch,
-which no input with updates at that time may still be in the middle of; idle ones are moved on.
-
-Operators with an empty frontier, which never send again, and how they let go of what made them.
-
-Closed inputs that have brought everything have it, and constants; a table never. Any other operator has it
-when all that it reads has. An arrangement with an empty frontier holds its contents, and nothing else is
-needed to read it.
+An operator with an empty frontier never sends again: constants, closed inputs that are drained, and operators
+whose inputs all have empty frontiers; tables never do. Such an arrangement keeps its contents, and
+:func:`detach` and :func:`release` free everything else that it depended on.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence

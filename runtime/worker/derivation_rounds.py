@@ -1,9 +1,7 @@
-"""In which round of a recursion its rows came, asked of the operator whose output is the recursion's.
+"""Ranks: the round of a recursion in which each row was first derived, read from the loop's state.
 
-In which round of a recursion its rows came to be there: read from the state that maintains it.
-
-A row's *rank* is the round, from 0 on, at which it is first in the result. What it was derived from in that
-round has lower ranks, since a round reads what the rounds before have found.
+A row's *rank* is the first round, from 0, in which it is in the result. The rows that it was derived from in
+that round have lower ranks, because a round reads the results of earlier rounds.
 """
 
 import numpy as np

@@ -1,8 +1,7 @@
-"""Whether the indexes of a table have exactly its live rows, by looking each of them up.
+"""VACUUM and index checks of a worker.
 
-VACUUM: what deleted rows, and earlier times of traces, still take is given up at once.
-
-Both happen by themselves, a little with each commit, in proportion to what it changes; this does all of it.
+:func:`vacuum` frees at once what deleted rows and earlier times of traces occupy; otherwise each commit frees
+a part, in proportion to what it changes. :func:`wrong` looks up every live row in the indexes of a table.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping

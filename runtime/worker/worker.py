@@ -1,10 +1,9 @@
 """The worker: everything that one engine owns and runs.
 
-Tables collect changes; :meth:`Worker.close_epoch` gives them a logical time; :meth:`Worker.step` takes
-all closed epochs through the operators of all views as one physical batch, and commits or rolls back
-everything. Views are installed and dropped between steps.
-
-How far the first step of a view, or of a query, has come: in operators, and in a loop in rounds.
+Tables collect changes. :meth:`Worker.close_epoch` gives them a logical time. :meth:`Worker.step` takes all
+closed epochs through the operators of all views as one batch, and commits or rolls back everything. Views are
+installed and dropped between steps. The first step of a view reports its progress in operators and, in a
+loop, in rounds.
 """
 
 import time
