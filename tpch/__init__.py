@@ -1,1 +1,1 @@
-"""TPC-H: its schema, queries, data and refreshes, an oracle, and the job that puts them together."""
+"""TPC-H: schema, queries, data, refreshes, an oracle, and the job that combines them."""

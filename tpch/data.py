@@ -1,7 +1,4 @@
-"""TPC-H data as parquet files, one per table, made once per scale factor and kept in a folder.
-
-The eight TPC-H tables and the 22 queries: their SQL text, which lives beside this module.
-"""
+"""TPC-H data and queries: parquet files cached for each scale factor, and the SQL text of the 22 queries."""
 
 import os
 import re

@@ -1,8 +1,7 @@
-"""``kpg tpch``: TPC-H from SQL text, loaded, kept up to date, and checked against DuckDB at every step.
+"""``kpg tpch``: load TPC-H, maintain its queries as views, and check them against DuckDB at every step.
 
-What the job needs of a database, so that tests can put another one in its place.
-
-Whether the job can load its tables through Spark, and Spark's start beside its other preparations.
+:class:`Engine` and :class:`View` are what the job needs of a database, so that tests can substitute another.
+Spark, if present, starts while data is generated and queries compile, and serves the loads.
 """
 
 import time

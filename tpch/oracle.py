@@ -1,10 +1,8 @@
-"""The second opinion: DuckDB over the same tables, given the same refreshes, asked the same queries.
+"""The oracle: DuckDB with the same tables, refreshes and queries, and a comparison of answers.
 
-Whether two answers to a query are the same, and if not, where they first differ.
-
-Exact values must be equal; a floating-point value may be off by a relative 1e-9. Where one side is
-DOUBLE and the other DECIMAL (systems divide differently), half a unit of the DECIMAL's last place is
-allowed too. Rows form a multiset, but ORDER BY keys must come in order.
+Exact values must be equal; a floating-point value may differ by a relative 1e-9. If one side is DOUBLE and
+the other DECIMAL (systems type divisions differently), half a unit of the DECIMAL's last place is allowed
+too. Rows form a multiset, but ORDER BY keys must be in order.
 """
 
 import re

@@ -1,22 +1,13 @@
 """A deterministic stream of refreshes over generated TPC-H data.
 
-Each refresh deletes old orders with their lineitems and inserts as many new ones (the specification's
-RF1 and RF2), and updates prices, parts, stock, customers and suppliers, now and then nations and regions.
+A refresh is one transaction. It deletes old orders with their lineitems and inserts as many new ones (RF1 and
+RF2 of the specification), and updates prices, parts, stock, customers and suppliers, now and then nations and
+regions.
 
-A refresh: the rows that leave and the rows that enter each table in one transaction.
-
-Arrow columns from numpy arrays, in the types of the TPC-H files.
-
-New orders with their lineitems, and old ones to delete: the specification's RF1 and RF2.
-
-Columns follow the distributions of the specification's section 4.2.3, except that a small share of the
-orders is large (query 18), complains of special requests (13) or asks for the parts and the shipping
-that queries 17 and 19 select: those rows are so rare that a small refresh would hardly ever hold one.
-
-Updates of the tables that RF1 and RF2 leave alone, so that queries see changes in all they read.
-
-Half of the new values are drawn from those that the queries' parameters select (``HOT_PARTS``,
-``HOT_NATIONS``): otherwise most updates of a small refresh would reach no query.
+Columns follow the distributions of section 4.2.3 of the specification, with two exceptions, without which a
+small refresh would reach few queries. A small share of new orders is large (query 18), complains of special
+requests (13), or has the parts and shipping that queries 17 and 19 select. Half of the updated values are
+drawn from the queries' parameters (``HOT_PARTS``, ``HOT_NATIONS``).
 """
 
 from collections.abc import Mapping, Sequence

@@ -1,8 +1,7 @@
-"""What the job found out: one row per query, for people (a table) and for programs (JSON).
+"""The report of the job: one row for each query, as a table for people and as JSON for programs.
 
-What a measurement was made on: the machine and the versions that matter.
-
-The stages of a long job: a bar while one runs on a terminal, one plain line when it is done.
+It records the machine and the relevant versions. :func:`stage` shows the progress of a stage: a bar on a
+terminal, one line when it is done.
 """
 
 import json

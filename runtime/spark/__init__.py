@@ -1,1 +1,1 @@
-"""Bulk load through Spark."""
+"""Bulk loads through Spark, workers as Spark tasks, and views as Spark data frames."""

@@ -1,4 +1,4 @@
-"""What Spark's tasks run that load rows into workers. It is sent to the executors by value."""
+"""The function that Spark tasks run to send rows to workers. It is pickled by value to the executors."""
 
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, NamedTuple

@@ -1,11 +1,9 @@
-"""Bulk load through Spark: any source that Spark reads, to columnar files that pyarrow maps.
+"""Bulk loads through Spark: any source that Spark reads, into this process or straight to the workers.
 
-All schemas are checked before any table is handed over; tables are read while later ones are being written.
-
-Loads into workers: Spark's tasks read rows, tell whose each is, and send them there.
-
-Row groups of parquet files whose columns need no cast are read by pyarrow (see ``direct``), those of all
-tables by one job; of what else there is Spark casts and checks rows, by a job for each source.
+:func:`load_tables` checks all schemas before it returns any rows, and reads tables while Spark writes later
+ones to columnar files, which pyarrow maps. :func:`send` has Spark tasks read rows, find the owner of each,
+and send them there. Parquet row groups without casts are read by pyarrow, those of all tables in one job;
+Spark casts and checks all other rows in one job for each source.
 """
 
 from collections.abc import Callable, Generator, Iterator, Sequence

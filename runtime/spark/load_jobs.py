@@ -1,20 +1,13 @@
-"""Which sources are read by the executors as row groups of parquet files, and in what splits.
+"""The Spark jobs of a load: the direct path for parquet row groups, and the path through Spark SQL.
 
-These are plain parquet files on file systems that every executor sees, with columns that need no cast. Spark
-lists them and runs the tasks; the tasks read by pyarrow (see ``tasks``). Other sources go through Spark SQL.
+*Direct path.* Plain parquet files on a file system that every executor sees, with columns that need no cast,
+are planned as splits of row groups. Spark schedules the tasks; the tasks read with pyarrow (``tasks``).
 
-The job that hands row groups over, and what the tasks have written, read as it comes.
+*Spark SQL.* One job for each source casts, checks and writes it to columnar files. If these are not in key
+order (only the key columns are read to find out), a second job sorts them. The driver sees file names only.
 
-Whether written files come in the order of a key: their key columns are read and compared, nothing else.
-
-Rows of parquet files as executors with kpg read them, and whose each is.
-
-The jobs of a load through Spark SQL: each source cast, checked and written by one job to columnar files.
-
-The executors write; the driver sees file names. A source that does not come in the order of its key takes a
-second job, which sorts the files of the first.
-
-The jobs of a load beside each other, and each source's rows as they come, the largest source first.
+:class:`Jobs` runs the jobs of a load side by side and returns the rows as they arrive, the largest source
+first.
 """
 
 import logging

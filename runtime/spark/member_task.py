@@ -1,7 +1,7 @@
-"""What the tasks of a barrier stage run: each is one of many workers.
+"""The function that the tasks of a barrier stage run: each task is one worker.
 
-This module is sent to the executors by value, so that it can say what is missing there: it imports only what
-comes with Python.
+The module is pickled by value to the executors and imports only the standard library, so that it can report
+what is missing there.
 """
 
 import platform

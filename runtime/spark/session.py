@@ -1,10 +1,8 @@
-"""Spark sessions: the caller's, left as it was; or one of our own, quiet, stopped with its JVM at the end.
+"""Spark sessions: the caller's, which is left unchanged, or a local one of our own.
 
-pyspark is imported only when a session is needed.
-
-A Spark session of our own: it starts beside other work, several loads share it, the last one stops it.
-
-How many tasks a Spark session runs at once, and how many of these are workers, which do not end.
+pyspark is imported only when a session is needed. Our own session starts beside other work, several loads
+share it, and the last one stops it with its JVM. Slots are the tasks that a session runs at once; workers on
+Spark occupy slots until they end.
 """
 
 import enum

@@ -1,10 +1,8 @@
-"""What a load is given: a Spark DataFrame, a path that Spark reads, or a table of its catalog.
+"""Sources of a load (a Spark DataFrame, a path, or a table of Spark's catalog) and their checked casts.
 
-Columns of a Spark DataFrame checked and cast to a table's types, in the executors.
-
-Every column becomes the cast value, or the row raises an error that names the file, the row's key and the
-column: a value is never rounded, cut or made NULL on the way. Expressions are Spark SQL text, so that a table
-is one call to the JVM; a type that always fits has no check, and a row has one branch for all its checks.
+Each column is cast to the table's type, or the row raises an error with its file, key and column: no value is
+rounded, truncated or turned into NULL. Expressions are Spark SQL text, so a table takes one call to the JVM.
+A type that always fits has no check, and a row has one branch for all its checks.
 """
 
 import re

@@ -1,10 +1,9 @@
-"""Workers that are the tasks of one barrier stage on the user's Spark session.
+"""Workers as the tasks of one barrier stage on the user's Spark session, and views as data frames.
 
-Spark starts them, all at once, wherever it has slots, and ends them; nothing else goes through it: they come
-to the driver over connections of their own. A thread waits for the stage, whose end without our doing is the
-end of a worker.
+Spark starts and ends the workers, all at once; all other communication uses their own connections to the
+driver. A thread waits for the stage: if the stage ends unexpectedly, a worker has ended.
 
-The contents of a view as a Spark data frame: each partition comes from the worker that has its rows.
+:func:`frame` makes a Spark data frame of a view: each partition comes from the worker that has its rows.
 """
 
 import re

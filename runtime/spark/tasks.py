@@ -1,6 +1,6 @@
-"""What executors run of a load of parquet files: read row groups by pyarrow, hand them over as Arrow streams.
+"""The function that executors run to load parquet files: read row groups by pyarrow, write Arrow streams.
 
-This module is sent to the executors by value: it may import nothing but what is there, Python and pyarrow.
+The module is pickled by value to the executors and imports only the standard library and pyarrow.
 """
 
 import os

@@ -1,4 +1,4 @@
-"""What Spark's tasks run that read a view. It is sent to the executors by value."""
+"""The function that Spark tasks run to read a view. It is pickled by value to the executors."""
 
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING

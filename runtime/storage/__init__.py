@@ -1,1 +1,1 @@
-"""Storage of a durable database: files, write-ahead log, packs, and the codec. Knows no tables or operators."""
+"""Storage of a durable database: files, write-ahead log, packs and codec. Knows no tables or operators."""
