@@ -1,1 +1,1 @@
-"""Text to plan: SQL and Datalog front ends, one algebra, passes, and the physical planner."""
+"""The compiler, from text to plan: SQL and Datalog front ends, one algebra, its passes, the physical planner."""

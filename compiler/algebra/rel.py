@@ -1,4 +1,4 @@
-"""The relational algebra: the one logical plan that SQL and Datalog both become.
+"""The relational algebra: the logical plan of both SQL and Datalog.
 
 A relation is a multiset of rows; scalars refer to input columns by position. All nodes are frozen
 data; rewriting makes new trees. Column numbering of an operator's output is stated at each node.

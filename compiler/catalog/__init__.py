@@ -1,1 +1,1 @@
-"""The catalog that queries are compiled against: entries, names, privileges, constraints, routines."""
+"""The catalog of the compiler: tables and views, constraints, routines, roles, privileges and policies."""

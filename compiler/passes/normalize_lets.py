@@ -1,4 +1,4 @@
-"""Inline the lets that need not be shared."""
+"""Inline lets that do not need to be shared."""
 
 from collections.abc import Callable
 from dataclasses import field

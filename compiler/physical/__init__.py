@@ -1,4 +1,4 @@
-"""Relational algebra to the dataflow plan: joins ordered, arrangements chosen and shared, reduces by kind."""
+"""The physical planner: orders joins, chooses and shares arrangements, and plans aggregation by kind."""
 
 from kpg.compiler.physical.planner import plan_query
 

@@ -2,8 +2,8 @@
 
 A round is the result of the block's rules over the round before and the relations derived before the block.
 An ``.iterative`` relation keeps its initial value for the first round, and each round replaces it; other
-relations accumulate. The end condition is tested as a relation gets a row. The round in which it does counts,
-unless the block has iterative relations.
+relations accumulate. An ``until`` condition holds once its relations have a row. The round in which it first
+holds counts, unless the block has iterative relations.
 
 FlowLog evaluates mutually recursive relations round by round until none changes, even through negation. A
 program with such a cycle becomes a block without an end condition. If facts are read once, derived tuples
