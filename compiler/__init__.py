@@ -1,1 +1,1 @@
-"""The compiler, from text to plan: SQL and Datalog front ends, one algebra, its passes, the physical planner."""
+"""The compiler, from text to plan: SQL and Datalog front ends, algebra, passes and physical planner."""
