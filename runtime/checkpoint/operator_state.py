@@ -22,7 +22,7 @@ from kpg.runtime.kernels import groups as group_kernels
 from kpg.runtime.kernels import groups as kernels
 from kpg.runtime.kernels import head as head_kernels
 from kpg.runtime.kernels import historytable as layout
-from kpg.runtime.kernels import layout as kernels_layout
+from kpg.runtime.kernels import layout as head_layout
 from kpg.runtime.operators.arrange import Arrange
 from kpg.runtime.operators.basic_reduce import BasicReduce, Fold, Group, Key
 from kpg.runtime.operators.expand import Expand
@@ -300,11 +300,9 @@ def _capture_head(head: Head) -> State:
     data, time, diff = head.arrays
     return {
         "size": head.size,
-        "counts": int(head.description[kernels_layout.COUNTS]),
-        "met": tuple(
-            head.description[[kernels_layout.PROBES, kernels_layout.VISITED, kernels_layout.VAIN]].tolist()
-        ),
-        "latest": tuple(head.description[kernels_layout.LATEST :].tolist()),
+        "counts": int(head.description[head_layout.COUNTS]),
+        "met": tuple(head.description[[head_layout.PROBES, head_layout.VISITED, head_layout.VAIN]].tolist()),
+        "latest": tuple(head.description[head_layout.LATEST :].tolist()),
         "data": changing(data),
         "time": changing(time),
         "diff": changing(diff),
@@ -314,9 +312,9 @@ def _capture_head(head: Head) -> State:
 def _fill_head(head: Head, state: Any, read: Read) -> None:
     head.adopt(read(state["data"]), read(state["time"]), read(state["diff"]), state["size"])
     description = head.description
-    description[kernels_layout.COUNTS] = state["counts"]
-    description[[kernels_layout.PROBES, kernels_layout.VISITED, kernels_layout.VAIN]] = state["met"]
-    description[kernels_layout.LATEST :] = state["latest"]
+    description[head_layout.COUNTS] = state["counts"]
+    description[[head_layout.PROBES, head_layout.VISITED, head_layout.VAIN]] = state["met"]
+    description[head_layout.LATEST :] = state["latest"]
     head_kernels.rehash(description)
 
 

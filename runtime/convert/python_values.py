@@ -17,7 +17,6 @@ from kpg.runtime.errors import DataError, InterfaceError, ProgrammingError
 from kpg.runtime.records import dataclass
 from kpg.runtime.types import ERROR, NULL, ColumnDef, Kind, Schema, Type
 from kpg.runtime.values import Mistyped, Unfit, codec_of, encoder_of, speller_of
-from kpg.runtime.values.codec import codec_of as codec_codec_of
 from kpg.runtime.values.codec import word_functions
 from kpg.runtime.values.words import DAY, EPOCH_DAY, WIDE, python_of
 
@@ -344,7 +343,7 @@ def written(
     known: dict[int, Written | None] = dict.fromkeys(listed)
     known.pop(NULL, None)
     if type_.is_interned:
-        decode = codec_codec_of(type_).decode
+        decode = codec_of(type_).decode
         codes = list(known)
         for code, string in zip(codes, dictionary.decode(np.array(codes, np.int64)), strict=True):
             assert string is not None

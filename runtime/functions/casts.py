@@ -38,7 +38,6 @@ from kpg.runtime.types import (
     same_words,
 )
 from kpg.runtime.values import codec_of, intervals, numeric
-from kpg.runtime.values.codec import codec_of as codec_codec_of
 from kpg.runtime.values.codec import stripped
 from kpg.runtime.values.jsons import Json
 from kpg.runtime.values.words import DAY as WORDS_DAY
@@ -83,7 +82,7 @@ def _between(source: Type, target: Type) -> Convert:
         return lambda value: _conversions_number(value, source, target)
     if source == target or (same_words(source, target) and not target.precision):
         return lambda value: value
-    read, write = codec_codec_of(target).parse, codec_codec_of(source).show
+    read, write = codec_of(target).parse, codec_of(source).show
     if target.is_text and target.precision:
         strip = stripped if target.kind is Kind.CHAR else str
         return lambda value: strip(write(value)[: target.precision])
@@ -190,7 +189,7 @@ def _from_json(target: Type) -> Convert:
             return value.value
         if target.is_numeric and isinstance(value.value, Decimal):
             return numeric.to_number(value.value, target)
-        raise ValueError(f"{codec_codec_of(JSONB).show(value)} is no {target}")
+        raise ValueError(f"{codec_of(JSONB).show(value)} is no {target}")
 
     return convert
 

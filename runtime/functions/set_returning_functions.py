@@ -331,13 +331,13 @@ class Written(NamedTuple):
     text: str
 
 
-def _json_records_members(text: str) -> Any:
+def _value_with_written_members(text: str) -> Any:
     """A text of JSON as a value, whose members are as they were written."""
     kind, parts = parts_of(text)
     read = codec_of(JSONB).parse
     if kind == "object":
         return {name: Written(read(part).value, part) for name, part in parts}
-    return [_json_records_members(part) for _, part in parts] if kind == "array" else read(text).value
+    return [_value_with_written_members(part) for _, part in parts] if kind == "array" else read(text).value
 
 
 def field_of(type_: Type) -> Field:
@@ -404,7 +404,7 @@ def _records(many: bool, name: str) -> Listing:
             if given is None:
                 yield from () if many else [(None,) * len(fields)]
                 return
-            value = given.value if isinstance(given, Json) else _json_records_members(given)
+            value = given.value if isinstance(given, Json) else _value_with_written_members(given)
             expected("array" if many else "object", kind_of(value), name)
             for record in value if many else [value]:
                 if not isinstance(record, dict):
@@ -439,7 +439,7 @@ def _populated(many: bool, name: str, whole: bool) -> Listing:
                 if isinstance(given, Json)
                 else None
                 if given is None
-                else _json_records_members(given)
+                else _value_with_written_members(given)
             )
             if many and given is None:
                 return
@@ -500,8 +500,8 @@ def _define(prefix: str, type_: Type) -> None:
         )
 
 
-for _json_records_prefix, _json_records_type in (("json", JSON), ("jsonb", JSONB)):
-    _define(_json_records_prefix, _json_records_type)
+for _json_prefix, _json_type in (("json", JSON), ("jsonb", JSONB)):
+    _define(_json_prefix, _json_type)
 
 
 Words = np.ndarray[Any, np.dtype[np.int64]]

@@ -38,7 +38,7 @@ from kpg.runtime.operators.text_exchange import Owners
 from kpg.runtime.records import dataclass
 from kpg.runtime.spark import tasks
 from kpg.runtime.spark.source import MARKED, Source, first_line, format_of, frame_of, is_frame, label, project
-from kpg.runtime.spark.source import resolve as source_resolve
+from kpg.runtime.spark.source import resolve as resolve_columns
 from kpg.runtime.spark.tasks import FAILED, INT96_UNIT, Split, rows
 from kpg.runtime.types import Kind, Schema
 
@@ -416,7 +416,7 @@ def prepared(spark: "SparkSession", source: Source, group: str) -> "DataFrame":
 
     spark.sparkContext.setJobGroup(group, f"kpg load of {source.table}")
     frame = frame_of(spark, source)
-    names = source_resolve(frame, source.schema, source.table)
+    names = resolve_columns(frame, source.schema, source.table)
     try:
         return project(frame, names, source.schema, source.table, with_file=True)
     except AnalysisException:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from kpg.runtime.dataflow.dataflow_graph import Operator
 from kpg.runtime.errors import InternalError
 from kpg.runtime.kernels import historytable
-from kpg.runtime.kernels import ranks as kernels_ranks
+from kpg.runtime.kernels import ranks as kernels
 from kpg.runtime.operators.exchange import Sending, Share
 from kpg.runtime.operators.linear import Linear, apply_all
 from kpg.runtime.operators.loop import ArrangedLeave, Leave
@@ -29,7 +29,7 @@ def ranks_of(table: HistoryTable, rows: Words, *, gone: bool = False) -> Words:
     """
     _check(table)
     found = np.empty(rows.shape[1], np.int64)
-    kernels_ranks.find(np.ascontiguousarray(rows), table.state, int(gone), found)
+    kernels.find(np.ascontiguousarray(rows), table.state, int(gone), found)
     return found
 
 
@@ -38,7 +38,7 @@ def ranked(table: HistoryTable, *, gone: bool = False) -> tuple[Words, Words]:
     _check(table)
     used = int(table.state[historytable.KEYS])
     rows, found = np.empty((table.key, used), np.int64), np.empty(used, np.int64)
-    n = kernels_ranks.every(table.state, int(gone), rows, found)
+    n = kernels.every(table.state, int(gone), rows, found)
     return np.ascontiguousarray(rows[:, :n]), found[:n]
 
 
