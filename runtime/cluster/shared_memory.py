@@ -8,19 +8,13 @@ moves, so a *place*, an offset, means the same in every process. Only the creato
 * :class:`CommonDictionary`: the text dictionary; a code means the same string in every process. Strings,
   their bounds and the hash table are shared. Interning takes a :class:`Lock`. Reading takes none, because a
   code reaches another process only after its string is stored.
-* :func:`large_file`: a file of huge pages. With the default 4 KB pages, page faults cost as much as the
-  computation. This file, run as a helper process, mounts a tmpfs with huge pages in a namespace of its own,
-  sends back an unlinked file, and exits. The mount ends when the file is closed.
+
+The file has huge pages where :mod:`~kpg.runtime.cluster.huge_pages` gets one.
 """
 
-import ctypes
 import fcntl
 import mmap
 import os
-import socket
-import subprocess
-import sys
-import tempfile
 from collections.abc import Sequence
 from types import TracebackType
 from typing import Any, Final, NamedTuple, Protocol
@@ -29,6 +23,7 @@ from weakref import WeakSet, WeakValueDictionary
 import numpy as np
 from numpy.typing import NDArray
 
+from kpg.runtime.cluster.huge_pages import large_file
 from kpg.runtime.dictionary import Dictionary
 from kpg.runtime.errors import OperationalError
 from kpg.runtime.kernels import rowgroups as kernels
@@ -39,68 +34,6 @@ from kpg.runtime.types import Schema
 
 Words = NDArray[np.int64]
 Bytes = NDArray[np.uint8]
-
-
-NEW_MOUNTS = 0x20000
-NEW_USER = 0x10000000
-PRIVATE, RECURSIVE = 1 << 18, 1 << 14
-SECONDS = 10
-OPTIONS = b"huge=always,size=0"
-
-
-def large_file() -> int | None:
-    """A new file of large pages; None where none is to be had."""
-    ours, theirs = socket.socketpair()
-    with ours, theirs:
-        command = [sys.executable, "-I", "-S", __file__, str(theirs.fileno())]
-        try:
-            done = subprocess.run(
-                command,
-                pass_fds=(theirs.fileno(),),
-                stdin=subprocess.DEVNULL,
-                capture_output=True,
-                timeout=SECONDS,
-                check=False,
-            )
-        except (OSError, subprocess.SubprocessError):
-            return None
-        if done.returncode:
-            return None
-        _, files, _, _ = socket.recv_fds(ours, 1, 1)
-        return files[0] if files else None
-
-
-def main() -> None:
-    """Mount, and send a file through the socket of the given number."""
-    libc = ctypes.CDLL(None, use_errno=True)
-    user, group = os.getuid(), os.getgid()
-    if libc.unshare(NEW_MOUNTS):
-        if libc.unshare(NEW_MOUNTS | NEW_USER):
-            sys.exit("no namespace")
-        for name, text in (
-            ("setgroups", "deny"),
-            ("uid_map", f"{user} {user} 1"),
-            ("gid_map", f"{group} {group} 1"),
-        ):
-            with open(f"/proc/self/{name}", "w") as file:
-                file.write(text)
-    nothing = ctypes.c_void_p()
-    libc.mount(b"none", b"/", nothing, ctypes.c_ulong(PRIVATE | RECURSIVE), nothing)
-    where = tempfile.mkdtemp()
-    try:
-        if libc.mount(b"kpg", where.encode(), b"tmpfs", ctypes.c_ulong(0), OPTIONS):
-            sys.exit("no file system")
-        file_ = os.open(where, os.O_TMPFILE | os.O_RDWR | os.O_CLOEXEC, 0o600)
-        libc.umount2(where.encode(), 2)
-    finally:
-        os.rmdir(where)
-    with socket.socket(fileno=int(sys.argv[1])) as end:
-        socket.send_fds(end, [b"f"], [file_])
-
-
-if __name__ == "__main__":
-    main()
-
 
 PAGE: Final = 4096
 BLOCK: Final = 512
