@@ -52,10 +52,15 @@ def untaken(name: str, is_taken: Callable[[str], bool]) -> Resolved:
     return next(free for free in names if not is_taken(free))
 
 
+def quote_name(name: str) -> str:
+    """A name as SQL reads it in double quotes."""
+    return '"' + name.replace('"', '""') + '"'
+
+
 def written(name: str) -> str:
     """How a text of SQL names a relation of the catalog, whatever the search path is."""
     schema, _, plain = name.rpartition(".")
-    return ".".join('"' + part.replace('"', '""') + '"' for part in (schema or "public", plain))
+    return ".".join(map(quote_name, (schema or "public", plain)))
 
 
 def path_of(setting: str) -> tuple[str, ...]:

@@ -19,6 +19,7 @@ from kpg.compiler.catalog.access_control import (
     security_of,
 )
 from kpg.compiler.catalog.entries import Catalog, TableEntry
+from kpg.compiler.qualified_names import quote_name
 from kpg.compiler.sql.bind.eager_subexpressions import named_rows
 from kpg.compiler.sql.bind.query import new_binding
 from kpg.compiler.sql.bind.row_security import changer, condition, governing, reads_target
@@ -253,7 +254,7 @@ def _satisfy_by_query(
     attached = engine.attach_table(named_rows("written"), schema)
     try:
         engine.table(attached).insert(np.ascontiguousarray(words))
-        name, alias = (_quoted(one) for one in (attached, engine.catalog.plain(whole)))
+        name, alias = (quote_name(one) for one in (attached, engine.catalog.plain(whole)))
         query = parse_query(f"SELECT 1 FROM {name} AS {alias} WHERE ({text}) IS NOT TRUE LIMIT 1")
         engine.catalog.rights.owners[key_of(attached)] = user
         seen = engine.reading_catalog.copy()
@@ -262,7 +263,3 @@ def _satisfy_by_query(
         return not rows.shape[1]
     finally:
         engine.release_attached()
-
-
-def _quoted(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'

@@ -263,10 +263,6 @@ def _selected(engine: Engine, entry: Entry, statement: ast.ExplainRow) -> Words:
     return engine.run(planned)[0]
 
 
-def _quoted(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'
-
-
 def the_row(engine: Engine, entry: Entry, row: Any) -> tuple[int, ...]:
     """The words of the one row that is meant; of a table with its rowid."""
     found = rows_like(engine, entry, row)

@@ -6,7 +6,7 @@ floats.
 
 import re
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from kpg.compiler.catalog.privileges import Asker, Rights
 from kpg.compiler.sql.parse import statements as ast
@@ -17,9 +17,6 @@ from kpg.session.engine import Engine
 from kpg.session.memory_limit import SETTING, in_force, statement_limit
 from kpg.session.notices import warn
 from kpg.session.transaction import State
-
-if TYPE_CHECKING:
-    pass
 
 UNITS: Final = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "min": 60.0, "h": 3600.0, "d": 86400.0, "": 1e-3}
 DURATION: Final = re.compile(r"\s*(\d+(?:\.\d*)?)\s*(us|ms|s|min|h|d|)\s*")

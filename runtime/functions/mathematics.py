@@ -215,13 +215,6 @@ LARGEST: Final = 32_177
 """The factorials of numbers above it are beyond NUMERIC."""
 
 
-def _whole_pair(types: tuple[Type, ...]) -> Signature | None:
-    common = common_type(types) if len(types) == 2 else None
-    if common is None or not common.is_integer:
-        return None
-    return Signature((common, common), common)
-
-
 def numerics(count: int, result: Type = NUMERIC) -> Rule:
     """So many exact numbers, as NUMERIC."""
 
@@ -260,7 +253,7 @@ def _two(
         "two exact numbers",
         doc,
         examples,
-        Overload(_whole_pair, Memoized(lambda call: whole)),
+        Overload(_alike, Memoized(lambda call: whole)),
         Overload(numerics(2), Memoized(lambda call: careful(exact))),
     )
 

@@ -132,7 +132,7 @@ def _check_later(
 
 def _is_declared(block: Block, before: Sequence[ast.Statement], diagnostics: Diagnostics) -> bool:
     """Whether the block is of relations that are declared before it, and no inputs."""
-    declared = _declarations(before)
+    declared = declarations(before)
     names = _heads(block.clauses)
     until = [name for way in block.until for name in way]
     for name in names:
@@ -170,7 +170,7 @@ class Loop:
 
     def __post_init__(self) -> None:
         self.names = _heads(self.block.clauses)
-        self.declared = _declarations(self.before)
+        self.declared = declarations(self.before)
 
     def written(self) -> list[ast.Statement]:
         """The statements before it, and those of the loop."""
@@ -284,7 +284,8 @@ def _heads(clauses: Sequence[ast.Clause]) -> dict[str, None]:
     return dict.fromkeys(head.name.text for clause in clauses for head in clause.heads)
 
 
-def _declarations(statements: Sequence[ast.Statement]) -> dict[str, ast.Declaration]:
+def declarations(statements: Sequence[ast.Statement]) -> dict[str, ast.Declaration]:
+    """The declarations among statements, by the names that they declare."""
     return {name.text: one for one in statements if isinstance(one, ast.Declaration) for name in one.names}
 
 

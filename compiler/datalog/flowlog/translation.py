@@ -20,7 +20,7 @@ from typing import Any, Final, TypeVar
 import numpy as np
 
 from kpg.compiler.datalog.diagnostics import Diagnostics
-from kpg.compiler.datalog.flowlog.loops import Block, by_rounds, without_blocks
+from kpg.compiler.datalog.flowlog.loops import Block, by_rounds, declarations, without_blocks
 from kpg.compiler.datalog.syntax import ast
 from kpg.compiler.datalog.syntax.traverse import head_aggregate, nodes, rewritten
 from kpg.runtime.errors import Span
@@ -174,7 +174,7 @@ def _scope(
             bases = [inside.get(base.name.text, {}) for base in one.bases]
             known = {name: found for base in bases for name, found in base.items()}
             parts = _scope(one.statements, {**declared, **known}, inside, functions, known_as)
-            inside[one.name.text] = {**known, **_declarations(parts)}
+            inside[one.name.text] = {**known, **declarations(parts)}
             made.append(replace(one, statements=parts))
         elif isinstance(one, ast.Clause):
             one = widths.narrowed(_planned(_predicates(one, functions) if functions else one))
@@ -210,10 +210,6 @@ def _improving(head: ast.Atom, best: Mapping[str, Mapping[int, str]]) -> ast.Ato
         for place, arg in enumerate(head.args)
     )
     return replace(head, args=args) if functions else head
-
-
-def _declarations(statements: Sequence[ast.Statement]) -> Known:
-    return {name.text: one for one in statements if isinstance(one, ast.Declaration) for name in one.names}
 
 
 def _planned(clause: ast.Clause) -> ast.Clause:

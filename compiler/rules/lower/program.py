@@ -181,7 +181,7 @@ def definition(context: Context, relation: core.Relation, rules: Sequence[core.R
     if any(relation.aggregates):
         rows = _aggregated(relation, [_contributions(context, relation, rule) for rule in rules])
         return _wrapped(rows, relation) if context.program.number_size == 32 else rows
-    rows = algebra.Distinct(_union([_head(_plain(context, rule), rule.head) for rule in rules]))
+    rows = algebra.Distinct(_union_of([_head(_plain(context, rule), rule.head) for rule in rules]))
     match relation.selection:
         case None | Limit():
             return rows
@@ -194,10 +194,6 @@ def definition(context: Context, relation: core.Relation, rules: Sequence[core.R
             return chosen(context, relation, relation.selection, rows, is_loop=is_loop)
         case _:
             assert_never(relation.selection)
-
-
-def _union(parts: Sequence[Rel]) -> Rel:
-    return parts[0] if len(parts) == 1 else algebra.Union(tuple(parts))
 
 
 def _plain(context: Context, rule: core.Rule) -> Bindings:
@@ -232,7 +228,7 @@ def _contributions(context: Context, relation: core.Relation, rule: core.Rule) -
 
 def _aggregated(relation: core.Relation, parts: Sequence[Rel]) -> Rel:
     """The contributions of all rules, combined by the relation's aggregates; no row where there is none."""
-    rows = _union(parts)
+    rows = _union_of(parts)
     columns = [Column(place, type_) for place, type_ in enumerate(relation.types)]
     keys = [column for column, f in zip(columns, relation.aggregates, strict=True) if f is None]
     wanted: list[tuple[str, Scalar | None, Type]] = [

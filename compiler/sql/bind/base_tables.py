@@ -21,7 +21,7 @@ from kpg.compiler.algebra.rel import Get
 from kpg.compiler.algebra.rel import types as rel_types
 from kpg.compiler.catalog.constraints import Partitioned, heirs
 from kpg.compiler.catalog.entries import Catalog, Entry, TableEntry, ViewEntry
-from kpg.compiler.qualified_names import written
+from kpg.compiler.qualified_names import quote_name, written
 from kpg.compiler.sql.bind.calls import brought, call, coerce, settled
 from kpg.compiler.sql.bind.catalog_functions import as_number
 from kpg.compiler.sql.bind.functions import KEYWORDS, OPTIONS
@@ -91,7 +91,7 @@ def with_heirs(binding: Binding, entry: Entry, alias: str) -> Query | None:
     found = heirs(binding.catalog.others, entry.name) if isinstance(entry, TableEntry) else ()
     if not found:
         return None
-    columns = ", ".join(map(_quoted, entry.schema.names))
+    columns = ", ".join(map(quote_name, entry.schema.names))
     columns = ", ".join((columns, *asked(binding)))
     parts = (f"SELECT {columns} FROM ONLY {written(name)}" for name in (entry.name, *found))
     text = " UNION ALL ".join(parts)
@@ -109,10 +109,6 @@ def with_heirs(binding: Binding, entry: Entry, alias: str) -> Query | None:
         return query
     seen = visible(binding, entry, query.node, query.columns, seen_for(binding, alias), binding.owner)
     return replace(query, node=seen)
-
-
-def _quoted(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'
 
 
 METHODS: Final = ("bernoulli", "system")

@@ -11,6 +11,7 @@ from typing import Any, Final, NoReturn, TypeVar
 from sqlglot import exp
 from sqlglot.tokenizer_core import Token, TokenType
 
+from kpg.compiler.qualified_names import quote_name
 from kpg.compiler.sql.parse import roles, statements, storage_parameters
 from kpg.compiler.sql.parse import statements as ast
 from kpg.compiler.sql.parse.dialect import Dialect
@@ -616,7 +617,7 @@ def explain_row(reader: Reader) -> ast.ExplainRow | None:
 
 def meant_rows(statement: ast.ExplainRow, name: str, columns: Sequence[str]) -> ast.Select:
     """The query of the rows of a relation that the statement means; NULL means NULL."""
-    query = exp.select("*").from_(exp.to_table(".".join(map(_quoted, name.split(".")))))
+    query = exp.select("*").from_(exp.to_table(".".join(map(quote_name, name.split(".")))))
     for column, value in zip(columns, statement.values, strict=False):
         named = exp.column(exp.to_identifier(column, quoted=True))
         query = query.where(exp.NullSafeEQ(this=named, expression=value.copy()))
@@ -631,7 +632,3 @@ def meant_values(statement: ast.ExplainRow, types: Sequence[Type]) -> ast.Select
     casts = [exp.cast(value.copy(), str(type_), dialect=Dialect()) for value, type_ in pairs]
     named = (exp.alias_(one, f"c{number}") for number, one in enumerate(casts))
     return ast.Select(exp.select(*named), statement.span)
-
-
-def _quoted(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'

@@ -20,6 +20,7 @@ from kpg.compiler.catalog.constraints import (
     Unique,
 )
 from kpg.compiler.catalog.constraints import Sequence as Numbers
+from kpg.compiler.qualified_names import quote_name
 from kpg.compiler.sql.parse import statements as ast
 from kpg.compiler.sql.parse import storage_parameters
 from kpg.compiler.sql.parse.definitions import AlterSequence, CreateSequence, Options
@@ -743,14 +744,10 @@ def is_on(value: str) -> bool:
 
 def _recursive(name: str, columns: tuple[str, ...], query: Span) -> tuple[exp.Expr, Span]:
     """The query of a recursive view, which is named by itself."""
-    named, listed = _quoted(name), ", ".join(map(_quoted, columns))
+    named, listed = quote_name(name), ", ".join(map(quote_name, columns))
     inner = query.source[query.start : query.end]
     text = f"WITH RECURSIVE {named} ({listed}) AS ({inner}) SELECT {listed} FROM {named}"
     return Reader(tokenize(text), text).query()
-
-
-def _quoted(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'
 
 
 def create(reader: Reader) -> ast.Statement | None:

@@ -12,6 +12,7 @@ from sqlglot import exp
 from sqlglot.errors import ParseError
 from sqlglot.tokenizer_core import Token, TokenType
 
+from kpg.compiler.qualified_names import quote_name
 from kpg.compiler.sql.parse import statements as ast
 from kpg.compiler.sql.parse.dialect import Dialect
 from kpg.compiler.sql.parse.parameters import rewritten
@@ -99,8 +100,8 @@ def _spliced(view: ast.CreateView, known: Callable[[str], bool], attach: Attach)
         if mention in tables:
             first = places[mention.span.start]
             end = tokens[_last(tokens, first)].end + 1
-            alias = "" if node.alias else f" AS {_quoted(_shown(mention))}"
-            text = text[: mention.span.start] + _quoted(tables[mention]) + alias + text[end:]
+            alias = "" if node.alias else f" AS {quote_name(_shown(mention))}"
+            text = text[: mention.span.start] + quote_name(tables[mention]) + alias + text[end:]
     text = text[view.span.start : view.span.end + len(text) - len(source)]
     (again,) = parse(text)
     assert isinstance(again, ast.CreateView)
@@ -116,10 +117,6 @@ def _last(tokens: Sequence[Token], first: int) -> int:
         if depth == 0:
             return place if kind is TokenType.R_PAREN and place > first + 1 else first
     return first
-
-
-def _quoted(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'
 
 
 def _tables(tree: exp.Expr, source: str, known: Callable[[str], bool], attach: Attach) -> dict[Mention, str]:

@@ -7,7 +7,7 @@ values (random functions, sequence numbers) are evaluated and put into the state
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, TypeVar, assert_never
+from typing import TypeVar, assert_never
 
 import numpy as np
 from numpy.typing import NDArray
@@ -42,9 +42,6 @@ from kpg.runtime.records import dataclass
 from kpg.runtime.types import Schema, Type
 from kpg.session.base_table import Table
 from kpg.session.engine import Engine
-
-if TYPE_CHECKING:
-    pass
 
 T = TypeVar("T")
 

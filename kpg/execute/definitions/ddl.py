@@ -10,7 +10,7 @@ from kpg.api.result import Affected, Result
 from kpg.compiler.catalog.constraints import heirs
 from kpg.compiler.catalog.entries import TableEntry
 from kpg.compiler.sql.parse import definitions as ast
-from kpg.compiler.sql.parse import statements as statements
+from kpg.compiler.sql.parse import statements
 from kpg.compiler.sql.parse.definitions import DropOther
 from kpg.execute.definitions.alter_table import alter
 from kpg.execute.definitions.domains import alter_domain, alter_type, create_domain, drop_domain

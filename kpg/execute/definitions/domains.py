@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from kpg.compiler.catalog.constraints import NO_RULE, Check, Domain, Rule
 from kpg.compiler.catalog.entries import Catalog, TableEntry
-from kpg.compiler.qualified_names import beside, written
+from kpg.compiler.qualified_names import beside, quote_name, written
 from kpg.compiler.sql.parse import definitions as ast
 from kpg.compiler.sql.parse.definitions import Definition
 from kpg.compiler.sql.parse.schema_objects import over_column
@@ -305,7 +305,7 @@ def _row(engine: "Engine", old: Type, statement: ast.AlterUserType) -> Type:
 
 def _moved(column: str, old: Type, new: Type, statement: ast.AlterUserType) -> str:
     """An expression of the old values that gives the new ones."""
-    name, target = _quoted(column), written(new.name)
+    name, target = quote_name(column), written(new.name)
     if old.kind is Kind.ENUM:
         text = f"{name}::text"
         if statement.what == "RENAME VALUE":
@@ -317,13 +317,10 @@ def _moved(column: str, old: Type, new: Type, statement: ast.AlterUserType) -> s
         was[statement.new] = statement.old
     known = [label.lower() for label in old.labels]
     fields = (
-        f"({name}).{_quoted(was[label])}" if was[label].lower() in known else "NULL" for label in new.labels
+        f"({name}).{quote_name(was[label])}" if was[label].lower() in known else "NULL"
+        for label in new.labels
     )
     return f"CASE WHEN {name} IS NULL THEN NULL ELSE ROW({', '.join(fields)})::{target} END"
-
-
-def _quoted(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'
 
 
 def _string(text: str) -> str:
