@@ -37,10 +37,6 @@ from kpg.session.transaction import State
 
 SLICE: Final = 0.05
 """Seconds for which a statement is planned without letting others in."""
-WORK: Final = 0.01
-"""Seconds of its thread's CPU time that a statement has in a slice: with many busy threads, 50 ms may pass in
-which it hardly runs, and statements that only let each other in would never end.
-"""
 MOST: Final = 8
 """So many statements may be aside: each has a thread, and what is planned of it."""
 REPEATS: Final = 3
@@ -97,8 +93,6 @@ class Running:
     epoch: int
     since: float = 0.0
     """When it was seen first, or has come back."""
-    used: float = 0.0
-    """The CPU time of its thread then."""
 
 
 class Slices:
@@ -159,13 +153,8 @@ class Slices:
             return
         now = time.monotonic()
         if not running.since:
-            running.since, running.used = now, time.thread_time()
-        elif (
-            now - running.since >= SLICE
-            and self._is_asked()
-            and time.thread_time() - running.used >= WORK
-            and self._may_leave(running)
-        ):
+            running.since = now
+        elif now - running.since >= SLICE and self._is_asked() and self._may_leave(running):
             self._let_in(running)
 
     def _is_asked(self) -> bool:
@@ -205,8 +194,7 @@ class Slices:
         hub.cancellation.put_back(limits)
         engine.locks.go_on(progress)
         self.running, self.leaves = running, running.leaves
-        running.since, running.used = time.monotonic(), time.thread_time()
-        running.epoch = engine.executor.epoch
+        running.since, running.epoch = time.monotonic(), engine.executor.epoch
         running.touched = engine.touched
         running.point = hub.suspended.point()
         if raised is not None:

@@ -187,11 +187,10 @@ class Life:
 
     def run(self) -> None:
         """Let the threads run, and check what they have seen."""
-        before, every = sys.getswitchinterval(), interrupts.EVERY
-        slice_, work = scheduler.SLICE, scheduler.WORK
+        before, slice_, every = sys.getswitchinterval(), scheduler.SLICE, interrupts.EVERY
         if self.seed % 2:
             # Each statement lets others in wherever it may.
-            scheduler.SLICE, scheduler.WORK, interrupts.EVERY = 0.0, 0.0005, 0  # type: ignore[misc]
+            scheduler.SLICE, interrupts.EVERY = 0.0, 0  # type: ignore[misc]
         callers = [Caller(self, random.Random(f"{self.seed}/{number}")) for number in range(self.count)]
         threads = [
             threading.Thread(target=self._thread, args=(number, caller), name=f"caller {number}", daemon=True)
@@ -206,7 +205,7 @@ class Life:
                 thread.join(max(0.0, end - time.monotonic()))
         finally:
             sys.setswitchinterval(before)
-            scheduler.SLICE, scheduler.WORK, interrupts.EVERY = slice_, work, every  # type: ignore[misc]
+            scheduler.SLICE, interrupts.EVERY = slice_, every  # type: ignore[misc]
         if any(thread.is_alive() for thread in threads):
             faulthandler.dump_traceback(all_threads=True)
             raise AssertionError(f"threads hang: {[one.name for one in threads if one.is_alive()]}")

@@ -23,7 +23,6 @@ LONG = " + ".join(["a"] * 40)
 @pytest.fixture(autouse=True)
 def always(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(scheduler, "SLICE", 0.0)
-    monkeypatch.setattr(scheduler, "WORK", 0.0)
     monkeypatch.setattr(interrupts, "EVERY", 0)
     yield
     interrupts._left[0] = 0
@@ -66,19 +65,6 @@ class Order:
 def long(text: str) -> str:
     """The query with one more column, that takes long to plan."""
     return text.replace("select ", f"select sum({LONG}) > 0, ", 1)
-
-
-def test_a_statement_that_has_hardly_run_lets_nobody_in(
-    db: kpg.Database, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Its time has passed while other threads ran: it goes on, or many such statements would never end."""
-    monkeypatch.setattr(scheduler, "WORK", 0.01)
-    monkeypatch.setattr(scheduler.time, "thread_time", lambda: 0.0)
-    order = Order(db)
-    order.add("long", db.session(), long("select count(*) from t"))
-    order.add("short", db.session(), "select 1")
-    order.results()
-    assert order.ended == ["long", "short"]
 
 
 def test_a_short_statement_ends_before_a_long_one_that_came_first(db: kpg.Database) -> None:
