@@ -28,10 +28,6 @@ class Clock:
         self.looks += 1
         return self._now
 
-    def thread_time(self) -> float:
-        """CPU seconds of a thread that runs all the time."""
-        return self._now
-
     def move_on(self, seconds: float) -> None:
         """Have so much time pass."""
         self._now += seconds
