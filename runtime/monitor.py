@@ -13,6 +13,7 @@ the results of calls from many threads are those of the same calls one after ano
 Source: C. A. R. Hoare, "Monitors: an operating system structuring concept", CACM 17(10), 1974.
 """
 
+import gc
 import os
 import sys
 import threading
@@ -22,7 +23,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from functools import partial, wraps
-from types import FunctionType
+from types import FrameType, FunctionType
 from typing import Any, Final, ParamSpec, TypeVar
 from weakref import WeakSet
 
@@ -39,6 +40,8 @@ PATIENCE: Final = 10.0
 """Seconds after which it warns that another thread keeps the monitor while it runs code of the user's."""
 SPECIAL: Final = frozenset({"__call__", "__contains__", "__getitem__", "__iter__", "__len__", "__repr__"})
 """The special methods that `synchronized` wraps."""
+GONE: Final = -1
+"""The owner of a monitor in a child process whose parent had another thread inside."""
 _get_ident: Final = threading.get_ident
 _wanted: dict[int, "Monitor"] = {}
 """The monitor that each waiting thread waits for."""
@@ -79,7 +82,7 @@ def _inside(method: Callable[Parameters, Value]) -> Callable[Parameters, Value]:
 class Monitor:
     """A re-entrant lock that threads enter in the order in which they came."""
 
-    __slots__ = ("__weakref__", "_monitor", "entry", "owner", "queue")
+    __slots__ = ("__weakref__", "_blocked", "_monitor", "entry", "owner", "queue")
 
     def __init__(self) -> None:
         self._monitor = self
@@ -87,6 +90,8 @@ class Monitor:
         self.queue: deque[threading.Lock] = deque()
         self.owner = 0
         """The identifier of the thread inside, 0 if there is none."""
+        self._blocked: threading.Thread | None = None
+        """The thread that entered by `enter`: it may end without leaving."""
         _monitors.add(self)
 
     @_inside
@@ -113,17 +118,18 @@ class Monitor:
         me = _get_ident()
         if self.owner == me:
             return False
-        ticket = self._line_up(me)
+        thread, ticket = threading.current_thread(), self._line_up(me)
         try:
             self._wait(ticket, me)
             self.entry.acquire()
-            self.owner = me
+            self._blocked, self.owner = thread, me
         finally:
             self._step_out(ticket, me)
         return True
 
     def leave(self) -> None:
         """Leave the monitor after `enter`."""
+        self._blocked = None
         self._leave()
 
     def step_aside(self, meanwhile: Callable[[], object]) -> None:
@@ -231,17 +237,27 @@ class Monitor:
                 )
                 error.sqlstate = "40P01"
                 raise error
-            if owner not in sys._current_frames() and owner == monitor.owner:
+            if monitor._is_abandoned(owner):
                 raise InterfaceError(
                     "the thread that used the database has ended in the middle of it",
                     hint="open the database anew: a process must not be forked while another thread uses it",
                 )
             monitor = _wanted.get(owner)
 
+    def _is_abandoned(self, owner: int) -> bool:
+        """Whether the thread inside is no more.
+
+        Only a block of the user's can be left open by a thread that ends: calls leave when they return. So
+        nobody looks at the frames of all threads here, which is not safe (see `_frame_of`).
+        """
+        blocked = self._blocked
+        ended = blocked is not None and blocked.ident == owner and not blocked.is_alive()
+        return owner == self.owner and (ended or owner == GONE)
+
     def _warn(self) -> None:
         """Warn that the thread inside runs code that is not ours, if it does."""
         owner = self.owner
-        frame = sys._current_frames().get(owner)
+        frame = _frame_of(owner)
         if frame is None or frame.f_globals.get("__name__", "").startswith("kpg."):
             return
         name = next((one.name for one in threading.enumerate() if one.ident == owner), "unknown")
@@ -254,10 +270,27 @@ class Monitor:
 
     @staticmethod
     def forget_others() -> None:
-        """In a child process, forget the waiting threads of the parent."""
+        """In a child process, forget the waiting threads of the parent, and know that its others are gone."""
         _wanted.clear()
         for monitor in list(_monitors):
             monitor.queue.clear()
+            if monitor.owner not in (0, _get_ident()):
+                monitor.owner = GONE
+
+
+def _frame_of(thread: int) -> FrameType | None:
+    """The frame that a thread runs.
+
+    CPython makes the frames under a lock of its own. A garbage collection in between may run Python code and
+    let another thread go on: if that starts a thread, or asks for frames too, the process hangs (gh-106883).
+    """
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        return sys._current_frames().get(thread)
+    finally:
+        if enabled:
+            gc.enable()
 
 
 if hasattr(os, "register_at_fork"):

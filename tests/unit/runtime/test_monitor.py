@@ -1,5 +1,6 @@
 """Monitors: one thread at a time, in order; deadlocks are errors, and interrupts leave nothing locked."""
 
+import gc
 import os
 import signal
 import sys
@@ -158,6 +159,40 @@ def test_a_thread_that_ended_inside_is_named(monkeypatch: pytest.MonkeyPatch) ->
     ended.join()
     with pytest.raises(kpg.InterfaceError, match="has ended in the middle"):
         one.run(int)
+
+
+def test_threads_that_wait_do_not_look_at_the_frames_of_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    """CPython can hang there if a garbage collection comes in between, and waiting is no rare thing."""
+    monkeypatch.setattr(monitor, "POLL", 0.0001)
+    monkeypatch.setattr(monitor.sys, "_current_frames", lambda: pytest.fail("frames were looked at"))
+    one = Counter()
+    together(*[lambda: [one.add() for _ in range(50)]] * 4)
+    assert one.count == 200
+
+
+def test_frames_are_looked_at_without_the_garbage_collector(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = list[bool]()
+    monkeypatch.setattr(monitor.sys, "_current_frames", lambda: seen.append(gc.isenabled()) or {})
+    assert monitor._frame_of(1) is None
+    assert (seen, gc.isenabled()) == ([False], True)
+
+
+def test_a_child_process_knows_that_the_thread_inside_is_its_parents() -> None:
+    one, entered, leave = Monitor(), threading.Event(), threading.Event()
+    other = threading.Thread(target=one.run, args=(lambda: (entered.set(), leave.wait(PATIENCE)),))
+    other.start()
+    entered.wait(PATIENCE)
+    child = os.fork()
+    if not child:
+        try:
+            one.run(int)
+        except kpg.InterfaceError as error:
+            os._exit(7 if "has ended in the middle" in str(error) else 1)
+        os._exit(2)
+    leave.set()
+    other.join(PATIENCE)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+    assert one.run(lambda: 5) == 5
 
 
 def test_who_waits_for_a_block_is_warned(monkeypatch: pytest.MonkeyPatch) -> None:
