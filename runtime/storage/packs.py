@@ -98,8 +98,8 @@ def _add(least: int, codes: Words) -> None:
 
 NAME: Final = "manifest"
 NEW: Final = "manifest.new"
-MAGIC: Final = int.from_bytes(b"kpgmanif", "little")
-VERSION: Final = 1
+MANIFEST_MAGIC: Final = int.from_bytes(b"kpgmanif", "little")
+MANIFEST_VERSION: Final = 1
 HEADER_WORDS: Final = 4
 
 
@@ -140,7 +140,7 @@ def write_beside(files: Files, manifest: Manifest, name: str = NEW) -> None:
     if name in files.list():
         files.remove(name)
     data = CODEC.dumps(manifest)
-    header = np.array([MAGIC, VERSION, len(data)], np.int64).tobytes()
+    header = np.array([MANIFEST_MAGIC, MANIFEST_VERSION, len(data)], np.int64).tobytes()
     header += np.array([checksum_of([header, data])], np.int64).tobytes()
     file = files.create(name)
     try:
@@ -164,11 +164,11 @@ def read_manifest(files: Files, name: str = NAME) -> Manifest | None:
     data = files.map(name)
     read_in(data)
     header = data[: 8 * HEADER_WORDS].copy().view(np.int64).tolist() if data.shape[0] >= 32 else [0]
-    if header[0] != MAGIC:
+    if header[0] != MANIFEST_MAGIC:
         raise DamagedError(f"{where} is no manifest of kpg", hint="the folder is damaged, or not kpg's")
-    if header[1] > VERSION:
+    if header[1] > MANIFEST_VERSION:
         raise OperationalError(
-            f"{where} has format {header[1]}, and this kpg knows formats up to {VERSION}",
+            f"{where} has format {header[1]}, and this kpg knows formats up to {MANIFEST_VERSION}",
             hint="open it with a newer kpg",
         )
     rest = data[8 * HEADER_WORDS :]
@@ -181,8 +181,8 @@ def read_manifest(files: Files, name: str = NAME) -> Manifest | None:
 
 BLOCK: Final = 4096
 WORDS: Final = BLOCK // 8
-PACKS_MAGIC: Final = int.from_bytes(b"kpgpack\n", "little")
-PACKS_VERSION: Final = 5
+PACK_MAGIC: Final = int.from_bytes(b"kpgpack\n", "little")
+PACK_VERSION: Final = 5
 FOOTER_WORDS: Final = 8
 RUN: Final = 1 << 10
 """Blocks that are checked or written at a time; who writes beside others syncs as often."""
@@ -272,7 +272,7 @@ class PackWriter:
         sums = np.concatenate(self._sums) if self._sums else np.empty(0, np.int64)
         contents = checksum_of([sums.tobytes()])
         footer = np.array(
-            [PACKS_MAGIC, PACKS_VERSION, self._database, self.number, self.blocks, contents, 0, 0], np.int64
+            [PACK_MAGIC, PACK_VERSION, self._database, self.number, self.blocks, contents, 0, 0], np.int64
         )
         footer[-1] = checksum_of([footer[:-1].tobytes()])
         self._file.write(self.blocks * BLOCK, [sums.tobytes(), footer.tobytes()])
@@ -312,11 +312,11 @@ class Pack:
         footer = data[data.shape[0] - 8 * FOOTER_WORDS :] if data.shape[0] % 8 == 0 else data[:0]
         self._read_in(footer)
         words = footer.view(np.int64).tolist() if footer.shape[0] == 8 * FOOTER_WORDS else [0]
-        if words[0] != PACKS_MAGIC or words[-1] != checksum_of([footer[:-8].tobytes()]):
+        if words[0] != PACK_MAGIC or words[-1] != checksum_of([footer[:-8].tobytes()]):
             raise self.damaged(data.shape[0] - 8 * FOOTER_WORDS, "its end is not that of a pack")
-        if words[1] > PACKS_VERSION:
+        if words[1] > PACK_VERSION:
             raise OperationalError(
-                f"{self.where} has format {words[1]}, and this kpg knows formats up to {PACKS_VERSION}",
+                f"{self.where} has format {words[1]}, and this kpg knows formats up to {PACK_VERSION}",
                 hint="open it with a newer kpg",
             )
         if (words[2], words[3]) != (database, number):

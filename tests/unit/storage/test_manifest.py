@@ -61,9 +61,9 @@ def test_every_flipped_bit_is_found() -> None:
 
 def test_a_newer_one_is_refused_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
     sim = Sim()
-    monkeypatch.setattr("kpg.runtime.storage.packs.VERSION", 2)
+    monkeypatch.setattr("kpg.runtime.storage.packs.MANIFEST_VERSION", 2)
     put(sim, FIRST)
-    monkeypatch.setattr("kpg.runtime.storage.packs.VERSION", 1)
+    monkeypatch.setattr("kpg.runtime.storage.packs.MANIFEST_VERSION", 1)
     with pytest.raises(
         OperationalError, match="sim/manifest has format 2, and this kpg knows formats up to 1"
     ):

@@ -126,9 +126,9 @@ def test_another_databases_pack_and_a_newer_one_are_refused() -> None:
 
 def test_a_newer_format_is_refused_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
     sim = Sim()
-    monkeypatch.setattr("kpg.runtime.storage.packs.VERSION", 2)
+    monkeypatch.setattr("kpg.runtime.storage.packs.PACK_VERSION", 2)
     written(sim)
-    monkeypatch.setattr("kpg.runtime.storage.packs.VERSION", 1)
+    monkeypatch.setattr("kpg.runtime.storage.packs.PACK_VERSION", 1)
     with pytest.raises(
         OperationalError, match="pack-00000005 has format 2, and this kpg knows formats up to 1"
     ):
