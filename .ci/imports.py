@@ -2,10 +2,11 @@
 
 Every import counts: at the top of a module, inside a function, and for types only. An import inside a
 function carries ``# lazy: <reason>`` on its line or on the line above. Reasons are an optional package, and
-what the start does without.
+what the start does without. A text ``"module:function"``, as in the registry of statements, is an import too.
 """
 
 import ast
+import re
 import sys
 from collections.abc import Iterator
 from graphlib import CycleError, TopologicalSorter
@@ -14,6 +15,7 @@ from typing import Final
 
 ROOT: Final = Path(__file__).parents[1]
 FOLDERS: Final = ("compiler", "grammars", "kpg", "runtime", "tpch")
+REFERENCE: Final = re.compile(r"[\w.]+:\w+")
 
 
 def module_name(path: Path) -> str:
@@ -42,6 +44,13 @@ def targets(statement: ast.Import | ast.ImportFrom, known: set[str]) -> Iterator
         yield from [one for one in candidates if one in known][:1]
 
 
+def references(tree: ast.AST, known: set[str]) -> Iterator[str]:
+    """The modules of the texts ``"module:function"``."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and REFERENCE.fullmatch(node.value):
+            yield from {node.value.partition(":")[0]} & known
+
+
 def main() -> int:
     """Print what is wrong; 1 if anything is."""
     paths = {module_name(path): path for folder in FOLDERS for path in sorted((ROOT / folder).rglob("*.py"))}
@@ -50,8 +59,9 @@ def main() -> int:
     for name, path in paths.items():
         text = path.read_text(encoding="utf-8")
         lines = text.splitlines()
-        graph[name] = set()
-        for statement, inside in imports_of(ast.parse(text)):
+        tree = ast.parse(text)
+        graph[name] = set(references(tree, known)) - {name}
+        for statement, inside in imports_of(tree):
             found = set(targets(statement, known)) - {name}
             graph[name] |= found
             near = "\n".join(lines[max(0, statement.lineno - 2) : statement.end_lineno])

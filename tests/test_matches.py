@@ -21,13 +21,11 @@ OPEN = {
     ("kpg.execute.table_locks", "_altered"): "the others lock their own table, wholly",
     ("kpg.execute.definitions.domains", "alter_domain"): "the parser makes these actions only",
     ("kpg.execute.definitions.domains", "with_domains"): "the others have no columns",
-    ("kpg.session.settings", "run_session"): "the others are told apart by _setting",
     ("kpg.runtime.render.exchange", "_rows_below"): "the others are as large as what they read",
     ("kpg.compiler.datalog.syntax.components", "expand"): "every other statement is taken over as it is",
     ("kpg.runtime.plan.properties", "_of"): "the others are told apart by column_types",
     ("kpg.runtime.render.fingerprint", "_add"): "any other node is named by all of its fields",
     ("kpg.runtime.render.build", "_build"): "the others are told apart by build",
-    ("kpg.execute.statements", "_run"): "the others are told apart by _other",
 }
 """Matches that end otherwise, by module and function, and why."""
 

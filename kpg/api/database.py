@@ -690,9 +690,9 @@ class Database:
                 reading(self._engine, statement, execute)
 
     def _relations(self, tables: bool) -> Result:
-        from kpg.execute.queries.explain import show_tables  # lazy: the start does without it
+        from kpg.execute.queries.explain import tables_and_views  # lazy: the start does without it
 
-        rows = [row for row in show_tables(self._engine) if (row[1] == "table") is tables]
+        rows = [row for row in tables_and_views(self._engine) if (row[1] == "table") is tables]
         names, kinds, counts = ([row[i] for row in rows] for i in range(3))
         kind = {} if tables else {"kind": (TEXT, kinds)}
         return listing({"name": (TEXT, names), **kind, "rows": (BIGINT, counts)})

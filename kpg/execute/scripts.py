@@ -19,7 +19,8 @@ from kpg.compiler.sql.parse.parameters import Binder, Parameters, has_marks, num
 from kpg.compiler.sql.parse.parser import parse
 from kpg.execute.changes.insert_values import INSERT, Inserting, insert, inserts, mixed
 from kpg.execute.queries import external_tables
-from kpg.execute.statements import Outcome, execute
+from kpg.execute.registry import Outcome
+from kpg.execute.statements import execute
 from kpg.runtime.errors import InterfaceError
 from kpg.session.engine import Engine
 

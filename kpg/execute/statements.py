@@ -1,19 +1,15 @@
-"""Statement dispatch: runs each parsed statement by its handler and returns its result.
+"""Execution of a statement: its transaction, its handler, and its result.
 
-A definition is also checked for privileges, and the new object gets its owner.
+The registry gives the handler. A definition is also checked for privileges, and its new object gets an owner.
 """
 
 import re
 from collections.abc import Iterable
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Final, TypeVar, assert_never
+from typing import TYPE_CHECKING, Any, Final, TypeVar, assert_never
 
-import numpy as np
-
-from kpg.api.result import Affected, Result
-from kpg.api.view import Maintained
+from kpg.api.result import Result
 from kpg.compiler.algebra.rel import LetRec
 from kpg.compiler.algebra.traverse import walk
 from kpg.compiler.catalog.entries import Catalog
@@ -22,20 +18,15 @@ from kpg.compiler.sql.bind.volatile_calls import LOCKING
 from kpg.compiler.sql.frontend import Bound
 from kpg.compiler.sql.parse import statements as ast
 from kpg.compiler.sql.parse.definitions import AnyDefinition, CreateSchema, Definition
-from kpg.compiler.sql.parse.statements import Session
 from kpg.compiler.sql.rewrite.name_qualification import anchored
-from kpg.execute.changes.dml import evaluated, settling, widening
-from kpg.execute.changes.pipeline import change
-from kpg.execute.definitions.create_table import create_defined
+from kpg.execute.changes.dml import evaluated, settling
 from kpg.execute.definitions.user_types import with_known_types
-from kpg.execute.definitions.views import create_view
-from kpg.execute.queries.query_plan import Planned, bind, plan_bound, plan_view
-from kpg.execute.queries.result_rows import expand
+from kpg.execute.queries.query_plan import bind, plan_bound
+from kpg.execute.registry import Handler, Kind, Outcome, register, registration
 from kpg.runtime.errors import NotSupportedError
 from kpg.runtime.interrupts import DeepCalls
-from kpg.runtime.types import Schema
 from kpg.session.engine import Engine, Nested
-from kpg.session.notices import say_present, warn
+from kpg.session.notices import warn
 from kpg.session.transaction import State
 
 if TYPE_CHECKING:
@@ -59,13 +50,10 @@ def owning(engine: "Engine", statement: "PrivilegesDefining") -> AbstractContext
     return settling(engine, statement)
 
 
-Outcome = Result | Maintained | None
-Changing = ast.Insert | ast.Delete | ast.Update | ast.Merge | ast.Modifying | ast.CopyFrom
-Part = TypeVar("Part", ast.CreateTableAs, Changing)
+Part = TypeVar("Part")
 Defining = ast.CreateTable | ast.CreateTableAs | ast.CreateView | ast.Drop | AnyDefinition
 
 
-Words = np.ndarray[tuple[int, ...], np.dtype[np.int64]]
 COMPUTED_BEFORE: Final = re.compile(
     r"\b(limit|offset|first|next)\s*\(|current_setting|set_config|pg_(notify|cancel|export|terminate|sleep)|setval|advisory",
     re.IGNORECASE,
@@ -105,47 +93,73 @@ def _execute(engine: Engine, statement: ast.Statement) -> Outcome:
         from kpg.execute.table_locks import wait_for_tables  # lazy: the start does without it
 
         wait_for_tables(engine, statement)
-    if engine.transactions.read_only and isinstance(statement, Changing | Defining):
+    if engine.transactions.read_only and registration(statement).kind in (Kind.CHANGE, Kind.DEFINITION):
         from kpg.session.settings import into_temporary  # lazy: the start does without it
 
         with into_temporary(engine, statement):
-            return _run(engine, statement)
-    return _run(engine, statement)
+            return run(engine, statement)
+    return run(engine, statement)
 
 
-def _run(engine: Engine, statement: ast.Statement) -> Outcome:
-    match statement:
-        case ast.Begin():
-            engine.transactions.open(partial(warn, engine))
-            if statement.read_only is not None:
-                engine.transactions.read_only = statement.read_only
-        case ast.Commit():
-            engine.transactions.end(partial(warn, engine), commit=True, chain=statement.chain)
-        case ast.Rollback():
-            engine.transactions.end(partial(warn, engine), commit=False, chain=statement.chain)
-        case ast.Insert() | ast.Delete() | ast.Update() | ast.Merge() | ast.Modifying() | ast.CopyFrom():
-            with engine.transactions.statement(changes=True):
-                return _change(engine, statement)
-        case ast.CreateTable() | ast.CreateTableAs() | ast.CreateView() | ast.Drop() | Definition():
-            if engine.sessions is not None and engine.transactions.state is not State.NONE:
-                engine.sessions.before_defining()
-            engine.remembered.forget()
-            changing = engine.transactions.statement(changes=True)
-            writing = engine.journal.writing()
-            with changing, writing, owning(engine, statement), _closing(engine, statement):
-                return _define(engine, _anchored(engine, with_known_types(statement, engine.catalog)))
-        case ast.Explain() | ast.ExplainView():
-            from kpg.execute.queries.explain import run_explain  # lazy: the start does without it
-
-            return run_explain(engine, statement, _execute)
-        case Session():
-            from kpg.session.settings import run_session  # lazy: the start does without it
-
-            return run_session(engine, statement, execute)
-        case _:
+def run(engine: Engine, statement: ast.Statement) -> Outcome:
+    """Run a statement by its handler, within what its kind needs."""
+    found = registration(statement)
+    match found.kind:
+        case Kind.CONTROL:
+            return found.handler(engine, statement)
+        case Kind.READ:
             with engine.transactions.statement(changes=False):
-                return _other(engine, statement)
-    return None
+                outcome = found.handler(engine, statement)
+            engine.transactions.say()
+            return outcome
+        case Kind.CHANGE:
+            with engine.transactions.statement(changes=True):
+                return found.handler(engine, with_locked_rows(engine, statement))
+        case Kind.DEFINITION:
+            return _define(engine, statement, found.handler)
+        case _:
+            assert_never(found.kind)
+
+
+def _define(engine: Engine, statement: Any, handler: Handler) -> Outcome:
+    if engine.sessions is not None and engine.transactions.state is not State.NONE:
+        engine.sessions.before_defining()
+    engine.remembered.forget()
+    changing, writing = engine.transactions.statement(changes=True), engine.journal.writing()
+    with changing, writing, owning(engine, statement), _closing(engine, statement):
+        if isinstance(statement, Definition):
+            engine.check_defining("a definition")
+        return handler(engine, _qualified(engine, with_known_types(statement, engine.catalog)))
+
+
+def begin(engine: Engine, statement: ast.Begin) -> None:
+    """BEGIN."""
+    engine.transactions.open(partial(warn, engine))
+    if statement.read_only is not None:
+        engine.transactions.read_only = statement.read_only
+
+
+def commit(engine: Engine, statement: ast.Commit) -> None:
+    """COMMIT."""
+    engine.transactions.end(partial(warn, engine), commit=True, chain=statement.chain)
+
+
+def rollback(engine: Engine, statement: ast.Rollback) -> None:
+    """ROLLBACK."""
+    engine.transactions.end(partial(warn, engine), commit=False, chain=statement.chain)
+
+
+def savepoint(engine: Engine, statement: ast.Savepoint) -> None:
+    """SAVEPOINT, ROLLBACK TO SAVEPOINT and RELEASE SAVEPOINT."""
+    transactions = engine.transactions
+    if statement.kind == "RETURN":
+        transactions.rollback_to(statement.name)
+        return
+    with transactions.undoing():
+        if statement.kind == "SAVE":
+            transactions.savepoint(statement.name)
+        else:
+            transactions.release(statement.name)
 
 
 def _closing(engine: Engine, statement: Defining) -> AbstractContextManager[None]:
@@ -158,7 +172,7 @@ def _closing(engine: Engine, statement: Defining) -> AbstractContextManager[None
     return closing(engine, statement)
 
 
-def _anchored(engine: Engine, statement: Defining) -> Defining:
+def _qualified(engine: Engine, statement: Defining) -> Defining:
     """A definition whose texts mean the same on every search path."""
     if isinstance(statement, ast.CreateTable):
         constraints = statement.constraints
@@ -168,92 +182,14 @@ def _anchored(engine: Engine, statement: Defining) -> Defining:
     return anchored(statement, engine.catalog)
 
 
-def _define(engine: Engine, statement: Defining) -> Outcome:
-    match statement:
-        case ast.CreateTable():
-            _create_table(engine, statement)
-        case ast.CreateTableAs():
-            return _create_table_as(engine, statement)
-        case ast.CreateView():
-            return widening(lambda: create_view(engine, statement))
-        case ast.Drop():
-            # lazy: the start does without it
-            from kpg.execute.definitions.drop import check_unused, drop_relations
-
-            check_unused(engine, statement.names, f"DROP {statement.kind}", statement.span)
-            drop_relations(engine, statement)
-        case Definition():
-            from kpg.execute.definitions.ddl import define  # lazy: the start does without it
-
-            return define(engine, statement)
-        case _:
-            assert_never(statement)
-    return None
-
-
-def _settled(engine: Engine, statement: Part) -> Part:
+def with_locked_rows(engine: Engine, statement: Part) -> Part:
     """A statement with rows in the place of subqueries that lock some."""
-    span = statement.span
-    if not LOCKING.search(span.source, span.start, span.end):
+    span = getattr(statement, "span", None)
+    if span is None or not LOCKING.search(span.source, span.start, span.end):
         return statement
     from kpg.execute.queries.for_update import with_locked  # lazy: the start does without it
 
     return with_locked(engine, statement)
-
-
-def _change(engine: Engine, statement: Changing) -> Result:
-    statement = _settled(engine, statement)
-    match statement:
-        case ast.CopyFrom():
-            from kpg.execute.changes.copy import copy_from  # lazy: the start does without it
-
-            return Affected(copy_from(engine, statement))
-        case ast.Modifying():
-            # lazy: the start does without it
-            from kpg.execute.changes.modifying_queries import run_modifying
-
-            return run_modifying(engine, statement)
-        case ast.Insert() | ast.Delete() | ast.Update() | ast.Merge():
-            return change(engine, statement)
-        case _:
-            assert_never(statement)
-
-
-def _other(engine: Engine, statement: ast.Statement) -> Outcome:
-    match statement:
-        case ast.Select():
-            return select(engine, statement)
-        case ast.CopyTo():
-            from kpg.execute.changes.copy import copy_to  # lazy: the start does without it
-
-            return copy_to(engine, statement)
-        case ast.ExplainRow():
-            from kpg.provenance.explain_row import explained  # lazy: the start does without it
-
-            return explained(engine, statement)
-        case ast.ShowTables():
-            from kpg.execute.queries.explain import show_tables  # lazy: the start does without it
-
-            return show_tables(engine)
-        case ast.Describe():
-            from kpg.execute.queries.explain import describe  # lazy: the start does without it
-
-            return describe(engine, statement.name)
-        case ast.VerifyView():
-            from kpg.execute.queries.explain import verified  # lazy: the start does without it
-
-            return verified(engine, statement.name)
-        case ast.Begin() | ast.Commit() | ast.Rollback() | ast.Explain() | ast.ExplainView():
-            raise AssertionError(statement)
-        case (
-            ast.CreateTable() | ast.CreateTableAs() | ast.CreateView() | ast.Drop() | Definition() | Session()
-        ):
-            raise AssertionError(statement)
-        case ast.Insert() | ast.Delete() | ast.Update() | ast.Merge() | ast.Modifying() | ast.CopyFrom():
-            raise AssertionError(statement)
-        case _:
-            assert_never(statement)
-    return None
 
 
 def select(engine: Engine, statement: ast.Select) -> Result:
@@ -314,59 +250,8 @@ def _computed(engine: Engine, bound: Bound, catalog: Catalog) -> Result:
     return engine.select(plan_bound(bound, catalog, engine.statistics))
 
 
-def _create_table(engine: Engine, statement: ast.CreateTable) -> None:
-    name = engine.catalog.created(statement.name, temporary=statement.temporary, span=statement.span)
-    if statement.if_not_exists and name in engine.catalog:
-        say_present(engine, name)
-        return
-    _make_room(engine, statement, name)
-    if statement.partition is not None:
-        from kpg.execute.definitions.partitions import create_partition  # lazy: the start does without it
-
-        create_partition(engine, statement, name)
-        return
-    if statement.partitioned is not None:
-        from kpg.execute.definitions.partitions import note_partitioned  # lazy: the start does without it
-
-        note_partitioned(engine, statement, name)
-    if statement.constraints is ast.NOTHING and not statement.likes:
-        engine.create_table(name, statement.schema)
-    else:
-        create_defined(engine, statement, name)
-    if statement.distribution:
-        from kpg.session.distribution import declare  # lazy: the start does without it
-
-        declare(engine, name, statement.distribution)
-
-
-def _make_room(engine: Engine, statement: ast.CreateTable | ast.CreateTableAs, name: str) -> None:
-    """Drop the table that CREATE OR REPLACE takes the place of."""
-    if statement.on_commit or engine.at_commit:
-        from kpg.execute.definitions.ddl import made  # lazy: the start does without it
-
-        made(engine, name, statement)
-    if statement.or_replace and name in engine.catalog:
-        from kpg.execute.definitions.drop import drop_relations  # lazy: the start does without it
-
-        drop_relations(engine, ast.Drop("TABLE", (name,), False, False, statement.span))
-
-
-def _create_table_as(engine: Engine, statement: ast.CreateTableAs) -> Outcome:
-    name = engine.catalog.created(statement.name, temporary=statement.temporary, span=statement.span)
-    if statement.if_not_exists and name in engine.catalog:
-        say_present(engine, name)
-        return Affected(0)
-    engine.check_defining("CREATE TABLE")
-    statement = _settled(engine, replace(statement, query=evaluated(engine, statement.query)))
-
-    def asked() -> tuple[Planned, Words]:
-        planned = plan_view(statement, engine.reading_catalog, engine.statistics)
-        nothing = np.empty((len(planned.types), 0), np.int64)
-        return planned, expand(*engine.run(planned)) if statement.data else nothing
-
-    planned, rows = settling(engine, asked)
-    schema = Schema(tuple(replace(column, nullable=True) for column in planned.schema.columns))
-    _make_room(engine, statement, name)
-    engine.create_table(name, schema)
-    engine.table(name).insert(np.ascontiguousarray(rows[: len(schema.columns)]))
-    return Affected(int(rows.shape[1]))
+register(ast.Begin, Kind.CONTROL, begin)
+register(ast.Commit, Kind.CONTROL, commit)
+register(ast.Rollback, Kind.CONTROL, rollback)
+register(ast.Savepoint, Kind.CONTROL, savepoint)
+register(ast.Select, Kind.READ, select)

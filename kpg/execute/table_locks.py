@@ -39,15 +39,14 @@ WEAK: Final = (ACCESS_SHARE, ROW_SHARE, ROW_EXCLUSIVE)
 
 
 def lock_tables(engine: Engine, statement: LockTable) -> None:
-    """Run one statement."""
-    with engine.transactions.statement(changes=False):
-        if engine.transactions.state is State.NONE:
-            raise _error("LOCK TABLE can only be used in transaction blocks", "25P01")
-        if engine.transactions.read_only and statement.mode not in WEAK:
-            raise _error("cannot execute LOCK TABLE in a read-only transaction", "25006")
-        for name, only in statement.relations:
-            for table in _tables(engine, name, statement, only=only):
-                _lock(engine, table, statement)
+    """LOCK TABLE."""
+    if engine.transactions.state is State.NONE:
+        raise _error("LOCK TABLE can only be used in transaction blocks", "25P01")
+    if engine.transactions.read_only and statement.mode not in WEAK:
+        raise _error("cannot execute LOCK TABLE in a read-only transaction", "25006")
+    for name, only in statement.relations:
+        for table in _tables(engine, name, statement, only=only):
+            _lock(engine, table, statement)
 
 
 def _error(message: str, state: str) -> InterfaceError:

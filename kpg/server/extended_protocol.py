@@ -97,9 +97,7 @@ class Portals:
     async def close_cursor(self, name: str) -> None:
         """Close such a cursor, if there is one."""
         if await self.shape_of_cursor(name) is not None:
-            await self._client.engine(
-                lambda engine: cursors.run_cursor(engine, statements.Close(name, NOWHERE))
-            )
+            await self._client.engine(lambda engine: cursors.close(engine, statements.Close(name, NOWHERE)))
 
     async def answers(self, portal: Portal) -> bool:
         """Do what a portal's statement says if it is about another portal."""

@@ -27,7 +27,6 @@ from kpg.server import logs, messages
 from kpg.server.interfaces import ClientConnection
 from kpg.session.session_manager import Hub
 from kpg.session.setting_values import of_asker
-from kpg.session.settings import run_session
 
 FORM: Final = re.compile(r"SCRAM-SHA-256\$(\d+):([^$]+)\$([^:]+):(.+)")
 
@@ -271,7 +270,7 @@ class Telling:
         for name, value in (dict(role.settings if role is not None else ()) | wanted).items():
             wish = Set(name.lower(), (value,), Span("", 0, 0))
             with contextlib.suppress(Error):
-                await client.engine(lambda engine, wish=wish: run_session(engine, wish, execute))  # type: ignore[misc]
+                await client.engine(lambda engine, wish=wish: execute(engine, wish))  # type: ignore[misc]
 
     def tell(self) -> None:
         """Tell the settings that have another value than the client knows."""

@@ -6,9 +6,9 @@ Postgres refuses.
 """
 
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Final, assert_never
+from typing import TYPE_CHECKING, Final
 
 from kpg.api.result import Result, listing
 from kpg.compiler.catalog.access_control import key_of
@@ -20,10 +20,8 @@ from kpg.compiler.sql.parse.parser import parse
 from kpg.compiler.sql.parse.session_statements import with_values
 from kpg.compiler.sql.parse.statements import Select, Statement
 from kpg.compiler.system.pg_index import indexes
-from kpg.execute.changes.source_positions import set_position
 from kpg.execute.definitions.ddl import end
-from kpg.execute.queries.cursors import forget, listed, run_cursor
-from kpg.execute.table_locks import lock_tables
+from kpg.execute.queries.cursors import forget, listed
 from kpg.postgres.privileges import refuse_refresh
 from kpg.postgres.roles import set_role
 from kpg.runtime.errors import InterfaceError, ProgrammingError, Span
@@ -47,72 +45,39 @@ if TYPE_CHECKING:
 
 
 UNCHANGEABLE: Final = frozenset({"server_version", "server_version_num", "server_encoding", "is_superuser"})
-Run = Callable[[Engine, Any], "Result | Maintained | None"]
 
 
-def run_session(engine: Engine, statement: ast.AnySession, execute: Run) -> "Result | Maintained | None":
-    """Run one statement."""
-    match statement:
-        case ast.Savepoint(kind="SAVE", name=name):
-            with engine.transactions.undoing():
-                engine.transactions.savepoint(name)
-        case ast.Savepoint(kind="RETURN", name=name):
-            engine.transactions.rollback_to(name)
-        case ast.Savepoint(name=name):
-            with engine.transactions.undoing():
-                engine.transactions.release(name)
-        case ast.Execute():
-            return _execute(engine, statement, execute)
-        case ast.SetPosition():
-            with engine.transactions.statement(changes=True):
-                set_position(engine, statement)
-        case _:
-            with engine.transactions.statement(changes=False):
-                outcome = _setting(engine, statement)
-            engine.transactions.say()
-            return outcome
-    return None
+def show(engine: Engine, statement: ast.Show) -> Result:
+    """SHOW of a setting, or of all."""
+    name = statement.name
+    if name == "all":
+        names = sorted(SETTINGS)
+        return listing({"name": (TEXT, names), "setting": (TEXT, [shown(engine, one) for one in names])})
+    if name not in SETTINGS and name not in engine.settings:
+        raise _unknown(name, statement.span)
+    return listing({name: (TEXT, [shown(engine, name)])})
 
 
-def _setting(engine: Engine, statement: ast.AnySession) -> Result | None:
-    match statement:
-        case ast.SetConstraints():
-            _set_constraints(engine, statement)
-        case ast.Set():
-            _set(engine, statement)
-        case ast.SetRole():
-            set_role(engine, statement)
-        case ast.Show(name="all"):
-            names = sorted(SETTINGS)
-            return listing({"name": (TEXT, names), "setting": (TEXT, [shown(engine, one) for one in names])})
-        case ast.Show(name=name):
-            if name not in SETTINGS and name not in engine.settings:
-                raise _unknown(name, statement.span)
-            return listing({name: (TEXT, [shown(engine, name)])})
-        case ast.LockTable() | ast.Accepted():
-            accept(engine, statement)
-        case ast.SetTransaction():
-            set_modes(engine, statement)
-        case ast.Notify(channel=channel, payload=payload):
-            engine.transactions.box(engine.channels).notify(channel, payload, engine.transactions.depth)
-        case ast.Listen(channel=channel, begins=True):
-            engine.transactions.box(engine.channels).listen(channel, engine.transactions.depth)
-        case ast.Listen(channel=channel):
-            engine.transactions.box(engine.channels).unlisten(channel, engine.transactions.depth)
-        case ast.Prepare():
-            _prepare(engine, statement)
-        case ast.Deallocate(name=""):
-            engine.prepared.clear()
-        case ast.Deallocate(name=name):
-            if not engine.prepared.drop(name):
-                raise ProgrammingError(f'prepared statement "{name}" does not exist', span=statement.span)
-        case ast.Declare() | ast.Fetch() | ast.Close():
-            return run_cursor(engine, statement)
-        case ast.Savepoint() | ast.Execute() | ast.SetPosition():
-            raise AssertionError(statement)
-        case _:
-            assert_never(statement)
-    return None
+def notify(engine: Engine, statement: ast.Notify) -> None:
+    """NOTIFY."""
+    transactions = engine.transactions
+    transactions.box(engine.channels).notify(statement.channel, statement.payload, transactions.depth)
+
+
+def listen(engine: Engine, statement: ast.Listen) -> None:
+    """LISTEN and UNLISTEN."""
+    transactions = engine.transactions
+    box = transactions.box(engine.channels)
+    (box.listen if statement.begins else box.unlisten)(statement.channel, transactions.depth)
+
+
+def deallocate(engine: Engine, statement: ast.Deallocate) -> None:
+    """DEALLOCATE of a prepared statement, or of all."""
+    name = statement.name
+    if not name:
+        engine.prepared.clear()
+    elif not engine.prepared.drop(name):
+        raise ProgrammingError(f'prepared statement "{name}" does not exist', span=statement.span)
 
 
 def _unknown(name: str, span: Span) -> ProgrammingError:
@@ -122,7 +87,8 @@ def _unknown(name: str, span: Span) -> ProgrammingError:
     return error
 
 
-def _set(engine: Engine, statement: ast.Set) -> None:
+def set_setting(engine: Engine, statement: ast.Set) -> None:
+    """SET of a setting, and RESET."""
     name = statement.name
     if not name:
         _reset_all(engine)
@@ -185,7 +151,8 @@ def _set_path(engine: Engine, statement: ast.Set) -> None:
     engine.catalog.search_path = path_of(", ".join(given)) if given else USUAL_PATH
 
 
-def _set_constraints(engine: Engine, statement: ast.SetConstraints) -> None:
+def set_constraints(engine: Engine, statement: ast.SetConstraints) -> None:
+    """SET CONSTRAINTS."""
     references = engine.references
     known = {link.key.name.lower(): link.key for link in references.all()}
     for name in statement.names:
@@ -202,7 +169,8 @@ def _set_constraints(engine: Engine, statement: ast.SetConstraints) -> None:
         references.settle(committing=False)
 
 
-def _prepare(engine: Engine, statement: ast.Prepare) -> None:
+def prepare(engine: Engine, statement: ast.Prepare) -> None:
+    """PREPARE."""
     engine.prepared.check_free(statement.name, statement.span)
     parse(statement.text)
     engine.prepared[statement.name] = statement
@@ -217,10 +185,11 @@ def check_query(text: str, span: Span) -> None:
         raise error
 
 
-def _execute(engine: Engine, statement: ast.Execute, execute: Run) -> "Result | Maintained | None":
+def execute_prepared(engine: Engine, statement: ast.Execute) -> "Result | Maintained | None":
+    """EXECUTE."""
     with engine.transactions.undoing():
         bound = executed(engine, statement)
-    return execute(engine, bound)
+    return engine.nested.execute(engine, bound)
 
 
 def executed(engine: Engine, statement: ast.Execute) -> Statement:
@@ -350,11 +319,8 @@ def _prepared(engine: "Engine") -> Iterable[Row]:
         yield one.name, place.source[place.start : place.end], types, int(by_sql)
 
 
-def accept(engine: Engine, statement: ast.Accepted | ast.LockTable) -> None:
-    """Run one statement."""
-    if isinstance(statement, ast.LockTable):
-        lock_tables(engine, statement)
-        return
+def accept(engine: Engine, statement: ast.Accepted) -> None:
+    """VACUUM, ANALYZE, REFRESH, REINDEX, CHECKPOINT, DISCARD and what asks for nothing here."""
     for fact, state in statement.skipped:
         say_skipped(engine, fact, state)
     what = statement.what
@@ -427,5 +393,6 @@ def _discard(engine: Engine, part: str) -> None:
     forget(engine, engine.catalog.asker.number)
     engine.prepared.clear()
     place = Span("", 0, 0)
-    for one in (ast.Set("", (), place), ast.SetRole("", True, False, place), ast.Listen("", False, place)):
-        run_session(engine, one, engine.nested.execute)
+    set_setting(engine, ast.Set("", (), place))
+    set_role(engine, ast.SetRole("", True, False, place))
+    listen(engine, ast.Listen("", False, place))

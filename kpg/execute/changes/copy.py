@@ -110,7 +110,7 @@ CHUNK_ROWS: Final = 1 << 16
 LINES_AT_ONCE: Final = 2_000
 
 
-def copy_from(engine: Engine, statement: ast.CopyFrom) -> int:
+def copy_from(engine: Engine, statement: ast.CopyFrom) -> Result:
     """COPY FROM: append a file's rows; columns that are not listed take their DEFAULTs."""
     table = engine.table(statement.table)
     if engine.catalog.is_limited:
@@ -132,7 +132,7 @@ def copy_from(engine: Engine, statement: ast.CopyFrom) -> int:
             continue
         table.load(whole)
         rows += whole.shape[1]
-    return rows
+    return Affected(rows)
 
 
 def _check_allowed(engine: Engine, table: Table, statement: ast.CopyFrom) -> None:

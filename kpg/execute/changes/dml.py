@@ -29,11 +29,11 @@ from kpg.compiler.sql.rewrite.column_defaults import given_insert, insert_places
 from kpg.execute.changes.table_writes import checked, distinct
 from kpg.execute.queries.query_plan import (
     Planned,
-    as_wide,
     bind,
     constant_words,
     plan,
     plan_bound,
+    widening,
 )
 from kpg.execute.queries.result_rows import Decoded, expand, permutation
 from kpg.runtime.errors import DataError, IntegrityError, NotSupportedError, SerializationError
@@ -58,17 +58,6 @@ def settling(engine: Engine, compute: Callable[[], T]) -> T:
         return widening(compute)
     finally:
         settle_numbers(engine)
-
-
-def widening(compute: Callable[[], T]) -> T:
-    """What is computed; anew with NUMERICs if a DECIMAL could not hold a result."""
-    try:
-        return compute()
-    except DataError as error:
-        if not error.narrow:
-            raise
-
-    return as_wide(compute)
 
 
 def evaluated(engine: Engine, statement: ast.Select, *, sleeps: bool = True) -> ast.Select:

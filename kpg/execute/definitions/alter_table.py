@@ -24,12 +24,13 @@ from kpg.execute.changes.defaults import default_words
 from kpg.execute.changes.foreign_keys import Link, link_of
 from kpg.execute.changes.partition_routing import altered_together
 from kpg.execute.changes.table_writes import checked
-from kpg.execute.definitions.create_table import free_name, with_constraint
 from kpg.execute.definitions.drop import column_users, described, drop_users
 from kpg.execute.definitions.indexes import add_key, drop_key, install_if_there, keep, rebuild_unique_indexes
 from kpg.execute.definitions.partitions import attach, detach
 from kpg.execute.definitions.rename import follow, rename_sequence, rename_table
 from kpg.execute.definitions.sequences import alter_sequence
+from kpg.execute.definitions.table_definition import free_name, with_constraint
+from kpg.execute.queries.cursors import check_unused
 from kpg.postgres.row_security import refuse_column, secure
 from kpg.runtime.errors import NotSupportedError, ProgrammingError, Span
 from kpg.runtime.types import NULL, ColumnDef, Schema
@@ -37,6 +38,9 @@ from kpg.session.engine import Engine
 from kpg.session.notices import say_cascade, say_skipped, say_skipped_relation
 
 Words = NDArray[np.int64]
+
+NAMES = (ast.RenameTo, ast.RenameColumn, ast.RenameConstraint, ast.SetSchema)
+"""Actions that only change names."""
 
 
 def place_of(schema: Schema, relation: str, name: str, span: Span) -> int:
@@ -625,6 +629,13 @@ def _without(old: Constraints, column: str, kept: tuple[int, ...]) -> Constraint
         ),
         tuple(key for key in old.foreign_keys if lower not in (one.lower() for one in key.columns)),
     )
+
+
+def alter_relation(engine: Engine, statement: ast.Alter) -> None:
+    """ALTER TABLE, VIEW, INDEX and SEQUENCE. The session may have no cursor or portal open over the table."""
+    if statement.kind == "TABLE" and not all(isinstance(one, NAMES) for one in statement.actions):
+        check_unused(engine, (statement.name,), "ALTER TABLE", statement.span)
+    alter(engine, statement)
 
 
 def alter(engine: Engine, statement: ast.Alter) -> None:

@@ -1,10 +1,9 @@
-"""DDL dispatch for all objects except tables and views, with TRUNCATE, COMMENT and temporary tables.
+"""TRUNCATE, COMMENT, DROP of what is no table or view, and temporary tables.
 
 Temporary tables follow their ON COMMIT action at a commit, and are dropped when their session ends.
 """
 
 from functools import partial
-from typing import assert_never
 
 from kpg.api.result import Affected, Result
 from kpg.compiler.catalog.constraints import heirs
@@ -12,89 +11,36 @@ from kpg.compiler.catalog.entries import TableEntry
 from kpg.compiler.sql.parse import definitions as ast
 from kpg.compiler.sql.parse import statements
 from kpg.compiler.sql.parse.definitions import DropOther
-from kpg.execute.definitions.alter_table import alter
-from kpg.execute.definitions.domains import alter_domain, alter_type, create_domain, drop_domain
-from kpg.execute.definitions.drop import check_altered, check_unused, drop_relations
-from kpg.execute.definitions.ego_views import created as create_ego_view
-from kpg.execute.definitions.indexes import create_index, drop_index, empty_unique_indexes
-from kpg.execute.definitions.rename import rename_schema
-from kpg.execute.definitions.routines import define_aggregate, run_routine
-from kpg.execute.definitions.schema_statements import create_schema, drop_schema
-from kpg.execute.definitions.sequences import alter_sequence, create_sequence, drop_sequence
-from kpg.execute.definitions.user_types import create_type, drop_type
-from kpg.postgres.grants import run_granting
-from kpg.postgres.roles import run_roles
-from kpg.postgres.row_security import define_policy
+from kpg.execute.definitions.domains import drop_domain
+from kpg.execute.definitions.drop import drop_relations
+from kpg.execute.definitions.indexes import drop_index, empty_unique_indexes
+from kpg.execute.definitions.schema_statements import drop_schema
+from kpg.execute.definitions.sequences import drop_sequence
+from kpg.execute.definitions.user_types import drop_type
+from kpg.execute.queries.cursors import check_unused
 from kpg.runtime.errors import ProgrammingError, Span
 from kpg.session.engine import Engine
 
 
-def define(engine: Engine, statement: ast.AnyDefinition) -> Result | None:
-    """Run one statement."""
-    engine.check_defining("a definition")
-    match statement:
-        case ast.CreateRole() | ast.AlterRole() | ast.DropRole() | ast.GrantRole():
-            run_roles(engine, statement)
-        case ast.Grant() | ast.AlterDefaults() | ast.AlterOwner() | ast.Reassign():
-            run_granting(engine, statement)
-        case ast.CreateSequence():
-            create_sequence(engine, statement)
-        case ast.CreateEgoView():
-            create_ego_view(engine, statement)
-        case ast.AlterSequence():
-            alter_sequence(engine, statement)
-        case ast.CreateSchema():
-            create_schema(engine, statement)
-        case ast.CreateIndex():
-            check_unused(engine, (statement.table,), "CREATE INDEX", statement.span)
-            create_index(engine, statement)
-        case ast.CreateType():
-            create_type(engine, statement)
-        case ast.CreateDomain():
-            create_domain(engine, statement)
-        case ast.AlterDomain():
-            alter_domain(engine, statement)
-        case ast.AlterUserType():
-            alter_type(engine, statement)
-        case ast.RenameSchema():
-            rename_schema(engine, statement)
-        case ast.DropOther():
-            for name in statement.names:
-                _drop(engine, statement, name)
-        case ast.Truncate():
-            check_unused(engine, statement.tables, "TRUNCATE", statement.span)
-            return Affected(_truncate(engine, statement))
-        case ast.Comment():
-            _comment(engine, statement)
-        case ast.Alter():
-            check_altered(engine, statement)
-            alter(engine, statement)
-        case ast.DefinePolicy():
-            define_policy(engine, statement)
-        case ast.CreateAggregate() | ast.DropAggregate():
-            define_aggregate(engine, statement)
-        case ast.CreateFunction() | ast.DropFunction() | ast.AlterFunction():
-            run_routine(engine, statement)
-        case _:
-            assert_never(statement)
-    return None
+def drop_other(engine: Engine, statement: ast.DropOther) -> None:
+    """DROP SEQUENCE, TYPE, DOMAIN, SCHEMA and INDEX."""
+    for name in statement.names:
+        match statement.kind:
+            case "SEQUENCE":
+                drop_sequence(engine, statement, name)
+            case "TYPE":
+                drop_type(engine, statement, name)
+            case "DOMAIN":
+                drop_domain(engine, statement, name)
+            case "SCHEMA":
+                drop_schema(engine, statement, name.lower())
+            case _:
+                drop_index(engine, statement, name)
 
 
-def _drop(engine: Engine, statement: ast.DropOther, name: str) -> None:
-    match statement.kind:
-        case "SEQUENCE":
-            drop_sequence(engine, statement, name)
-        case "TYPE":
-            drop_type(engine, statement, name)
-        case "DOMAIN":
-            drop_domain(engine, statement, name)
-        case "SCHEMA":
-            drop_schema(engine, statement, name.lower())
-        case _:
-            drop_index(engine, statement, name)
-
-
-def _truncate(engine: Engine, statement: ast.Truncate) -> int:
+def truncate(engine: Engine, statement: ast.Truncate) -> Result:
+    """TRUNCATE."""
+    check_unused(engine, statement.tables, "TRUNCATE", statement.span)
     catalog = engine.catalog
     chosen = to_truncate(engine, statement)
     rows = 0
@@ -112,7 +58,7 @@ def _truncate(engine: Engine, statement: ast.Truncate) -> int:
                     at = engine.sequences.next.get(rule.sequence)
                     engine.sequences.restart(rule.sequence)
                     engine.journal.note(undo=partial(engine.sequences.restart, rule.sequence, at))
-    return rows
+    return Affected(rows)
 
 
 def to_truncate(engine: Engine, statement: ast.Truncate) -> set[str]:
@@ -140,7 +86,8 @@ def to_truncate(engine: Engine, statement: ast.Truncate) -> set[str]:
     return chosen
 
 
-def _comment(engine: Engine, statement: ast.Comment) -> None:
+def comment(engine: Engine, statement: ast.Comment) -> None:
+    """COMMENT."""
     catalog = engine.catalog
     key: tuple[str, ...] = (statement.kind, statement.name.lower())
     match statement.kind:

@@ -4,82 +4,32 @@ A table with an open cursor or portal in the same session cannot be altered, tru
 55006.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import replace
 
 from kpg.compiler.catalog.entries import TableEntry, ViewEntry
 from kpg.compiler.pipeline import reads_column
-from kpg.compiler.sql.frontend import has_star, named_columns, read_relations
-from kpg.compiler.sql.parse import definitions as ast
+from kpg.compiler.sql.frontend import has_star, named_columns
 from kpg.compiler.sql.parse.parser import parse_query
 from kpg.compiler.sql.parse.statements import Drop
 from kpg.compiler.system.oids import shown_name
 from kpg.execute.changes.partition_routing import dropped_together
 from kpg.execute.definitions.partitions import settle_defaults
-from kpg.execute.queries.cursors import is_open
-from kpg.runtime.errors import Error, ProgrammingError, Span
+from kpg.execute.queries.cursors import check_unused
+from kpg.runtime.errors import Error, ProgrammingError
 from kpg.runtime.plan import Ego
 from kpg.session.engine import Engine
 from kpg.session.notices import say_cascade, say_missing
 
-NAMES = (ast.RenameTo, ast.RenameColumn, ast.RenameConstraint, ast.SetSchema)
-"""Actions that only change names."""
 
-
-def check_altered(engine: "Engine", statement: ast.Alter) -> None:
-    """As :func:`check_unused`, for the table that a statement is about."""
-    if statement.kind == "TABLE" and not all(isinstance(one, NAMES) for one in statement.actions):
-        check_unused(engine, (statement.name,), "ALTER TABLE", statement.span)
-
-
-def check_unused(engine: "Engine", names: Iterable[str], what: str, span: Span) -> None:
-    """ProgrammingError if a query of the session that is still open reads one of some tables."""
-    read = frozenset().union(*(_tables(engine, one) for one in _open(engine)))
-    if not read:
-        return
-    for name in names:
-        entry = engine.catalog.find(name)
-        if entry is not None and entry.name in read:
-            shown = entry.name.rpartition(".")[2]
-            error = ProgrammingError(
-                f'cannot {what} "{shown}" because it is being used by active queries in this session',
-                span=span,
-                hint="close the cursor, or the portal, first",
-            )
-            error.sqlstate = "55006"
-            raise error
-
-
-def _open(engine: "Engine") -> Iterator[object]:
-    """The statements of open cursors and portals."""
-    number = engine.catalog.asker.number
-    if engine.cursors:
-        for (owner, _), cursor in engine.cursors.items():
-            if owner == number and cursor.transaction is not None and is_open(engine, cursor):
-                yield cursor.query
-    session = None if engine.sessions is None else engine.sessions.sessions.get(number)
-    if session is not None:
-        yield from (portal.statement for portal in session.portals())
-
-
-def _tables(engine: "Engine", statement: object) -> frozenset[str]:
-    """What a statement reads, by way of views that are not kept."""
-    found: set[str] = set()
-    uses: dict[str, list[str]] = {}
-    for view, used in engine.uses():
-        uses.setdefault(view, []).append(used)
-    waiting = list(read_relations(statement, engine.catalog))
-    while waiting:
-        entry = engine.catalog.find(waiting.pop())
-        if isinstance(entry, ViewEntry) and not entry.materialized:
-            waiting += uses.get(entry.name, ())
-        elif entry is not None:
-            found.add(entry.name)
-    return frozenset(found)
+def drop(engine: Engine, statement: Drop) -> None:
+    """DROP TABLE and DROP VIEW, unless a cursor or portal of the session is open over one."""
+    check_unused(engine, statement.names, f"DROP {statement.kind}", statement.span)
+    drop_relations(engine, statement)
 
 
 def drop_relations(engine: Engine, statement: Drop) -> None:
-    """DROP TABLE and DROP VIEW."""
+    """Drop tables and views, with CASCADE also what uses them."""
     engine.check_defining("DROP")
     doomed: list[str] = []
     for name in statement.names:

@@ -45,15 +45,15 @@ class Asked:
     replace: bool = False
 
 
-def created(engine: Engine, statement: CreateEgoView) -> Maintained:
-    """Run CREATE EGO VIEW."""
+def create_ego_view(engine: Engine, statement: CreateEgoView) -> None:
+    """CREATE EGO VIEW."""
     options = {"mode": "auto", "overlay": DEFAULT, **dict(statement.options)}
     asked = Asked(
         statement.name, statement.edges, statement.writes, statement.aggregate, statement.window,
         statement.neighbourhood, statement.where, statement.readers, options["mode"], options["overlay"],
         statement.continuous, statement.or_replace,
     )  # fmt: skip
-    return create(engine, asked)
+    create(engine, asked)
 
 
 def create(engine: Engine, asked: Asked) -> Maintained:

@@ -21,7 +21,8 @@ from kpg.compiler.catalog.entries import KEYS, PUBLIC, Catalog, Entry, TableEntr
 from kpg.compiler.sql.parse import definitions as ast
 from kpg.compiler.sql.rewrite.column_expressions import bind_check
 from kpg.execute.changes.expression_keys import ExpressionKey, unique_indexes
-from kpg.execute.definitions.create_table import free_name
+from kpg.execute.definitions.table_definition import free_name
+from kpg.execute.queries.cursors import check_unused
 from kpg.runtime.errors import Error, IntegrityError, NotSupportedError, ProgrammingError
 from kpg.runtime.plan import Arrange, Linear, Mfp, Plan, Source
 from kpg.runtime.scalar import Column, Fetch
@@ -34,7 +35,8 @@ if TYPE_CHECKING:
 
 
 def create_index(engine: Engine, statement: ast.CreateIndex) -> None:
-    """Make an index; over expressions, or of some rows, it is known by its name only."""
+    """CREATE INDEX; an index over expressions, or of some rows, is known by its name only."""
+    check_unused(engine, (statement.table,), "CREATE INDEX", statement.span)
     catalog = engine.catalog
     found = catalog.find(statement.table)
     kept = isinstance(found, ViewEntry) and (found.materialized or _is_being_kept(engine, found))

@@ -18,8 +18,8 @@ from kpg.compiler.sql.parse import definitions as ddl
 from kpg.compiler.sql.parse import statements as ast
 from kpg.compiler.sql.parse.parser import parse_query
 from kpg.execute.changes.partition_routing import fits, order_of, partitions_of
-from kpg.execute.definitions.create_table import definition
 from kpg.execute.definitions.indexes import check_key, with_keys
+from kpg.execute.definitions.table_definition import definition
 from kpg.execute.queries.query_plan import plan, relations_of
 from kpg.runtime.errors import IntegrityError, NotSupportedError, ProgrammingError, Span
 from kpg.runtime.types import Schema

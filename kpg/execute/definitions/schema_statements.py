@@ -10,10 +10,11 @@ from kpg.compiler.sql.parse import definitions as ast
 from kpg.compiler.sql.parse.parser import parse
 from kpg.compiler.sql.parse.statements import Drop
 from kpg.execute.definitions.domains import drop_domain
-from kpg.execute.definitions.drop import check_unused, described, drop_relations
+from kpg.execute.definitions.drop import described, drop_relations
 from kpg.execute.definitions.routines import drop_routine
 from kpg.execute.definitions.sequences import drop_sequence
 from kpg.execute.definitions.user_types import drop_type
+from kpg.execute.queries.cursors import check_unused
 from kpg.runtime.errors import ProgrammingError
 from kpg.session.engine import Engine
 from kpg.session.notices import say_cascade, say_skipped

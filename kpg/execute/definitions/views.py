@@ -20,7 +20,7 @@ from kpg.compiler.sql.parse.parser import parse_query
 from kpg.compiler.sql.parse.statements import Select
 from kpg.compiler.sql.rewrite.changes import below_of, refuse_unchecked
 from kpg.compiler.sql.rewrite.name_qualification import whole_query
-from kpg.execute.queries.query_plan import Planned, plan_bound, plan_view, relations_of
+from kpg.execute.queries.query_plan import Planned, plan_bound, plan_view, relations_of, widening
 from kpg.runtime.errors import NotSupportedError, ProgrammingError, Span
 from kpg.runtime.types import Schema
 from kpg.runtime.values.styles import PLAIN
@@ -29,7 +29,11 @@ from kpg.session.notices import say_present
 
 
 def create_view(engine: Engine, statement: ast.CreateView) -> Maintained | None:
-    """Run the statement; the view, if it is kept from now on."""
+    """CREATE VIEW and CREATE MATERIALIZED VIEW; the latter returns its view."""
+    return widening(lambda: _create(engine, statement))
+
+
+def _create(engine: Engine, statement: ast.CreateView) -> Maintained | None:
     name = engine.catalog.created(statement.name, temporary=statement.temporary, span=statement.span)
     old = engine.catalog.find(name)
     if statement.if_not_exists and old is not None:

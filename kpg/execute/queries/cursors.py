@@ -1,15 +1,16 @@
 """Cursors: the rows of a query as of its DECLARE, with a position, and WHERE CURRENT OF."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING, NoReturn, assert_never
+from typing import TYPE_CHECKING, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
 
 from kpg.api.result import Affected, Result, Row
-from kpg.compiler.catalog.entries import TableEntry
+from kpg.compiler.catalog.entries import TableEntry, ViewEntry
 from kpg.compiler.sql.bind.row_locks import at_row, with_row
+from kpg.compiler.sql.frontend import read_relations
 from kpg.compiler.sql.parse import statements as ast
 from kpg.compiler.sql.parse.statements import Select
 from kpg.execute.changes.dml import Changes
@@ -43,21 +44,18 @@ class Picked:
         return [self._rows.part(place, place + 1)[0] for place in self._places[start:stop]]
 
 
-def run_cursor(engine: Engine, statement: ast.Declare | ast.Fetch | ast.Close) -> Result | None:
-    """Run one statement."""
-    match statement:
-        case ast.Declare():
-            _declare(engine, statement)
-        case ast.Fetch():
-            return moved(_cursor(engine, statement), statement)
-        case ast.Close(name=""):
-            forget(engine, engine.catalog.asker.number)
-        case ast.Close():
-            _cursor(engine, statement)
-            del engine.cursors[key_of(engine, statement.name)]
-        case _:
-            assert_never(statement)
-    return None
+def fetch(engine: Engine, statement: ast.Fetch) -> Result:
+    """FETCH and MOVE."""
+    return moved(_cursor(engine, statement), statement)
+
+
+def close(engine: Engine, statement: ast.Close) -> None:
+    """CLOSE of a cursor, or of all of the session."""
+    if not statement.name:
+        forget(engine, engine.catalog.asker.number)
+        return
+    _cursor(engine, statement)
+    del engine.cursors[key_of(engine, statement.name)]
 
 
 def key_of(engine: Engine, name: str) -> tuple[int, str]:
@@ -79,7 +77,8 @@ def shape_of(engine: Engine, name: str) -> tuple[tuple[str, ...], tuple[Type, ..
     return tuple(cursor.rows.columns), tuple(cursor.rows.types)
 
 
-def _declare(engine: Engine, statement: ast.Declare) -> None:
+def declare(engine: Engine, statement: ast.Declare) -> None:
+    """DECLARE CURSOR."""
     if engine.transactions.state is State.NONE and not statement.holds:
         raise ProgrammingError(
             "DECLARE CURSOR can only be used in transaction blocks",
@@ -270,3 +269,49 @@ def _becomes(engine: Engine, cursor: Cursor, row: Words) -> None:
     whole[:, place] = row
     if transactions.state is not State.NONE:
         transactions.settled.note(transactions.depth, lambda: whole.__setitem__((slice(None), place), before))
+
+
+def check_unused(engine: Engine, names: Iterable[str], what: str, span: Span) -> None:
+    """ProgrammingError if a query of the session that is still open reads one of some tables."""
+    read = frozenset().union(*(_tables(engine, one) for one in _open(engine)))
+    if not read:
+        return
+    for name in names:
+        entry = engine.catalog.find(name)
+        if entry is not None and entry.name in read:
+            shown = entry.name.rpartition(".")[2]
+            error = ProgrammingError(
+                f'cannot {what} "{shown}" because it is being used by active queries in this session',
+                span=span,
+                hint="close the cursor, or the portal, first",
+            )
+            error.sqlstate = "55006"
+            raise error
+
+
+def _open(engine: Engine) -> Iterator[object]:
+    """The statements of open cursors and portals."""
+    number = engine.catalog.asker.number
+    if engine.cursors:
+        for (owner, _), cursor in engine.cursors.items():
+            if owner == number and cursor.transaction is not None and is_open(engine, cursor):
+                yield cursor.query
+    session = None if engine.sessions is None else engine.sessions.sessions.get(number)
+    if session is not None:
+        yield from (portal.statement for portal in session.portals())
+
+
+def _tables(engine: Engine, statement: object) -> frozenset[str]:
+    """What a statement reads, by way of views that are not kept."""
+    found: set[str] = set()
+    uses: dict[str, list[str]] = {}
+    for view, used in engine.uses():
+        uses.setdefault(view, []).append(used)
+    waiting = list(read_relations(statement, engine.catalog))
+    while waiting:
+        entry = engine.catalog.find(waiting.pop())
+        if isinstance(entry, ViewEntry) and not entry.materialized:
+            waiting += uses.get(entry.name, ())
+        elif entry is not None:
+            found.add(entry.name)
+    return frozenset(found)

@@ -9,7 +9,7 @@ from kpg.postgres.sqlstate import type_name
 from kpg.runtime.errors import ProgrammingError
 from kpg.session.engine import Engine
 from kpg.session.setting_values import SETTINGS, shown
-from kpg.session.settings import run_session
+from kpg.session.settings import set_setting
 
 
 def settled(engine: Engine, statement: ast.Select) -> ast.Select:
@@ -48,7 +48,7 @@ def _setting(engine: Engine, statement: ast.Select, name: str, args: list[str]) 
             raise ProgrammingError(
                 "set_config takes a name, a value and whether it is local", span=statement.span
             )
-        run_session(engine, ast.Set(setting, (args[1],), statement.span), engine.nested.execute)
+        set_setting(engine, ast.Set(setting, (args[1],), statement.span))
         return shown(engine, setting)
     if setting not in SETTINGS and setting not in engine.settings:
         if len(args) > 1 and args[1].lower() in ("true", "t"):

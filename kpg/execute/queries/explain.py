@@ -6,7 +6,7 @@ tree. The check of a view recomputes it from scratch, without shared arrangement
 
 import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, Final
 from xml.sax.saxutils import escape
@@ -29,10 +29,7 @@ if TYPE_CHECKING:
     from kpg.compiler.explain import Shown
 
 
-Run = Callable[[Engine, ast.Statement], object]
-
-
-def run_explain(engine: Engine, statement: ast.Explain | ast.ExplainView, execute: Run) -> Explanation:
+def run_explain(engine: Engine, statement: ast.Explain | ast.ExplainView) -> Explanation:
     """EXPLAIN. With ANALYZE the statement is run, too: how many rows it gave, and how long it took."""
     how, start = statement.how, perf_counter()
     with engine.transactions.statement(changes=False):
@@ -40,7 +37,7 @@ def run_explain(engine: Engine, statement: ast.Explain | ast.ExplainView, execut
     facts: dict[str, Any] = {}
     planning, started = 1000 * (perf_counter() - start), perf_counter()
     if how.analyze and isinstance(statement, ast.Explain):
-        outcome = execute(engine, statement.statement)
+        outcome = engine.nested.execute(engine, statement.statement)
         if isinstance(outcome, Result):
             facts["Actual Rows"] = outcome.rowcount
     running = 1000 * (perf_counter() - started)
@@ -180,7 +177,12 @@ def _element(name: str, value: Any) -> Iterator[str]:
     yield f"</{name}>"
 
 
-def show_tables(engine: Engine) -> Result:
+def show_tables(engine: Engine, _: ast.ShowTables) -> Result:
+    """SHOW TABLES."""
+    return tables_and_views(engine)
+
+
+def tables_and_views(engine: Engine) -> Result:
     """Every table and view: its name, what it is, and its rows if it has any of its own."""
     names, kinds = [], []
     rows: list[int | None] = []
@@ -198,9 +200,9 @@ def show_tables(engine: Engine) -> Result:
     return listing({"name": (TEXT, names), "kind": (TEXT, kinds), "rows": (BIGINT, rows)})
 
 
-def describe(engine: Engine, name: str) -> Result:
-    """The columns of a relation."""
-    schema = engine.catalog.get(name).schema
+def describe(engine: Engine, statement: ast.Describe) -> Result:
+    """DESCRIBE: the columns of a relation."""
+    schema = engine.catalog.get(statement.name).schema
     return listing(
         {
             "column": (TEXT, list(schema.names)),
@@ -258,10 +260,10 @@ def verify(engine: Engine, view: Maintained) -> None:
         )
 
 
-def verified(engine: Engine, name: str) -> Result:
-    """The view's name and its number of rows, if it is what its query says."""
-    view = engine.view(name)
+def verify_view(engine: Engine, statement: ast.VerifyView) -> Result:
+    """VERIFY: the view's name and its number of rows, if it is what its query says."""
+    view = engine.view(statement.name)
     if engine.catalog.is_limited:
-        check_relation(engine.catalog, name)
+        check_relation(engine.catalog, statement.name)
     verify(engine, view)
     return listing({"view": (TEXT, [view.name]), "rows": (BIGINT, [view.count()])})

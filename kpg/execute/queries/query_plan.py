@@ -25,7 +25,7 @@ from kpg.compiler.sql.rewrite.column_defaults import given_insert
 from kpg.execute.queries.result_rows import Reader
 from kpg.runtime import plan as ir
 from kpg.runtime.dictionary import Dictionary
-from kpg.runtime.errors import InterfaceError, NotSupportedError
+from kpg.runtime.errors import DataError, InterfaceError, NotSupportedError
 from kpg.runtime.executor import Executor
 from kpg.runtime.records import dataclass
 from kpg.runtime.scalar import Call, Named
@@ -289,3 +289,14 @@ def as_wide(compute: Callable[[], T]) -> T:
         return compute()
     finally:
         WIDE.reset(before)
+
+
+def widening(compute: Callable[[], T]) -> T:
+    """What is computed; anew with NUMERICs if a DECIMAL could not hold a result."""
+    try:
+        return compute()
+    except DataError as error:
+        if not error.narrow:
+            raise
+
+    return as_wide(compute)

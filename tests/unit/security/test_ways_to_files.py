@@ -143,6 +143,7 @@ OPENERS: Final = {
     "kpg/server/process.py": "the certificate that the server was started with",
     "kpg/server/web/dataflow_page.py": "the page: its own files",
     "kpg/server/web/site.py": "the page: names of a folder listed at the start; /proc",
+    "kpg/execute/registry.py": "modules of handlers, by names of its own",
     "kpg/execute/statements.py": "no file: a transaction",
     "runtime/convert/files.py": "FROM, behind `need_file`; Database.load",
     "runtime/functions/autoload.py": "modules of the registry, by names of its own",

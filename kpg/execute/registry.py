@@ -1,0 +1,137 @@
+"""Registry of statement handlers: which function runs a statement class, and within which transaction rules.
+
+A handler takes the engine and the statement. It is registered as a function, or as a reference
+``"module:function"`` that is imported when the first statement of its class runs. An extension registers the
+statement classes that it adds.
+"""
+
+import enum
+from collections.abc import Callable
+from importlib import import_module
+from typing import Any, Final, cast
+
+from kpg.api.result import Result
+from kpg.api.view import Maintained
+from kpg.compiler.sql.parse import definitions as ddl
+from kpg.compiler.sql.parse import statements as ast
+from kpg.runtime.errors import NotSupportedError
+from kpg.session.engine import Engine
+
+Outcome = Result | Maintained | None
+Handler = Callable[[Engine, Any], Outcome]
+
+
+class Kind(enum.Enum):
+    """What a statement does to its transaction; :func:`kpg.execute.statements.run` acts by it."""
+
+    CONTROL = "opens or ends transactions and savepoints, or runs another statement"
+    READ = "changes neither rows nor definitions; settings of the session may change"
+    CHANGE = "changes rows"
+    DEFINITION = "changes the catalog"
+
+
+class Registration:
+    """The kind of a statement class, and its handler."""
+
+    __slots__ = ("_handler", "kind")
+
+    def __init__(self, kind: Kind, handler: Handler | str) -> None:
+        self.kind = kind
+        self._handler = handler
+
+    @property
+    def handler(self) -> Handler:
+        """The function; a reference is imported once."""
+        handler = self._handler
+        if isinstance(handler, str):
+            module, _, name = handler.partition(":")
+            self._handler = handler = cast("Handler", getattr(import_module(module), name))
+        return handler
+
+
+def register(statement: type, kind: Kind, handler: Handler | str) -> None:
+    """Let statements of a class be run by a handler; the latest registration of a class counts."""
+    _registrations[statement] = Registration(kind, handler)
+
+
+def registration(statement: object) -> Registration:
+    """The registration of a statement's class or nearest base class; NotSupportedError if none."""
+    for base in type(statement).__mro__:
+        found = _registrations.get(base)
+        if found is not None:
+            return found
+    raise NotSupportedError(
+        f"no handler is registered for statements of the class {type(statement).__name__}",
+        hint="register one by kpg.execute.registry.register",
+    )
+
+
+_HANDLERS: Final[dict[Kind, dict[str, tuple[type, ...]]]] = {
+    Kind.CONTROL: {
+        "kpg.execute.queries.explain:run_explain": (ast.Explain, ast.ExplainView),
+        "kpg.session.settings:execute_prepared": (ast.Execute,),
+    },
+    Kind.READ: {
+        "kpg.execute.changes.copy:copy_to": (ast.CopyTo,),
+        "kpg.execute.queries.cursors:close": (ast.Close,),
+        "kpg.execute.queries.cursors:declare": (ast.Declare,),
+        "kpg.execute.queries.cursors:fetch": (ast.Fetch,),
+        "kpg.execute.queries.explain:describe": (ast.Describe,),
+        "kpg.execute.queries.explain:show_tables": (ast.ShowTables,),
+        "kpg.execute.queries.explain:verify_view": (ast.VerifyView,),
+        "kpg.execute.table_locks:lock_tables": (ast.LockTable,),
+        "kpg.postgres.roles:set_role": (ast.SetRole,),
+        "kpg.provenance.explain_row:explained": (ast.ExplainRow,),
+        "kpg.session.settings:accept": (ast.Accepted,),
+        "kpg.session.settings:deallocate": (ast.Deallocate,),
+        "kpg.session.settings:listen": (ast.Listen,),
+        "kpg.session.settings:notify": (ast.Notify,),
+        "kpg.session.settings:prepare": (ast.Prepare,),
+        "kpg.session.settings:set_constraints": (ast.SetConstraints,),
+        "kpg.session.settings:set_modes": (ast.SetTransaction,),
+        "kpg.session.settings:set_setting": (ast.Set,),
+        "kpg.session.settings:show": (ast.Show,),
+    },
+    Kind.CHANGE: {
+        "kpg.execute.changes.copy:copy_from": (ast.CopyFrom,),
+        "kpg.execute.changes.modifying_queries:run_modifying": (ast.Modifying,),
+        "kpg.execute.changes.pipeline:change": (ast.Insert, ast.Update, ast.Delete, ast.Merge),
+        "kpg.execute.changes.source_positions:set_position": (ast.SetPosition,),
+    },
+    Kind.DEFINITION: {
+        "kpg.execute.definitions.alter_table:alter_relation": (ddl.Alter,),
+        "kpg.execute.definitions.create_table:create_table": (ast.CreateTable,),
+        "kpg.execute.definitions.create_table:create_table_as": (ast.CreateTableAs,),
+        "kpg.execute.definitions.ddl:comment": (ddl.Comment,),
+        "kpg.execute.definitions.ddl:drop_other": (ddl.DropOther,),
+        "kpg.execute.definitions.ddl:truncate": (ddl.Truncate,),
+        "kpg.execute.definitions.domains:alter_domain": (ddl.AlterDomain,),
+        "kpg.execute.definitions.domains:alter_type": (ddl.AlterUserType,),
+        "kpg.execute.definitions.domains:create_domain": (ddl.CreateDomain,),
+        "kpg.execute.definitions.drop:drop": (ast.Drop,),
+        "kpg.execute.definitions.ego_views:create_ego_view": (ddl.CreateEgoView,),
+        "kpg.execute.definitions.indexes:create_index": (ddl.CreateIndex,),
+        "kpg.execute.definitions.rename:rename_schema": (ddl.RenameSchema,),
+        "kpg.execute.definitions.routines:define_aggregate": (ddl.CreateAggregate, ddl.DropAggregate),
+        "kpg.execute.definitions.routines:run_routine": (
+            ddl.CreateFunction,
+            ddl.DropFunction,
+            ddl.AlterFunction,
+        ),
+        "kpg.execute.definitions.schema_statements:create_schema": (ddl.CreateSchema,),
+        "kpg.execute.definitions.sequences:alter_sequence": (ddl.AlterSequence,),
+        "kpg.execute.definitions.sequences:create_sequence": (ddl.CreateSequence,),
+        "kpg.execute.definitions.user_types:create_type": (ddl.CreateType,),
+        "kpg.execute.definitions.views:create_view": (ast.CreateView,),
+        "kpg.postgres.grants:run_granting": (ddl.Grant, ddl.AlterDefaults, ddl.AlterOwner, ddl.Reassign),
+        "kpg.postgres.roles:run_roles": (ddl.CreateRole, ddl.AlterRole, ddl.DropRole, ddl.GrantRole),
+        "kpg.postgres.row_security:define_policy": (ddl.DefinePolicy,),
+    },
+}
+"""Handlers that are imported on first use."""
+_registrations: Final[dict[type, Registration]] = {
+    statement: Registration(kind, handler)
+    for kind, handlers in _HANDLERS.items()
+    for handler, statements in handlers.items()
+    for statement in statements
+}
