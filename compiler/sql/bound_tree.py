@@ -266,6 +266,8 @@ class Subquery:
     """Conjuncts of the comparison, for ``any``."""
     place: Callable[[], Span | None] = field(default=lambda: None, compare=False, repr=False)
     """Find where it is written, which takes as long as the text around it."""
+    outer: list[Ids] = field(default_factory=list, init=False, compare=False, repr=False)
+    """The result of :func:`free_of`, once it is computed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -393,9 +395,11 @@ def used(scalar: Scalar, subqueries: dict[int, Subquery]) -> Ids:
 
 def free_of(subquery: Subquery, subqueries: dict[int, Subquery]) -> Ids:
     """The columns of the queries around it that a subquery refers to."""
-    own = {column.index for column in subquery.query.columns}
-    compared = frozenset[int]().union(*(used(part, subqueries) for part in subquery.comparison))
-    return free(subquery.query.node, subqueries) | (compared - own)
+    if not subquery.outer:
+        own = {column.index for column in subquery.query.columns}
+        compared = frozenset[int]().union(*(used(part, subqueries) for part in subquery.comparison))
+        subquery.outer.append(free(subquery.query.node, subqueries) | (compared - own))
+    return subquery.outer[0]
 
 
 def shared_names(node: Node, subqueries: dict[int, Subquery]) -> frozenset[str]:

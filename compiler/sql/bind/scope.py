@@ -136,6 +136,8 @@ class Windows:
     named: dict[str, Definition] = field(default_factory=dict)
     ids: list[int] = field(default_factory=list)
     calls: list[Over] = field(default_factory=list)
+    known: dict[Over, int] = field(default_factory=dict)
+    """The id of each."""
 
 
 @dataclass(slots=True)

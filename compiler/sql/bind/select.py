@@ -22,7 +22,7 @@ from kpg.compiler.sql.bind.predicate import bind_condition
 from kpg.compiler.sql.bind.query_output import numbered, order_within, sort_key
 from kpg.compiler.sql.bind.row_functions import expanded, taken
 from kpg.compiler.sql.bind.scope import Aggregates, Binding, Expansions, Field, Scope, Windows, as_columns
-from kpg.compiler.sql.bind.volatile_calls import MENTIONS, timed
+from kpg.compiler.sql.bind.volatile_calls import mentions_volatile, timed
 from kpg.compiler.sql.bind.windows import bind_qualify, define_windows, over_groups, windowed
 from kpg.compiler.sql.bound_tree import Distinct, Filter, Node, Query, SortKey, TopK
 from kpg.compiler.sql.parse.syntax import only
@@ -137,7 +137,7 @@ def _from(binding: Binding, scope: Scope, node: exp.Select) -> Node:
         source = bind_from(binding, scope, node)
     finally:
         binding.locked, binding.located = locked, located
-    if not binding.kept and MENTIONS.search(binding.source):
+    if not binding.kept and mentions_volatile(binding.source):
         from kpg.compiler.sql.bind.per_row_calls import with_numbers  # lazy: volatile calls
 
         return with_numbers(binding, scope, source, node)

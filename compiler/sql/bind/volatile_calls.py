@@ -14,6 +14,7 @@ import re
 import time
 import uuid
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from typing import ClassVar, Final
 
 from sqlglot import exp, parse_one
@@ -126,6 +127,14 @@ MENTIONS: Final = re.compile(
     r"random|uuid_generate|uuid\s*\(|setseed|timeofday|pg_sleep|val\s*\(", re.IGNORECASE
 )
 """A text without these has none of the calls: trees of many constants are not searched."""
+
+
+@lru_cache(maxsize=1)
+def mentions_volatile(text: str) -> bool:
+    """Whether a text may have a volatile call: one search for all queries of a statement."""
+    return MENTIONS.search(text) is not None
+
+
 LOCKING: Final = re.compile(r"\bfor\s+(?:no\s+key\s+|key\s+)?(?:update|share)\b", re.IGNORECASE)
 """A text without it locks no rows."""
 LONG: Final = 2**40

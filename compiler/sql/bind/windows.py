@@ -427,10 +427,12 @@ def _aggregate(
 
 
 def _column(binding: Binding, windows: Windows, over: Over) -> Column:
-    if over not in windows.calls:
+    id_ = windows.known.get(over)
+    if id_ is None:
+        id_ = windows.known[over] = binding.fresh()
         windows.calls.append(over)
-        windows.ids.append(binding.fresh())
-    return Column(windows.ids[windows.calls.index(over)], over.type)
+        windows.ids.append(id_)
+    return Column(id_, over.type)
 
 
 def define_windows(binding: Binding, scope: Scope, node: exp.Select) -> None:

@@ -8,6 +8,8 @@ expands the rows that its arguments come from, without state and without a join 
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from itertools import accumulate
+from operator import or_
 from typing import assert_never
 
 from kpg.compiler.algebra import rel as algebra
@@ -205,9 +207,9 @@ def apply_predicates(
     subqueries = ctx.resolved.subqueries
     pending = sorted(predicates, key=lambda p: not is_filter(ctx, p))
     around = frozenset(outer.ids) if outer is not None else frozenset()
-    for index, predicate in enumerate(pending):
+    after = list(accumulate((used(p, subqueries) for p in reversed(pending)), or_, initial=needed | around))
+    for predicate, later in zip(pending, after[-2::-1], strict=True):
         current = attach(ctx, current, outer, used(predicate, subqueries))
-        later = needed.union(*(used(p, subqueries) for p in pending[index + 1 :]), around)
         if is_filter(ctx, predicate):
             current = apply_filter(ctx, current, predicate, later)
         else:

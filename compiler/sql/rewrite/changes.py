@@ -29,7 +29,7 @@ from kpg.compiler.sql.bind.query import bind_query, new_binding, resolved, with_
 from kpg.compiler.sql.bind.query_output import stored_query
 from kpg.compiler.sql.bind.scope import Binding, Field, Scope
 from kpg.compiler.sql.bind.select import select_items
-from kpg.compiler.sql.bind.volatile_calls import MENTIONS
+from kpg.compiler.sql.bind.volatile_calls import mentions_volatile
 from kpg.compiler.sql.bound_tree import Distinct, Filter, Join, Map, Node, Query, Rows, Scan
 from kpg.compiler.sql.frontend import Bound, check_reads, lowered
 from kpg.compiler.sql.parse import statements as ast
@@ -443,7 +443,7 @@ def target_of(
         from kpg.compiler.sql.bind.base_tables import with_system  # lazy: the system catalogs
 
         node = with_system(binding, scope, statement.alias, entry, node, scan)
-    if MENTIONS.search(binding.source) or any(rule.sequence for rule in entry.constraints.rules):
+    if mentions_volatile(binding.source) or any(rule.sequence for rule in entry.constraints.rules):
         from kpg.compiler.sql.bind.per_row_calls import numbered_by  # lazy: volatile calls
 
         fields.append(numbered_by(Column(scan.ids[-1], ROWID)))

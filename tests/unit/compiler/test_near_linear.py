@@ -36,6 +36,9 @@ KINDS: dict[str, Callable[[int], str]] = {
     "ORDER BY": lambda n: f"SELECT a FROM t ORDER BY {', '.join(f'a + {i}' for i in range(n))}",
     "statements": lambda n: "; ".join(f"SELECT {i}" for i in range(n)),
     "calls": lambda n: "SELECT " + "abs(" * n + "a" + ")" * n + " FROM t",
+    "window calls": lambda n: (
+        f"SELECT {', '.join(f'sum(a + {i}) OVER (ORDER BY b)' for i in range(n))} FROM t"
+    ),
 }
 CHAINS: dict[str, Callable[[int], str]] = {
     "INTERSECT": lambda n: " INTERSECT ".join(f"SELECT a FROM t WHERE a <> {i}" for i in range(n)),
@@ -46,6 +49,10 @@ CHAINS: dict[str, Callable[[int], str]] = {
         + f" SELECT * FROM c{n - 1}"
     ),
     "subqueries in FROM": lambda n: "SELECT * FROM (" * n + "SELECT a FROM t" + ") AS q" * n,
+    "EXISTS": lambda n: (
+        "SELECT a FROM t WHERE "
+        + " AND ".join(f"EXISTS (SELECT FROM t AS u WHERE u.a = t.a + {i})" for i in range(n))
+    ),
 }
 WITH_PARAMETERS: dict[str, Callable[[int], str]] = {
     "an array": lambda n: f"SELECT array[{', '.join(f'${i}::int' for i in range(1, n + 1))}]",
