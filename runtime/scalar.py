@@ -182,6 +182,10 @@ INFIX: Final = {
     "and": "AND",
     "or": "OR",
     "concat": "||",
+    **dict.fromkeys(("$add_all", "$add_doubles"), "+"),
+    **dict.fromkeys(("$sub_all", "$sub_doubles"), "-"),
+    **dict.fromkeys(("$mul_all", "$mul_doubles"), "*"),
+    "$concat_all": "||",
     "like": "LIKE",
     "ilike": "ILIKE",
     "contains_all": "@>",
@@ -279,7 +283,11 @@ def sql_text(
 
 
 def _call(function: str, inner: list[str], plain: list[str]) -> str:
-    if function in INFIX and len(inner) >= 2 and (len(inner) == 2 or function in ("and", "or")):
+    if (
+        function in INFIX
+        and len(inner) >= 2
+        and (len(inner) == 2 or function in ("and", "or") or function[0] == "$")
+    ):
         return f" {INFIX[function]} ".join(inner)
     if function in BUILT:
         return ", ".join(plain).join(BUILT[function])

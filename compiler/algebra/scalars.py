@@ -107,7 +107,12 @@ def substitute_ids(scalar: Scalar, values: Mapping[int, Scalar]) -> Scalar:
     return transform(scalar, rewrite)
 
 
-ARITHMETIC: Final = frozenset(("add", "sub", "mul", "neg", "abs"))
+ARITHMETIC: Final = frozenset(
+    (
+        *("add", "sub", "mul", "neg", "abs", "$add_all", "$sub_all", "$mul_all"),
+        *("$add_doubles", "$sub_doubles", "$mul_doubles"),
+    )
+)
 """Functions that have a value for all arguments, overflow aside."""
 TOTAL: Final = ARITHMETIC | frozenset(
     (

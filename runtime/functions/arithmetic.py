@@ -13,7 +13,16 @@ from kpg.runtime.functions import numerics as numeric_code
 from kpg.runtime.functions import registry
 from kpg.runtime.functions.date_time import dates
 from kpg.runtime.functions.date_time.dates import end_of, unless_infinite
-from kpg.runtime.functions.registry import Composition, Memoized, Opcode, Overload, Signature, Vector, scalar
+from kpg.runtime.functions.registry import (
+    Composition,
+    Memoized,
+    Opcode,
+    Overload,
+    Signature,
+    Vector,
+    primitive,
+    scalar,
+)
 from kpg.runtime.functions.type_rules import (
     doubles,
     exact_product,
@@ -224,6 +233,9 @@ def _days_later(call: Call) -> Scalar:
 
 _PLUS = Opcode("add")
 _MINUS = Opcode("sub")
+for _name in ("add", "sub", "mul"):
+    primitive(f"${_name}_all", Opcode(_name, in_order=True))
+    primitive(f"${_name}_doubles", Opcode(f"{_name}_double", in_order=True))
 
 scalar(
     "add",

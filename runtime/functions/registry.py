@@ -288,13 +288,14 @@ class Opcode:
     """One instruction of the expression machine, with an immediate operand computed from the call.
 
     The first ``operands`` arguments are registers (None: all). ``fold`` marks an operation of two
-    operands that stands for any number of them.
+    operands that stands for any number of them, ``in_order`` one that is applied from left to right.
     """
 
     name: str
     immediate: Callable[[Call], int] | None = None
     operands: int | None = None
     fold: bool = False
+    in_order: bool = False
 
 
 @dataclass(frozen=True, slots=True)

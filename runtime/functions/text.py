@@ -197,6 +197,13 @@ def concat(first: str, second: str) -> str:
     return first + second
 
 
+def _concat_all(*texts: str) -> str:
+    return "".join(texts)
+
+
+primitive("$concat_all", Memoized(lambda call: _concat_all))
+
+
 def _texts(types: tuple[Type, ...]) -> Signature | None:
     """Two arguments or more, of any types that texts can be made of."""
     if len(types) < 2 or not all(is_unknown(type_) or castable(type_, TEXT) for type_ in types):

@@ -11,6 +11,7 @@ caller decides whether to raise them.
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import field
+from functools import reduce
 from typing import Any, assert_never
 
 import numpy as np
@@ -217,6 +218,8 @@ class Lowering:
         operands = tuple(map(self.lower, call.args[: how.operands]))
         immediates = () if how.immediate is None else (how.immediate(call),)
         bounds = limits(call.type) if how.name in BOUNDED else None
+        if how.in_order:
+            return reduce(lambda left, right: self.add(Node(how.name, (left, right), (), bounds)), operands)
         if not how.fold:
             return self.add(Node(how.name, operands, immediates, bounds))
         return self._balanced(how.name, operands)

@@ -20,6 +20,7 @@ from kpg.runtime.mfp.bytecode import Machine, Segment, Sources, conjuncts
 from kpg.runtime.mfp.python_calls import Context, attempt, value_of
 from kpg.runtime.plan import Aggregate, Mfp
 from kpg.runtime.scalar import (
+    INFIX,
     Call,
     Column,
     Fetch,
@@ -209,7 +210,7 @@ def _hint(scalar: Scalar, context: Context, row: Words) -> str | None:
         return None
     if _divides_by_zero(scalar, context, row):
         return "guard the divisor with NULLIF or CASE"
-    return _wider(scalar.type, "an operand") if scalar.function in ("add", "sub", "mul", "div") else None
+    return _wider(scalar.type, "an operand") if INFIX.get(scalar.function) in ("+", "-", "*", "/") else None
 
 
 def _wider(type_: Type, operand: str) -> str | None:

@@ -28,6 +28,7 @@ from kpg.compiler.sql.bind.literals import (
 )
 from kpg.compiler.sql.bind.scope import WIDE, Binding, Scope
 from kpg.compiler.sql.parse.parameters import NAMED, Beyond, slot_of, then
+from kpg.compiler.sql.parse.syntax import known as known_node
 from kpg.compiler.sql.parse.syntax import only, span_of, whole
 from kpg.compiler.sql.parse.type_names import sql_type
 from kpg.runtime.errors import DataError, NotSupportedError, ProgrammingError
@@ -531,3 +532,70 @@ def concatenated(binding: Binding, scope: Scope, node: exp.Concat) -> Scalar:
     for text in texts[1:]:
         result = call(binding, "concat", [result, text], node)
     return result
+
+
+LONG_CHAIN: Final = 200
+"""Operators in a chain that is bound here: shorter ones keep calls of two arguments, which passes know."""
+CHAINED: Final = frozenset({exp.Add, exp.Sub, exp.Mul, exp.DPipe})
+INTEGER_CHAINS: Final = {"add": "$add_all", "sub": "$sub_all", "mul": "$mul_all"}
+DOUBLE_CHAINS: Final = {"add": "$add_doubles", "sub": "$sub_doubles", "mul": "$mul_doubles"}
+
+
+def is_long_chain(node: exp.Expr) -> bool:
+    """Whether at least ``LONG_CHAIN`` operators follow each other on the left."""
+    for _ in range(LONG_CHAIN):
+        if type(node) not in CHAINED:
+            return False
+        node = node.this
+    return True
+
+
+def bind_chain(binding: Binding, scope: Scope, node: exp.Expr, most: int) -> Scalar:
+    """The scalar of a chain of binary operators, bound from the left; at most ``most`` deep.
+
+    The parser makes ``a + b + c`` a tree as deep as the chain is long, and all code that walks a scalar is
+    recursive. So a long run of one operator on one type becomes one call of many arguments, which is
+    evaluated from left to right as the tree would be.
+    """
+    operators: list[exp.Expr] = []
+    while type(node) in CHAINED:
+        operators.append(node)
+        node = node.this
+    value, depth = binding.expression(scope, node), 0
+    for binary in reversed(operators):
+        right = binary.expression
+        step = type(binary)(this=known_node(value), expression=right)
+        result = binding.expression(scope, step)
+        right.parent = binary
+        joined = _flattened(result, value)
+        depth += joined is result
+        if depth > most:
+            binding.refuse(f"nesting deeper than {most}", binary)
+        value = joined
+    return value
+
+
+def _flattened(result: Scalar, left: Scalar) -> Scalar:
+    """Append the second argument of ``result`` to those of ``left``, its first, if both are one operator."""
+    if not isinstance(result, Call) or not isinstance(left, Call):
+        return result
+    if len(result.args) != 2 or result.args[0] is not left or left.type != result.type:
+        return result
+    many = _function_of_many(result.function, result.type)
+    fitting = left.function == many or (left.function == result.function and _is_uniform(left))
+    if many is None or not fitting or not _is_uniform(result):
+        return result
+    return Call(many, (*left.args, result.args[1]), result.type)
+
+
+def _function_of_many(function: str, type_: Type) -> str | None:
+    if type_.is_integer:
+        return INTEGER_CHAINS.get(function)
+    if type_.kind is Kind.DOUBLE:
+        return DOUBLE_CHAINS.get(function)
+    return "$concat_all" if function == "concat" and type_.is_text else None
+
+
+def _is_uniform(call: Call) -> bool:
+    """Whether both arguments of an operator have the type of its result."""
+    return all(arg.type == call.type or (arg.type.is_text and call.type.is_text) for arg in call.args)

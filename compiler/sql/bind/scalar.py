@@ -13,13 +13,16 @@ from sqlglot import exp
 from kpg.compiler.catalog.constraints import Domain
 from kpg.compiler.sql.bind.aggregate import bind_aggregate, bind_grouping
 from kpg.compiler.sql.bind.calls import (
+    CHAINED,
     as_texts,
     bind_case,
+    bind_chain,
     call,
     coerce,
     compared_as_they_are,
     concatenated,
     condition,
+    is_long_chain,
     of_places,
     settle,
     special_moment,
@@ -208,6 +211,8 @@ def _asks_system(node: exp.Expr) -> bool:
 
 def _bind(binding: Binding, scope: Scope, node: exp.Expr) -> Scalar:
     source = binding.source
+    if type(node) in CHAINED and is_long_chain(node):
+        return bind_chain(binding, scope, node, MAX_DEPTH - binding.depth)
     match node:
         case exp.Paren():
             only(node, source, "this")

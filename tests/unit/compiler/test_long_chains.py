@@ -22,6 +22,57 @@ def test_long_chains() -> None:
     assert " + " in str(db.sql(f"EXPLAIN {query}").fetchall())
 
 
+MANY = 4_500
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (" + ".join(["a"] * MANY), 2 * MANY),
+        (" - ".join(["a"] * MANY), 2 * (2 - MANY)),
+        (" * ".join(["1"] * MANY + ["a"]), 2),
+        (" + ".join(f"a * {number}" for number in range(MANY)), MANY * (MANY - 1)),
+        (" + ".join(["a::double precision"] * MANY), 2.0 * MANY),
+        (" + ".join(["1"] * MANY), MANY),
+        ("length(" + " || ".join(["b"] * MANY) + ")", MANY),
+        ("length(" + " || ".join(["'x'", "b"] * (MANY // 2)) + ")", MANY),
+        (" + ".join(["a"] * MANY + ["NULL"]), None),
+        ("2147483647 + a - a " + "+ a - a" * 300 + " + 0" * 4000, "out of range"),
+        ("a " + "- a + 2147483645 - 2147483645" * 2 + " + 0 - 1" * 300 + " + 0" * MANY, -302),
+        (" + ".join(["2147483647", "a"] + ["-1"] * MANY), "out of range"),
+        (" - ".join(["a", "2147483645", "2147483645"] + ["a"] * MANY), "out of range"),
+    ],
+)
+def test_chains_of_thousands_of_operators(text: str, expected: float | str | None) -> None:
+    db = kpg.connect()
+    db.sql("CREATE TABLE t (a INT, b TEXT); INSERT INTO t VALUES (2, 'y')")
+    if isinstance(expected, str):
+        with pytest.raises(kpg.DataError, match=expected):
+            db.query(f"SELECT {text} FROM t").fetchall()
+    else:
+        assert db.query(f"SELECT {text} FROM t").fetchall() == [(expected,)]
+
+
+def test_a_long_chain_is_maintained() -> None:
+    db = kpg.connect()
+    db.sql("CREATE TABLE t (a INT, b TEXT); INSERT INTO t VALUES (1, 'x')")
+    total, text = " + ".join(["a"] * MANY), " || ".join(["b"] * MANY)
+    db.sql(f"CREATE MATERIALIZED VIEW v AS SELECT {total} AS s, {text} AS w FROM t WHERE {total} > 0")
+    db.sql("INSERT INTO t VALUES (2, 'y'), (-1, 'z'), (NULL, 'n'), (3, NULL); DELETE FROM t WHERE a = 1")
+    assert db.query("SELECT s, length(w) FROM v ORDER BY s").fetchall() == [
+        (2 * MANY, MANY),
+        (3 * MANY, None),
+    ]
+    assert "a + a + a" in db.query("SELECT definition FROM pg_matviews").fetchall()[0][0]
+
+
+def test_alternating_chains_are_as_deep_as_other_expressions() -> None:
+    db = kpg.connect()
+    assert db.query("SELECT 1" + " + 1 - 1" * 500).fetchall() == [(1,)]
+    with pytest.raises(kpg.NotSupportedError, match="nesting deeper than"):
+        db.query("SELECT 1" + " + 1 - 1" * 1_500)
+
+
 def test_deep_nesting() -> None:
     db = kpg.connect()
     assert db.query(f"SELECT {'(' * 200}1{')' * 200}").fetchall() == [(1,)]

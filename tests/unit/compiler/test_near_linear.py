@@ -28,8 +28,6 @@ KINDS: dict[str, Callable[[int], str]] = {
     "coalesce": lambda n: f"SELECT coalesce({', '.join(f'nullif(a, {i})' for i in range(n))}) FROM t",
     "arguments": lambda n: f"SELECT concat({', '.join(f'a + {i}' for i in range(n))}) FROM t",
     "select list": lambda n: f"SELECT {', '.join(f'a + {i} AS c{i}' for i in range(n))} FROM t",
-    "sum": lambda n: f"SELECT {' + '.join(['a'] * n)} FROM t",
-    "concatenation": lambda n: f"SELECT {' || '.join(['a::text'] * n)} FROM t",
     "CTEs": lambda n: f"WITH {', '.join(f'c{i} AS (SELECT a + {i} FROM t)' for i in range(n))} SELECT 1",
     "aggregates": lambda n: f"SELECT {', '.join(f'sum(a + {i})' for i in range(n))} FROM t",
     "GROUP BY": lambda n: f"SELECT count(*) FROM t GROUP BY {', '.join(f'a + {i}' for i in range(n))}",
@@ -39,6 +37,10 @@ KINDS: dict[str, Callable[[int], str]] = {
     "window calls": lambda n: (
         f"SELECT {', '.join(f'sum(a + {i}) OVER (ORDER BY b)' for i in range(n))} FROM t"
     ),
+}
+OPERATORS: dict[str, Callable[[int], str]] = {
+    "sum": lambda n: f"SELECT {' + '.join(['a'] * n)} FROM t",
+    "concatenation": lambda n: f"SELECT {' || '.join(['a::text'] * n)} FROM t",
 }
 CHAINS: dict[str, Callable[[int], str]] = {
     "INTERSECT": lambda n: " INTERSECT ".join(f"SELECT a FROM t WHERE a <> {i}" for i in range(n)),
@@ -91,6 +93,13 @@ def db() -> kpg.Database:
 def test_work_is_near_linear_in_the_text(db: kpg.Database, kind: str) -> None:
     calls(db, KINDS[kind](2))
     fewer, more = (calls(db, KINDS[kind](n)) for n in (FEWER, MORE))
+    assert more <= MOST * fewer
+
+
+@pytest.mark.parametrize("kind", OPERATORS)
+def test_work_is_near_linear_in_a_thousand_operators(db: kpg.Database, kind: str) -> None:
+    calls(db, OPERATORS[kind](2))
+    fewer, more = (calls(db, OPERATORS[kind](n)) for n in (10 * FEWER, 10 * MORE))
     assert more <= MOST * fewer
 
 
