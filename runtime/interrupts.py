@@ -92,6 +92,7 @@ _main = [threading.main_thread().ident]
 """The thread to which Python delivers signals: after a fork, the one that forked."""
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=lambda: _main.__setitem__(0, threading.get_ident()))
+    os.register_at_fork(before=_lock.acquire, after_in_parent=_lock.release, after_in_child=_lock.release)
 
 
 class Watch(Protocol):

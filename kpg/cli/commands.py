@@ -292,6 +292,9 @@ def serve(
     superuser_reserved_connections: Annotated[
         int, typer.Option(metavar="N", min=0, help="Of these, for superusers only.")
     ] = 3,
+    query_processes: Annotated[
+        int, typer.Option(metavar="N", min=0, help="Long queries that run beside the engine at once.")
+    ] = 2,
     log_slow: Annotated[
         str,
         typer.Option(metavar="TIME", help="Log statements that take as long: 500ms, 2s.", show_default=False),
@@ -325,6 +328,7 @@ def serve(
         log_level=log_level,
         log_file=log_file,
         reserved_connections=superuser_reserved_connections,
+        query_processes=query_processes,
         grace=grace,
         synchronous=synchronous,
         workers=workers,

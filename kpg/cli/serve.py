@@ -29,6 +29,7 @@ def run_serve(
     history: str | None = None,
     max_connections: int = 1_000,
     reserved_connections: int = 3,
+    query_processes: int = 2,
     log_slow: str = "",
     log_format: str = "text",
     log_level: str = "warning",
@@ -50,7 +51,8 @@ def run_serve(
     if reserved_connections >= max_connections:
         reserved_connections = max_connections - 1
     slow = _seconds("--log-slow", log_slow) if log_slow else math.inf
-    limits = Limits(max_connections, slow, _bytes(statement_memory_limit), reserved_connections)
+    memory = _bytes(statement_memory_limit)
+    limits = Limits(max_connections, slow, memory, reserved_connections, query_processes)
     ending = _seconds("--grace", grace)
     options = Options(host, port, trust, user, certificate, key, web, socket, limits, ending)
 

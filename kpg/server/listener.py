@@ -19,6 +19,7 @@ from kpg.session.engine import Engine
 from kpg.session.engine_thread import Ending, Turns
 from kpg.session.session import Session
 from kpg.session.session_manager import Hub
+from kpg.session.snapshot_query import SnapshotQueries
 
 if TYPE_CHECKING:
     from kpg.api.view import Maintained
@@ -67,6 +68,7 @@ class Server:
         self.tls = tls
         self.limits = limits or Limits()
         hub.cancellation.memory.most = self.limits.memory
+        self.queries = SnapshotQueries(hub, self.limits.query_processes)
         self.settings = SETTINGS
         self.clients: dict[int, Client] = {}
         self.web: Collection[object] = ()

@@ -128,3 +128,5 @@ class Limits:
     """Bytes that one may take, 0: as many as there are."""
     reserved: int = 0
     """Of the clients, so many are only superusers."""
+    query_processes: int = 2
+    """How many long queries may run in processes of their own at once."""

@@ -41,6 +41,18 @@ class Limits(NamedTuple):
     end: float
     memory: StatementMemory
 
+    def check(self) -> None:
+        """Raise CanceledError if a statement has to end: it is cancelled, or has taken too long."""
+        _check(self.tokens, self.end)
+
+
+def _check(tokens: Sequence[Token], end: float) -> None:
+    for token in tokens:
+        if token.canceled:
+            raise CanceledError("canceling statement due to user request")
+    if end and time.monotonic() > end:
+        raise CanceledError("canceling statement due to statement timeout")
+
 
 def deadline_of(session: Watched) -> float:
     """When a statement that begins now has taken too long, by the monotonic clock; 0 for never."""
@@ -60,6 +72,8 @@ class Cancellation:
         self.memory = StatementMemory()
         self.pause: Callable[[], object] | None = None
         """Called at checkpoints: lets others in."""
+        self.yields: Callable[[], object] | None = None
+        """Called at safe points of a query that may be given up, to run outside of the engine."""
         interrupt.watch = self
 
     def begin(self) -> None:
@@ -69,14 +83,12 @@ class Cancellation:
 
     def __call__(self) -> None:
         """Raise CanceledError if the present statement, or one of those that share a step, has to end."""
-        for token in self._tokens:
-            if token.canceled:
-                raise CanceledError("canceling statement due to user request")
-        if self._end and time.monotonic() > self._end:
-            raise CanceledError("canceling statement due to statement timeout")
+        _check(self._tokens, self._end)
         self.memory()
         if self._next is not None:
             self._next()
+        if self.yields is not None:
+            self.yields()
 
     def between(self) -> None:
         """As :meth:`__call__`, at checkpoints: once for a statement, whose undoing may come by some.

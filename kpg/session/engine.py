@@ -33,7 +33,7 @@ from kpg.compiler.sql.frontend import is_computed
 from kpg.compiler.sql.parse.statements import Prepare, Select, Statement
 from kpg.execute.queries.query_plan import LiveStatistics, Planned, plan_view_entry
 from kpg.execute.queries.result_rows import Reader
-from kpg.runtime.errors import DataError, ProgrammingError, Span
+from kpg.runtime.errors import DataError, ProgrammingError, Span, Waiting
 from kpg.runtime.executor_factory import local_executor
 from kpg.runtime.interrupts import DeferredInterrupt
 from kpg.runtime.monitor import Monitor
@@ -397,6 +397,11 @@ class Engine(Kept):
         self._queries, self.dataflows_made = 0, 0
         self.touched = 0
         """How often rows have been read by a dataflow, or a body has been run."""
+        self.reads_outside: Callable[[Planned, Callable[[], tuple[Words, Words]]], tuple[Words, Words]] | None
+        self.reads_outside = None
+        """Runs a query, which lets other statements use the engine if it takes long (``snapshot_query``)."""
+        self.answered: int | None = None
+        """The epoch that the present statement has read, if other statements have run since."""
         self.dataflows: dict[str, Client] = {}
         self.clock = Clock(self)
         self.journal = Journal(self.catalog, self._uses)
@@ -651,7 +656,12 @@ class Engine(Kept):
 
     def select(self, planned: Planned) -> Result:
         """The result of a one-off query."""
-        return planned.reader(self.executor.dictionary).result(*self.run(planned))
+        return planned.reader(self.executor.dictionary).result(*self.rows(planned))
+
+    def rows(self, planned: Planned) -> tuple[Words, Words]:
+        """As :meth:`run`, for a statement that only reads."""
+        query, outside = partial(self.run, planned), self.reads_outside
+        return query() if outside is None else outside(planned, query)
 
     def check_views(self) -> None:
         """Compute the views that the commit is to install: an error refuses the commit."""
@@ -705,6 +715,8 @@ class Engine(Kept):
     def _run(
         self, planned: Planned, isolated: bool, then: int | None = None, *, own: bool = True
     ) -> tuple[Words, Words]:
+        if self.answered is not None and self.answered != self.executor.epoch:
+            raise Waiting(None)  # a statement reads one epoch
         self._queries += 1
         self.touched += 1
         with self._interrupt:

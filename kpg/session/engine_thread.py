@@ -71,20 +71,26 @@ class Turns:
         self._rests = 0.0
         self._home = 0
         """The thread of the loop."""
-        self._thread = threading.Thread(target=self._work, name="kpg-engine", daemon=True)
+        self._threads = set[threading.Thread]()
+        """One that runs the engine, and those that wait outside of it for the rows of a statement."""
+        self._spare = threading.Semaphore(0)
+        """How many of these threads are more than that."""
 
     def start(self) -> None:
         """Begin to work, for the loop that runs."""
         self._loop, self._home = asyncio.get_running_loop(), threading.get_ident()
         self.hub.done += (self._done,)
         self.hub.suspended.wakes += (self._roused,)
-        self._thread.start()
+        self.hub.stand_in = self._stand_in
+        self._begin(at_once=False)
 
     async def stop(self) -> None:
         """Wait for the end of what is being done, and do nothing more."""
         self._stopping = True
         self._release()
-        await asyncio.to_thread(self._thread.join)
+        for thread in list(self._threads):
+            await asyncio.to_thread(thread.join)
+        self.hub.stand_in = None
         self.hub.done = tuple(one for one in self.hub.done if one != self._done)
         self.hub.suspended.wakes = tuple(one for one in self.hub.suspended.wakes if one != self._roused)
 
@@ -164,9 +170,25 @@ class Turns:
         self._tell()
         return done > 0
 
-    def _work(self) -> None:
+    def _begin(self, *, at_once: bool) -> None:
+        thread = threading.Thread(target=self._work, args=(at_once,), name="kpg-engine", daemon=True)
+        self._threads.add(thread)
+        thread.start()
+
+    def _stand_in(self) -> Callable[[], object]:
+        """Have another thread run the engine, until what is returned is called: then one of them ends."""
+        self._begin(at_once=True)
+        return self._spare.release
+
+    def _work(self, at_once: bool) -> None:
         while True:
-            self._wake.acquire()
-            if self._stopping:
-                return
+            if not at_once:
+                self._wake.acquire()
+                if self._stopping:
+                    self._wake.release()  # for the next one
+                    break
+            at_once = False
             self.hub.serve()
+            if self._spare.acquire(blocking=False):
+                break
+        self._threads.discard(threading.current_thread())

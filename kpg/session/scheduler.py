@@ -13,6 +13,7 @@ Meanwhile the engine is as between two statements: any thread may enter the moni
   times without leaving. Its result is therefore that of a statement that began at its last return.
 * Further requests of its session wait for its end.
 * A definition in an open transaction excludes others until its end, so it waits until no statement is out.
+* A statement whose rows a child process computes is aside, too (``snapshot_query``).
 
 Source: H. T. Kung and J. T. Robinson, "On optimistic methods for concurrency control", TODS 6(2), 1981: the
 catalog's version is validated.
@@ -23,18 +24,19 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, TypeVar
 
 from kpg.execute.scripts import shown
 from kpg.runtime.errors import CanceledError, InterfaceError, Waiting
 from kpg.runtime.records import dataclass
-from kpg.session.cancel import Cancellation, deadline_of
+from kpg.session.cancel import Cancellation, Limits, deadline_of
 from kpg.session.engine import Engine, Point
 from kpg.session.group_commit import Job, SessionState
 from kpg.session.locks import SHARED, DeadlockError, NoLockError, Waits, Wish
 from kpg.session.setting_values import seconds_of
 from kpg.session.transaction import State
 
+Value = TypeVar("Value")
 SLICE: Final = 0.05
 """Seconds for which a statement is planned without letting others in."""
 MOST: Final = 8
@@ -53,6 +55,8 @@ class SchedulerHub(Protocol):
     suspended: "Suspended"
     sessions: dict[int, SessionState]
     """Those that are not closed, by their numbers."""
+    stand_in: Callable[[], Callable[[], object]] | None
+    """Has another thread run the engine instead of this one, until what it returns is called."""
 
     @property
     def waits(self) -> bool:
@@ -104,6 +108,8 @@ class Slices:
         """Whether the thread that is at work has entered the monitor for that only."""
         self.running: Running | None = None
         self.aside: set[SessionState] = set()
+        self._reading: set[SessionState] = set()
+        """Those of them whose rows a child computes."""
         self._behind: list[Job] = []
         """What their sessions have asked for since."""
         self._repeats: dict[SessionState, int] = {}
@@ -115,7 +121,17 @@ class Slices:
         """A statement begins."""
         engine = self._hub.engine
         self.running = Running(session, point, self.leaves, engine.touched, engine.executor.epoch)
+        engine.answered = None
         return self.running
+
+    def end(self) -> None:
+        """No statement runs now."""
+        self.running = self._hub.engine.answered = None
+
+    @property
+    def planning(self) -> int:
+        """How many statements that are aside come back soon."""
+        return len(self.aside) - len(self._reading)
 
     def over(self, session: SessionState) -> None:
         """A statement is over."""
@@ -132,7 +148,7 @@ class Slices:
 
     def before_defining(self) -> None:
         """Have the present statement wait until nobody is aside."""
-        if self.aside and self._hub.engine.locks.suspends:
+        if self.planning and self._hub.engine.locks.suspends:
             self._closing = True
             raise Waiting(None, PATIENCE)
 
@@ -160,33 +176,73 @@ class Slices:
     def _is_asked(self) -> bool:
         return self._hub.waits or bool(self._hub.engine.monitor.queue)
 
-    def _may_leave(self, running: Running) -> bool:
+    def may_read_outside(self, running: Running) -> bool:
+        """Whether a statement may leave while rows are read: it has done nothing else yet."""
+        engine = self._hub.engine
+        drawn = "sequences" in vars(engine) and engine.sequences.is_drawn
+        return self._hub.stand_in is not None and not drawn and self._may_leave(running, reads=1)
+
+    def _may_leave(self, running: Running, reads: int = 0) -> bool:
         """Whether all that the statement has seen is its text, its session and the catalog."""
         engine, transactions = self._hub.engine, running.session.transactions
         changes = engine.executor.has_pending or transactions.points or engine.journal
         return (
             running.leaves
             and not (self._closing or changes or engine.attached or engine.catalog.parts)
-            and len(self.aside) < MOST
+            and self.planning < MOST
             and self._repeats.get(running.session, 0) < REPEATS
-            and (engine.touched, engine.executor.epoch) == (running.touched, running.epoch)
+            and (engine.touched - reads, engine.executor.epoch) == (running.touched, running.epoch)
             and engine.transactions is transactions
             and engine.locks.untouched
         )
 
     def _let_in(self, running: Running) -> None:
+        session = running.session
+        known = self._known(session)
+        self._leave(running, lambda _: self._outside(session, self._serve))
+        if self._known(session) != known:
+            self._repeats[session] = self._repeats.get(session, 0) + 1
+            raise Waiting(None)
+
+    def read_outside(self, running: Running, read: Callable[[Limits], Value]) -> Value:
+        """Return what is read outside of the monitor, or raise what that raises.
+
+        The statement has read something then, and does not leave again.
+        """
+        session, found = running.session, list[Value]()
+        assert self._hub.stand_in is not None
+        stand_in = self._hub.stand_in
+
+        def outside(limits: Limits) -> BaseException | None:
+            def reading() -> None:
+                stand_down = stand_in()
+                try:
+                    found.append(read(limits))
+                finally:
+                    self._reading.discard(session)
+                    stand_down()
+
+            return self._outside(session, reading)
+
+        self._reading.add(session)
+        self._leave(running, outside)
+        running.leaves, self._repeats[session] = False, REPEATS
+        return found[0]
+
+    def _leave(self, running: Running, outside: Callable[[Limits], BaseException | None]) -> None:
+        """Have a statement be aside while others run, and raise what was raised ``outside``."""
         hub, engine, session = self._hub, self._hub.engine, running.session
         seen, moment, notices = engine.seen, engine.catalog.moment, list(engine.notices)
-        limits, progress, known = hub.cancellation.take_out(), engine.locks.progress, self._known(session)
+        limits, progress = hub.cancellation.take_out(), engine.locks.progress
         engine.seen, self.running = None, None
         engine.notices.clear()
         engine.locks.over()
         engine.executor.dictionary.end_reply(kept=True)
         self.aside.add(session)
         hub.step_out()
-        raised = self._outside(session)
+        raised = outside(limits)
         self.aside.discard(session)
-        self._closing = self._closing and bool(self.aside)
+        self._closing = self._closing and bool(self.planning)
         self._return_jobs(session)
         hub.step_in(session)
         engine.seen, engine.catalog.moment = seen, moment
@@ -199,14 +255,10 @@ class Slices:
         running.point = hub.suspended.point()
         if raised is not None:
             raise raised
-        if self._known(session) != known:
-            self._repeats[session] = self._repeats.get(session, 0) + 1
-            raise Waiting(None)
 
-    def _outside(self, session: SessionState) -> BaseException | None:
+    def _outside(self, session: SessionState, meanwhile: Callable[[], object]) -> BaseException | None:
         """Leave the monitor and come back when the engine is free; what was raised meanwhile."""
         raised: BaseException | None = None
-        meanwhile = self._serve
         while True:
             try:
                 self._hub.engine.monitor.step_aside(meanwhile)

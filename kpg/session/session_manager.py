@@ -85,6 +85,8 @@ class Hub:
         self.suspended = Suspended(self)
         self.slices = Slices(self)
         engine.locks.freed = self.suspended.freed
+        self.stand_in: Callable[[], Callable[[], object]] | None = None
+        """See ``SchedulerHub``."""
         self.done: tuple[Callable[[], object], ...] = ()
         """Called when work has been done, by whoever did it."""
         self.sessions: dict[int, SessionState] = {}
@@ -222,6 +224,11 @@ class Hub:
         """Whether work has been handed in, and is not begun."""
         return bool(self._waiting or self._looks)
 
+    def keeps_waiting(self, session: SessionState) -> bool:
+        """Return whether other sessions wait while this one has the engine."""
+        beside = any(job.session is not session for job in list(self._waiting))
+        return beside or bool(self._looks or self._monitor.queue)
+
     def hand_back(self, jobs: list[Job]) -> None:
         """Have jobs be done next."""
         self._waiting.extendleft(reversed(jobs))
@@ -259,7 +266,7 @@ class Hub:
         if self._held or self.suspended.later:
             self._admit()
         while self._waiting or self._looks or ready:
-            if self.slices.aside and time.monotonic() > begun + SLICE:
+            if self.slices.planning and time.monotonic() > begun + SLICE:
                 break  # who is aside comes back, and sees to the rest
             if self._looks:
                 self._look()
@@ -425,13 +432,13 @@ class Hub:
                     locks.begin(self.engine, 0 if paused is None else paused.naps)
                     result = job.work()
         except BaseException as error:
-            self.slices.running = None
+            self.slices.end()
             wrong = self._wrong(job, error, None if running is None else running.point, paused)
             if wrong is not None:
                 self._over(job, paused)
                 job.fail(relieved(wrong))
         else:
-            self.slices.running = None
+            self.slices.end()
             self._over(job, paused)
             job.succeed(result)
 

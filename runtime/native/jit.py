@@ -4,6 +4,7 @@ The way where there is no C compiler. The compiler runs in a thread of its own: 
 main thread, so that none of them can stop it midway, which numba does not survive.
 """
 
+import os
 import threading
 from collections.abc import Callable
 from functools import cache
@@ -55,3 +56,8 @@ def _jobs() -> dict[Kernel, Job]:
 @cache
 def _one_at_a_time() -> threading.Lock:
     return threading.Lock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_jobs.cache_clear)  # its parent's threads are not there
+    os.register_at_fork(after_in_child=_one_at_a_time.cache_clear)

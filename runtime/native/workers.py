@@ -193,6 +193,10 @@ def workers() -> Workers:
     return Workers()
 
 
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=workers.cache_clear)  # its parent's threads are not there
+
+
 def usual() -> list[Kernel]:
     """The kernels that nearly every program needs, less those that this process has loaded."""
     known = {f"{kernel.file}.{kernel.__name__}": kernel for kernel in every_kernel()}

@@ -245,7 +245,12 @@ class Installed:
 
         Rows that have other words than these in these columns may be left out.
         """
-        parts = list(snapshot_where(self.output, equal))
+        parts = []
+        interrupt = self.output.place.scope.interrupt
+        for part in snapshot_where(self.output, equal):
+            parts.append(part)
+            if interrupt.busy:
+                interrupt.check()
         if not parts:
             return np.empty((self.output.width, 0), np.int64), np.empty(0, np.int64)
         contents = Updates.concat(parts).consolidate()

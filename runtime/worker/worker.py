@@ -359,6 +359,7 @@ class Worker(Access):
                 self.stepping = True
                 for operator in new:
                     operator.hydrate()
+                    self._interrupt.check()
                 self._run(step)
                 self._interrupt.check()
         except BaseException:

@@ -168,6 +168,11 @@ class Sequences:
         self._drawn.append((token, name, each))
         return token, self.next.get(numbers.name, numbers.start), numbers
 
+    @property
+    def is_drawn(self) -> bool:
+        """Whether such a statement is under way."""
+        return bool(self._drawn)
+
     def settle(self) -> None:
         """What such a statement has computed is taken; DataError if there are not as many numbers."""
         if not self._drawn:

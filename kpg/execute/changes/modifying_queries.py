@@ -44,7 +44,7 @@ def _run(engine: Engine, statement: ast.Modifying) -> Result:
     main = with_rows(statement.main, known)
     if isinstance(main, ast.Select):
         planned = plan(main, engine.reading_catalog, engine.statistics)
-        result = engine.select(planned)
+        result = planned.reader(engine.executor.dictionary).result(*engine.run(planned))
     else:
         changes.append(_unclaimed(prepared(engine, main), main, claimed))
         result = changes[-1].result()

@@ -46,7 +46,7 @@ from kpg.execute.queries.point_lookup import Direct, direct, rows
 from kpg.execute.queries.query_plan import Planned, bind, plan, plan_bound
 from kpg.execute.queries.result_rows import Reader
 from kpg.runtime import plan as ir
-from kpg.runtime.errors import CanceledError, Error
+from kpg.runtime.errors import CanceledError, Error, OperationalError
 from kpg.runtime.records import dataclass
 from kpg.runtime.scalar import Literal
 from kpg.runtime.types import UNKNOWN, Kind, Type
@@ -295,13 +295,16 @@ def _answer(engine: Engine, template: Template, asked: Asked) -> Result | Change
         if found is None:
             planned = template.planned
             filled = template.filler.filled(values)
-            found = engine.run(Planned(planned.rel, filled, planned.schema, planned.types, planned.order))
+            whole = Planned(planned.rel, filled, planned.schema, planned.types, planned.order)
+            found = engine.rows(whole) if isinstance(statement, ast.Select) else engine.run(whole)
         if isinstance(statement, ast.Select):
             return template.reader.result(*found)
         table = engine.table(statement.table)
         if isinstance(statement, ast.Delete):
             return deletion(table, statement, template.planned, found[0])
         return updating(engine, table, statement, template.planned, found[0])
+    except OperationalError:
+        raise  # to run it again would end as this has
     except (Beyond, Error, RecursionError):
         return None
 

@@ -114,6 +114,11 @@ def relations_of(rel: Rel, query: ast.Select, catalog: Catalog) -> frozenset[str
     return read | named_relations(query, catalog) | frozenset(_own_functions(rel))
 
 
+def calls_own_functions(rel: Rel) -> bool:
+    """Return whether a relation calls functions of users, in Python or SQL aggregates."""
+    return next(_own_functions(rel), None) is not None
+
+
 def _own_functions(rel: Rel) -> Iterator[str]:
     """The users' functions that a relation calls, by the names that plans have for them."""
     for node in walk(rel):
