@@ -46,6 +46,7 @@ def origins_of(query: exp.Expr, catalog: Catalog, width: int) -> tuple[Origin, .
     sources = [_source(one, catalog, common) for one in _items(query)]
     joined = any(one.args.get("using") or one.args.get("method") for one in query.args.get("joins") or ())
     found: list[Origin] = []
+    places: Places = {}
     for item in query.expressions:
         one = item.this if isinstance(item, exp.Alias) else item
         if isinstance(one, exp.Star) or (isinstance(one, exp.Column) and isinstance(one.this, exp.Star)):
@@ -54,7 +55,7 @@ def origins_of(query: exp.Expr, catalog: Catalog, width: int) -> tuple[Origin, .
                 return ()
             found += whole
         elif isinstance(one, exp.Column):
-            found.append(_of(sources, one))
+            found.append(_of(sources, places, one))
         else:
             found.append(COMPUTED if isinstance(one, PLAIN) else NONE)
     return tuple(found) if len(found) == width else ()
@@ -112,15 +113,22 @@ def _all(sources: list[Source], table: str) -> list[Origin] | None:
     return found
 
 
-def _of(sources: list[Source], column: exp.Column) -> Origin:
+Places = dict[str, dict[str, int]]
+"""The positions of the columns of relations by their names in lower case."""
+
+
+def _of(sources: list[Source], places: Places, column: exp.Column) -> Origin:
     """Where a column comes from: names that two things have are errors, which others tell."""
     wanted = column.name.lower()
     for name, entry in sources:
         if entry is None or (column.table and name != column.table.lower()):
             continue
-        names = [one.lower() for one in entry.schema.names]
-        if wanted in names:
-            return entry.name, names.index(wanted) + 1
+        if entry.name not in places:
+            names = reversed(tuple(enumerate(entry.schema.names)))
+            places[entry.name] = {name.lower(): place for place, name in names}
+        place = places[entry.name].get(wanted)
+        if place is not None:
+            return entry.name, place + 1
     return NONE
 
 

@@ -272,7 +272,7 @@ def _collector(binding: Binding, scope: Scope, args: Sequence[Scalar], node: exp
     home = scope.home_of(needed)
     if home.aggregates is None:
         binding.wrong(f"an aggregate is not allowed in {home.clause}", node)
-    if not needed.isdisjoint(home.aggregates.all_ids):
+    if home.aggregates.has_any(needed):
         binding.wrong("an aggregate is not allowed in the argument of an aggregate", node)
     return home.aggregates
 
@@ -353,6 +353,7 @@ def _column(binding: Binding, into: Aggregates, aggregate: AggregateCall) -> Col
         id_ = into.known[aggregate] = binding.fresh()
         into.calls.append(aggregate)
         into.ids.append(id_)
+        into.present.add(id_)
     return Column(id_, aggregate.type)
 
 
@@ -474,7 +475,7 @@ def _all_keys(binding: Binding, scope: Scope, items: Sequence[Item]) -> Keys:
 
 
 def _new_key(binding: Binding, scope: Scope, scalar: Scalar) -> Key:
-    own = isinstance(scalar, Column) and scalar.index in {known.column.index for known in scope.fields}
+    own = isinstance(scalar, Column) and scalar.index in scope.fields.by_name.ids
     return Key(scalar, scalar if own and isinstance(scalar, Column) else Column(binding.fresh(), scalar.type))
 
 
@@ -503,7 +504,7 @@ def _key(binding: Binding, scope: Scope, items: Sequence[Item], part: exp.Expr) 
 
 
 def _is_input(scope: Scope, name: str) -> bool:
-    return any(known.listed and known.name.lower() == name.lower() for known in scope.fields)
+    return bool(scope.fields.matching(name, ""))
 
 
 def grouped(binding: Binding, source: Node, keys: Keys, collector: Aggregates) -> Node:
@@ -545,6 +546,10 @@ class Grouping:
     source: Node
     numbers: list[Column] = field(default_factory=list)
     """The column that tells rows apart, if a call is to have another value for each group."""
+    known: list[Key] = field(default_factory=list)
+    """The keys that ``columns`` has, which are a prefix of all."""
+    columns: dict[Scalar, Column] = field(default_factory=dict)
+    """By the scalars that are keys, the first column of each."""
 
     @property
     def keys(self) -> list[Key]:
@@ -554,9 +559,11 @@ class Grouping:
     def over_groups(self, scalar: Scalar, node: exp.Expr) -> Scalar:
         """The scalar with keys for the parts that equal them; ProgrammingError if other columns remain."""
         result = self._replaced(scalar)
+        stray = used(result, self.binding.subqueries) & self.scope.fields.by_name.ids
+        stray -= {key.column.index for key in self.keys} if stray else frozenset()
+        if not stray:
+            return result
         own = {known.column.index: known.column for known in self.scope.fields}
-        stray = used(result, self.binding.subqueries) & own.keys()
-        stray -= {key.column.index for key in self.keys}
         telling = {one.column.index: one.column for one in self.scope.fields if one.name == ROW}
         self.numbers.extend(telling[id_] for id_ in stray & telling.keys())
         stray -= telling.keys()
@@ -582,7 +589,7 @@ class Grouping:
         """Refuse arguments taken once for each group that do not have one value in it."""
         for scalar, node in collector.direct:
             self.over_groups(scalar, node)
-            own = {known.column.index for known in self.scope.fields}
+            own = self.scope.fields.by_name.ids
             if self.grouped_by.sets is not None and used(scalar, self.binding.subqueries) & own:
                 self.binding.refuse("a key as an argument before WITHIN GROUP, beside grouping sets,", node)
 
@@ -601,9 +608,12 @@ class Grouping:
         return frozenset(found)
 
     def _replaced(self, scalar: Scalar) -> Scalar:
-        for group_key in self.keys:
-            if scalar == group_key.scalar:
-                return group_key.column
+        for group_key in self.keys[len(self.known) :]:
+            self.known.append(group_key)
+            self.columns.setdefault(group_key.scalar, group_key.column)
+        key_column = self.columns.get(scalar)
+        if key_column is not None:
+            return key_column
         old = children(scalar)
         new = tuple(self._replaced(child) for child in old)
         return scalar if new == old else with_children(scalar, new)

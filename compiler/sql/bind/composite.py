@@ -118,9 +118,10 @@ def fields_of(scope: Scope, name: str, *, column_first: bool) -> list[Field] | N
     wanted = name.lower()
     here: Scope | None = scope
     while here is not None:
-        if column_first and (wanted in here.whole or any(one.name.lower() == wanted for one in here.fields)):
+        index = here.fields.by_name
+        if column_first and (wanted in here.whole or wanted in index.named):
             return None
-        if wanted in here.relations():
+        if wanted in index.relations:
             return [one for one in here.fields if one.relation.lower() == wanted and not one.of_system]
         here = here.parent
     return None

@@ -19,7 +19,7 @@ from kpg.compiler.sql.bind.literals import conjuncts, loose_type, settled_type
 from kpg.compiler.sql.bind.predicate import bind_condition
 from kpg.compiler.sql.bind.query_output import settled_query, united
 from kpg.compiler.sql.bind.row_functions import NUMBER, bind_from_calls, declared_of, in_order, only_call
-from kpg.compiler.sql.bind.scope import Binding, Common, Field, Scope, enter, relation_alias
+from kpg.compiler.sql.bind.scope import Binding, Common, Field, Fields, Scope, enter, relation_alias
 from kpg.compiler.sql.bound_tree import Join, Map, Node, Query, Rows, Scan, Shared, SortKey
 from kpg.compiler.sql.parse.syntax import construct_name, only, relation_name
 from kpg.runtime.functions import shown_type
@@ -73,10 +73,10 @@ def _right_side(binding: Binding, scope: Scope, join: exp.Join, start: int) -> N
     if str(join.args.get("side") or "").upper() not in ("RIGHT", "FULL"):
         return _joined(binding, scope, join.this, [])
     left = scope.fields[start:]
-    scope.fields[start:], scope.hidden = [], left
+    scope.fields[start:], scope.hidden = [], Fields(left)
     scope.hidden_hint = "only the right side of an inner or a left join may name columns of its left side"
     node = _joined(binding, scope, join.this, [])
-    scope.fields[start:start], scope.hidden = left, []
+    scope.fields[start:start], scope.hidden = left, Fields()
     return node
 
 

@@ -16,7 +16,7 @@ from kpg.compiler.sql.bind.calls import brought, call, coerce, settled
 from kpg.compiler.sql.bind.functions import aggregate_of, operands_of
 from kpg.compiler.sql.bind.query_output import settled_query
 from kpg.compiler.sql.bind.row_functions import called_rows
-from kpg.compiler.sql.bind.scope import Binding, Field, Scope
+from kpg.compiler.sql.bind.scope import Binding, Field, Fields, Scope
 from kpg.compiler.sql.bound_tree import Filter, Join, Map, Node, Query, Reads, Rows, Subquery, TopK, Window
 from kpg.compiler.sql.parse.call_syntax import NAMED
 from kpg.compiler.sql.parse.reader import body_of
@@ -207,7 +207,7 @@ def _simple(binding: Binding, routine: Routine, values: Sequence[Scalar]) -> Sca
     before = len(binding.subqueries)
     expression = body.expressions[0]
     scalar = _guarded(
-        binding, routine, lambda: binding.expression(Scope(fields=fields), expression.unalias())
+        binding, routine, lambda: binding.expression(Scope(fields=Fields(fields)), expression.unalias())
     )
     if len(binding.subqueries) != before:
         return None
@@ -279,7 +279,7 @@ def _bound(
     fields, ids, scalars = _fields(binding, routine, values)
     body = body_of(routine.body)
     query: Query = _guarded(
-        binding, routine, lambda: settled_query(binding.query(Scope(fields=fields), body))
+        binding, routine, lambda: settled_query(binding.query(Scope(fields=Fields(fields)), body))
     )
     if first and not _is_one(body):
         query = replace(query, node=TopK(query.node, (), query.order, 1, 0))
@@ -382,6 +382,8 @@ def check_body(binding: Binding, routine: Routine) -> tuple[tuple[str, ...], tup
     values = [Literal(None, one.type) for one in routine.parameters]
     fields, _, _ = _fields(binding, routine, values)
     query: Query = _guarded(
-        binding, routine, lambda: settled_query(binding.query(Scope(fields=fields), body_of(routine.body)))
+        binding,
+        routine,
+        lambda: settled_query(binding.query(Scope(fields=Fields(fields)), body_of(routine.body))),
     )
     return query.names, tuple(column.type for column in query.columns)

@@ -15,7 +15,7 @@ from kpg.compiler.sql.bind.eager_subexpressions import settings, with_settings
 from kpg.compiler.sql.bind.literals import conjuncts
 from kpg.compiler.sql.bind.predicate import bind_condition
 from kpg.compiler.sql.bind.query_output import settled_query
-from kpg.compiler.sql.bind.scope import Binding, Field, Scope
+from kpg.compiler.sql.bind.scope import Binding, Field, Fields, Scope
 from kpg.compiler.sql.bound_tree import Filter, Node, Query
 from kpg.compiler.sql.parse import statements as ast
 from kpg.compiler.sql.parse.reader import parsed_expression, parsed_query
@@ -189,7 +189,7 @@ def condition(
     before = binding.governed, binding.locked
     binding.governed, binding.locked = False, frozenset()
     try:
-        scope = Scope(fields=fields, clause="WHERE").without_aggregates("policy expressions")
+        scope = Scope(fields=Fields(fields), clause="WHERE").without_aggregates("policy expressions")
         return conjuncts(bind_condition(binding, scope, tree, "a policy"))
     finally:
         binding.securing.discard(table)

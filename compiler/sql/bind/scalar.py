@@ -49,7 +49,7 @@ from kpg.compiler.sql.bind.predicate import (
     pattern_for_each,
 )
 from kpg.compiler.sql.bind.row_functions import bind_expanded, called_rows
-from kpg.compiler.sql.bind.scope import WIDE, Binding, Field, Scope, resolve_name
+from kpg.compiler.sql.bind.scope import WIDE, Binding, Field, Fields, Scope, resolve_name
 from kpg.compiler.sql.bind.volatile_calls import bind_moment, moment_type
 from kpg.compiler.sql.bind.windows import bind_window
 from kpg.compiler.sql.parse.call_syntax import in_their_places
@@ -499,7 +499,7 @@ def in_domain(binding: Binding, value: Scalar, domain: Domain) -> Scalar:
         inner = binding.new_binding(check.text, binding.catalog)
         column = Column(inner.fresh(), value.type)
         node = parsed_expression(check.text)
-        scope = Scope(fields=[Field("", "value", column)], clause="CHECK")
+        scope = Scope(fields=Fields([Field("", "value", column)]), clause="CHECK")
         held = condition(inner, inner.expression(scope, node), node, "CHECK")
         held = _with(held, column, value)
         message = Literal(f'value for domain {domain.name} violates check constraint "{check.name}"', TEXT)

@@ -4,7 +4,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from contextvars import ContextVar
 from dataclasses import field, replace
 from itertools import count
-from typing import Final, NoReturn
+from typing import Any, Final, NoReturn, Self
 
 from sqlglot import exp
 
@@ -42,6 +42,68 @@ class Field:
     """Whether ``*`` does not mean it all the same: ``tableoid``."""
 
 
+@dataclass(slots=True)
+class FieldIndex:
+    """Fields by the names that they can have, in lower case."""
+
+    named: dict[str, list[Field]] = field(default_factory=dict)
+    """Those that are ``listed``."""
+    relations: dict[str, dict[str, list[Field]]] = field(default_factory=dict)
+    ids: set[int] = field(default_factory=set)
+
+    def add(self, fields: Iterable[Field]) -> None:
+        """Enter more fields, which come after those that are here."""
+        for one in fields:
+            name = one.name.lower()
+            self.relations.setdefault(one.relation.lower(), {}).setdefault(name, []).append(one)
+            if one.listed:
+                self.named.setdefault(name, []).append(one)
+            self.ids.add(one.column.index)
+
+
+class Fields(list[Field]):
+    """The fields of a FROM in order, with an index that is built when it is first asked for."""
+
+    __slots__ = ("_index",)
+
+    def __init__(self, fields: Iterable[Field] = ()) -> None:
+        super().__init__(fields)
+        self._index: FieldIndex | None = None
+
+    @property
+    def by_name(self) -> FieldIndex:
+        """The index."""
+        if self._index is None:
+            self._index = FieldIndex()
+            self._index.add(self)
+        return self._index
+
+    def matching(self, name: str, relation: str) -> list[Field]:
+        """The fields that a name means, with the relation's name before it unless that is empty."""
+        index = self.by_name
+        among = index.relations.get(relation.lower(), {}) if relation else index.named
+        return among.get(name.lower(), [])
+
+    def append(self, one: Field) -> None:
+        """Add a field."""
+        self.extend((one,))
+
+    def extend(self, fields: Iterable[Field]) -> None:
+        """Add fields."""
+        added = tuple(fields)
+        super().extend(added)
+        if self._index is not None:
+            self._index.add(added)
+
+    def __iadd__(self, fields: Iterable[Field]) -> Self:  # type: ignore[misc, override]
+        self.extend(fields)
+        return self
+
+    def __setitem__(self, place: Any, value: Any) -> None:
+        self._index = None
+        super().__setitem__(place, value)
+
+
 @dataclass(frozen=True, slots=True)
 class Common:
     """A WITH query that can be named in FROM. A correlated one is bound anew wherever it is used."""
@@ -63,6 +125,8 @@ class Aggregates:
     calls: list[AggregateCall] = field(default_factory=list)
     known: dict[AggregateCall, int] = field(default_factory=dict)
     """The id of each."""
+    present: set[int] = field(default_factory=set)
+    """The ids in ``ids``."""
     markers: list["Marker"] = field(default_factory=list)
     direct: list[tuple[Scalar, exp.Expr]] = field(default_factory=list)
     """Arguments that an aggregate takes once for each group, and where they are written."""
@@ -82,6 +146,12 @@ class Aggregates:
     def all_ids(self) -> frozenset[int]:
         """The ids of all that only groups have."""
         return frozenset((*self.ids, *(marker.id for marker in self.markers)))
+
+    def has_any(self, ids: Collection[int]) -> bool:
+        """Whether one of the ids is of something that only groups have."""
+        if len(self.present) != len(self.ids):
+            self.present = set(self.ids)
+        return not self.present.isdisjoint(ids) or any(marker.id in ids for marker in self.markers)
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,7 +227,7 @@ class Scope:
     """The fields of one query's FROM, within the scopes of the queries around it."""
 
     parent: "Scope | None" = None
-    fields: list[Field] = field(default_factory=list)
+    fields: Fields = field(default_factory=Fields)
     common: dict[str, Common] = field(default_factory=dict)
     aggregates: Aggregates | None = None
     """Where aggregates may stand, what collects them."""
@@ -175,7 +245,7 @@ class Scope:
     """Where functions that make rows may be called, what collects the calls."""
     rows_clause: str = ""
     """Where none may be called, the name of that place, if it is not ``clause``."""
-    hidden: list[Field] = field(default_factory=list)
+    hidden: Fields = field(default_factory=Fields)
     """Fields of FROM that may not be named here."""
     hidden_hint: str = ""
     """Why, and what to do."""
@@ -188,7 +258,8 @@ class Scope:
         """A place of the same kind, where only the fields from a number on can be named."""
         hint = "JOIN binds stronger than a comma: write CROSS JOIN for the comma"
         inner = self.without_aggregates(clause)
-        return replace(inner, fields=self.fields[start:], hidden=self.fields[:start], hidden_hint=hint)
+        shown, hidden = Fields(self.fields[start:]), Fields(self.fields[:start])
+        return replace(inner, fields=shown, hidden=hidden, hidden_hint=hint)
 
     def without_windows(self, clause: str) -> "Scope":
         """The same names in a place where no window function may stand, nor a function that makes rows."""
@@ -215,15 +286,16 @@ class Scope:
         """The innermost scope around here that one of the columns is of; this one if there is none."""
         scope: Scope | None = self
         while scope is not None:
-            collected = scope.aggregates.all_ids if scope.aggregates is not None else frozenset[int]()
-            if not {*(known.column.index for known in scope.fields), *collected}.isdisjoint(ids):
+            if not scope.fields.by_name.ids.isdisjoint(ids):
+                return scope
+            if scope.aggregates is not None and scope.aggregates.has_any(ids):
                 return scope
             scope = scope.parent
         return self
 
     def relations(self) -> set[str]:
         """The names of the relations in FROM, lower case."""
-        return {known.relation.lower() for known in self.fields}
+        return set(self.fields.by_name.relations)
 
 
 @dataclass(slots=True)
@@ -316,7 +388,7 @@ def resolve_name(binding: Binding, scope: Scope, node: exp.Column) -> Field:
     name, relation = node.name, node.table
     here: Scope | None = scope
     while here is not None:
-        found = _matches(here.fields, name, relation)
+        found = here.fields.matching(name, relation)
         if len(found) > 1:
             places = ", ".join(f"{one.relation}.{one.name}" for one in found)
             hint = f"write one of {places}"
@@ -328,25 +400,18 @@ def resolve_name(binding: Binding, scope: Scope, node: exp.Column) -> Field:
             return found[0]
         if not relation and name.lower() in here.whole:
             return Field("", name, here.whole[name.lower()])
-        if relation and relation.lower() in here.relations():
+        if relation and relation.lower() in here.fields.by_name.relations:
             own = (one.name for one in here.fields if one.relation.lower() == relation.lower())
             binding.wrong(f'column "{relation}.{name}" does not exist', node, did_you_mean(name, own))
         here = here.parent
     _unknown(binding, scope, node)
 
 
-def _matches(fields: Iterable[Field], name: str, relation: str) -> list[Field]:
-    lowered, owner = name.lower(), relation.lower()
-    if owner:
-        return [one for one in fields if one.relation.lower() == owner and one.name.lower() == lowered]
-    return [one for one in fields if one.listed and one.name.lower() == lowered]
-
-
 def _unknown(binding: Binding, scope: Scope, node: exp.Column) -> NoReturn:
     every: list[Field] = []
     here: Scope | None = scope
     while here is not None:
-        if _matches(here.hidden, node.name, node.table):
+        if here.hidden.matching(node.name, node.table):
             column = f"{node.table}.{node.name}" if node.table else node.name
             binding.wrong(f'column "{column}" cannot be named here', node, here.hidden_hint)
         every += here.fields
@@ -405,8 +470,8 @@ def enter(
     if len(renamed) > len(names):
         binding.wrong(f'"{relation}" has {len(names)} columns but {len(renamed)} are named', node)
     shown = (*renamed, *names[len(renamed) :])
-    known_names = {known.relation.lower() for known in (*scope.fields, *scope.hidden)}
-    if relation and relation.lower() in known_names:
+    name = relation.lower()
+    if name and (name in scope.fields.by_name.relations or name in scope.hidden.by_name.relations):
         binding.wrong(f'"{relation}" occurs twice in FROM', node, "give one of them an alias")
     scope.fields += [
         Field(relation, name, column, of_system=name.startswith(HIDDEN))

@@ -15,7 +15,7 @@ from kpg.compiler.catalog.entries import Catalog
 from kpg.compiler.catalog.routines import ARRAYS, ELEMENTS, POLYMORPHIC, Aggregate, ArrayFold, settled
 from kpg.compiler.sql.bind.calls import brought, coerce
 from kpg.compiler.sql.bind.calls import settled as settled_scalar
-from kpg.compiler.sql.bind.scope import Binding, Field, Scope
+from kpg.compiler.sql.bind.scope import Binding, Field, Fields, Scope
 from kpg.compiler.sql.parse.reader import body_of
 from kpg.runtime.errors import NotSupportedError, ProgrammingError
 from kpg.runtime.functions import castable
@@ -302,7 +302,7 @@ def _computed(
     """An expression over some columns, as a value of a type if one is wanted."""
     binding = new_binding(f"SELECT {text}", catalog)
     node = body_of(f"SELECT {text}").expressions[0]
-    scalar = binding.expression(Scope(fields=fields), node)
+    scalar = binding.expression(Scope(fields=Fields(fields)), node)
     if target is None:
         scalar = settled_scalar(scalar)
     elif scalar.type == UNKNOWN:

@@ -24,6 +24,7 @@ from kpg.compiler.sql.bind.scope import (
     Binding,
     Definition,
     Field,
+    Fields,
     Over,
     Scope,
     Sorted,
@@ -65,7 +66,7 @@ def bind_qualify(binding: Binding, scope: Scope, items: list[Item], node: exp.Se
             column = Column(binding.fresh(), item.scalar.type)
             named[column.index] = item.scalar
             fields.append(Field("", item.name, column))
-    inner = replace(scope.without_rows("QUALIFY"), fields=[*scope.fields, *fields])
+    inner = replace(scope.without_rows("QUALIFY"), fields=Fields([*scope.fields, *fields]))
     scalar = condition(binding, binding.expression(inner, clause.this), clause.this, "QUALIFY")
     return conjuncts(substitute_ids(scalar, named))
 

@@ -362,6 +362,8 @@ class Parts:
 
     def __init__(self) -> None:
         self.columns: list[ColumnDef] = []
+        self.names: set[str] = set()
+        """The names of the columns by :func:`column`, in lower case."""
         self.rules: list[Rule] = []
         self.constraints: list[Constraint] = []
         self.sequences: list[tuple[str, Numbers]] = []
@@ -406,7 +408,7 @@ def _like(reader: Reader, place: int) -> ast.Like:
 def column(reader: Reader, parts: Parts) -> None:
     """One column: its name, type and constraints."""
     place, name = reader.here(), reader.name()
-    if name.lower() in (known.name.lower() for known in parts.columns):
+    if name.lower() in parts.names:
         reader.skip(-1)
         reader.wrong(f'column "{name}" is defined twice')
     if reader.done or reader.at(",") or reader.at(")"):
@@ -423,6 +425,7 @@ def column(reader: Reader, parts: Parts) -> None:
         behind.nullable = False
     behind.read()
     parts.columns.append(ColumnDef(name, type_, behind.nullable))
+    parts.names.add(name.lower())
     parts.rules.append(behind.rule if digits is None else replace(behind.rule, digits=digits))
 
 

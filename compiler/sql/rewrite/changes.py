@@ -27,7 +27,7 @@ from kpg.compiler.sql.bind.literals import conjuncts
 from kpg.compiler.sql.bind.predicate import bind_condition
 from kpg.compiler.sql.bind.query import bind_query, new_binding, resolved, with_scope
 from kpg.compiler.sql.bind.query_output import stored_query
-from kpg.compiler.sql.bind.scope import Binding, Field, Scope
+from kpg.compiler.sql.bind.scope import Binding, Field, Fields, Scope
 from kpg.compiler.sql.bind.select import select_items
 from kpg.compiler.sql.bind.volatile_calls import mentions_volatile
 from kpg.compiler.sql.bound_tree import Distinct, Filter, Join, Map, Node, Query, Rows, Scan
@@ -284,7 +284,7 @@ def lower_update(statement: ast.Update, catalog: Catalog) -> Bound:
             binding.reads.also([field.column for field in scope.fields], columns)
         # Its place is another one after the change, and not known yet.
         fields += (field for field in scope.fields[len(fields) : shown] if field.name == "tableoid")
-        after = replace(scope, fields=[*fields, *scope.fields[shown:]])
+        after = replace(scope, fields=Fields([*fields, *scope.fields[shown:]]))
         node, columns, more = _returned(binding, after, node, statement.returning)
         return lowered(resolved(binding, Query(node, (rowid, *row, *columns), (*names, *more))), catalog)
     if statement.sources:
@@ -362,7 +362,7 @@ def lower_returning(
         values = [over(column, row) for column in statement.through.columns]
     columns = [Column(binding.fresh(), value.type) for value in values]
     fields = [Field(statement.alias, name, one) for name, one in zip(shown, columns, strict=True)]
-    scope = Scope(fields=fields, common=with_scope(binding, statement.common).common)
+    scope = Scope(fields=Fields(fields), common=with_scope(binding, statement.common).common)
     if binding.reads is not None:
         named = entry if statement.through is None else catalog.get(statement.through.view)
         named = catalog.get(catalog.parts.get(named.name.lower(), named.name))
@@ -399,21 +399,17 @@ def assigned_values(
     """The values of SET by the positions of the columns that take them."""
     new: dict[int, Scalar] = {}
     inner = scope.without_aggregates("SET")
+    places = {name.lower(): place for place, name in reversed(tuple(enumerate(schema.names)))}
     for target, syntax in assignments:
-        place = _position(binding, schema, target)
+        place = places.get(target.name.lower())
+        if place is None:
+            hint = did_you_mean(target.name, schema.names)
+            binding.wrong(f'column "{target.name}" does not exist', target, hint)
         if place in new:
             binding.wrong(f'column "{target.name}" is set twice', target)
         value = binding.expression(inner, syntax)
         new[place] = assigned(binding, value, schema.columns[place], syntax)
     return new
-
-
-def _position(binding: Binding, schema: Schema, target: exp.Identifier) -> int:
-    for index, name in enumerate(schema.names):
-        if name.lower() == target.name.lower():
-            return index
-    hint = did_you_mean(target.name, schema.names)
-    binding.wrong(f'column "{target.name}" does not exist', target, hint)
 
 
 def target_of(
@@ -437,7 +433,7 @@ def target_of(
         names = through.names
         columns, node = _seen(binding, through, columns, node)
     fields = [Field(statement.alias, name, column) for name, column in zip(names, columns, strict=False)]
-    scope = Scope(fields=fields, clause="WHERE", common=common)
+    scope = Scope(fields=Fields(fields), clause="WHERE", common=common)
     text = binding.source.lower()
     if through is None and not isinstance(statement, ast.Merge) and ("ctid" in text or "tableoid" in text):
         from kpg.compiler.sql.bind.base_tables import with_system  # lazy: the system catalogs
@@ -446,7 +442,7 @@ def target_of(
     if mentions_volatile(binding.source) or any(rule.sequence for rule in entry.constraints.rules):
         from kpg.compiler.sql.bind.per_row_calls import numbered_by  # lazy: volatile calls
 
-        fields.append(numbered_by(Column(scan.ids[-1], ROWID)))
+        scope.fields.append(numbered_by(Column(scan.ids[-1], ROWID)))
     check_change(statement, catalog)
     if binding.reads is not None:
         shown = entry if isinstance(statement, ast.Merge) or statement.through is None else None

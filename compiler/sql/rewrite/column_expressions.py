@@ -6,6 +6,7 @@ The module also finds the columns that such expressions use, and renames or conv
 import re
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import count
 from typing import Final
 
 from sqlglot import exp
@@ -15,7 +16,7 @@ from kpg.compiler.catalog.entries import Catalog, TableEntry
 from kpg.compiler.sql.bind.calls import assigned, check_assignable, condition, settled
 from kpg.compiler.sql.bind.per_row_calls import numbered_by
 from kpg.compiler.sql.bind.query import new_binding
-from kpg.compiler.sql.bind.scope import Binding, Field, Scope
+from kpg.compiler.sql.bind.scope import Binding, Field, Fields, Scope
 from kpg.compiler.sql.bind.volatile_calls import NEXTVAL, by_chance, is_chance, sequence_of
 from kpg.compiler.sql.parse.reader import parsed_expression
 from kpg.compiler.sql.parse.tokenizer import tokenize
@@ -42,20 +43,28 @@ class Default:
     sequences: tuple[str, ...]
 
 
-def over_row(entry: TableEntry, text: str, catalog: Catalog) -> tuple[Binding, Scope]:
-    """A binding and a scope in which a row's columns have their positions as ids."""
+def over_row(
+    entry: TableEntry, text: str, catalog: Catalog, known: Scope | None = None
+) -> tuple[Binding, Scope]:
+    """A binding and a scope in which a row's columns have their positions as ids.
+
+    ``known`` is that scope if it was made for another text.
+    """
     binding = new_binding(text, catalog)
+    if known is not None:
+        binding.ids = count(len(known.fields))
+        return binding, known
     fields = [
         Field(entry.name, column.name, Column(binding.fresh(), column.type))
         for column in entry.schema.columns
     ]
-    return binding, Scope(fields=fields)
+    return binding, Scope(fields=Fields(fields))
 
 
-def bind_check(entry: TableEntry, check: Check, catalog: Catalog) -> Scalar:
-    """A CHECK's condition over the row."""
+def bind_check(entry: TableEntry, check: Check, catalog: Catalog, known: Scope | None = None) -> Scalar:
+    """A CHECK's condition over the row, whose scope may be ``known``."""
     _no_time("CHECK", check.text)
-    binding, scope = over_row(entry, check.text, catalog)
+    binding, scope = over_row(entry, check.text, catalog, known)
     node = parsed_expression(check.text)
     scalar = binding.expression(scope.without_aggregates("CHECK"), node)
     _no_subquery(binding, "CHECK", check.text)
@@ -76,8 +85,11 @@ def key_of_row(entry: TableEntry, one: UniqueIndex, catalog: Catalog) -> Mfp:
 
 def checks(entry: TableEntry, catalog: Catalog) -> Mfp | None:
     """A row mapped to what each of the table's CHECKs says of it; None without CHECKs."""
-    conditions = tuple(bind_check(entry, check, catalog) for check in entry.constraints.checks)
-    return Mfp((), conditions) if conditions else None
+    if not entry.constraints.checks:
+        return None
+    _, scope = over_row(entry, "", catalog)
+    conditions = tuple(bind_check(entry, check, catalog, scope) for check in entry.constraints.checks)
+    return Mfp((), conditions)
 
 
 def generated(entry: TableEntry, catalog: Catalog) -> Mfp | None:
@@ -116,7 +128,7 @@ def bind_generated(entry: TableEntry, place: int, catalog: Catalog) -> Scalar:
         names = [field.name.lower() for field in scope.fields]
         if column.name.lower() in names and rules[names.index(column.name.lower())].generated:
             raise ProgrammingError(f'generated column "{column.name}" cannot be used by another: {text}')
-    scalar = binding.expression(replace(scope, fields=plain, clause="GENERATED"), node)
+    scalar = binding.expression(replace(scope, fields=Fields(plain), clause="GENERATED"), node)
     _no_subquery(binding, "GENERATED", text)
     return assigned(binding, scalar, entry.schema.columns[place], node)
 
@@ -145,7 +157,7 @@ def bind_default(column: ColumnDef, text: str, catalog: Catalog, *, checking: bo
     elif any(map(is_chance, node.walk())):
         sequences.append(ROWS)
         fields.append(numbered_by(Column(binding.fresh(), BIGINT)))
-    scope = Scope(fields=fields, clause="DEFAULT")
+    scope = Scope(fields=Fields(fields), clause="DEFAULT")
     for named in node.find_all(exp.Column):
         if not named.name.startswith("$"):
             raise ProgrammingError(f'a DEFAULT cannot use column "{named.name}": {text}')

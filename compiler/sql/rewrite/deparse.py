@@ -15,7 +15,7 @@ from sqlglot import exp
 
 from kpg.compiler.catalog.entries import PUBLIC, Catalog, Entry
 from kpg.compiler.sql.bind.query import new_binding
-from kpg.compiler.sql.bind.scope import Field, Scope
+from kpg.compiler.sql.bind.scope import Field, Fields, Scope
 from kpg.compiler.sql.parse.call_syntax import WRITTEN
 from kpg.compiler.sql.parse.reader import parsed_expression, tree_of
 from kpg.compiler.sql.parse.syntax import relation_name
@@ -129,8 +129,10 @@ class Speller:
         )
         own = "" if entry is None else entry.name
         self._own_name = entry and entry.name
-        self._scope = Scope(fields=[Field(own, *column) for column in columns])
-        self._rows = Scope(fields=[Field(row, *column) for row in (own, "old", "new") for column in columns])
+        self._scope = Scope(fields=Fields(Field(own, *column) for column in columns))
+        self._rows = Scope(
+            fields=Fields(Field(row, *column) for row in (own, "old", "new") for column in columns)
+        )
 
     def default(self, node: exp.Expr, type_: Type) -> str:
         """A DEFAULT: a text is of the column's type."""

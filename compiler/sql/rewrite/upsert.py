@@ -17,7 +17,7 @@ from kpg.compiler.sql.bind.calls import assigned, call
 from kpg.compiler.sql.bind.literals import conjuncts
 from kpg.compiler.sql.bind.predicate import bind_condition
 from kpg.compiler.sql.bind.query import new_binding, resolved
-from kpg.compiler.sql.bind.scope import Binding, Field, Scope
+from kpg.compiler.sql.bind.scope import Binding, Field, Fields, Scope
 from kpg.compiler.sql.bound_tree import Filter, Join, Map, Node, Query, Scan
 from kpg.compiler.sql.frontend import Bound, check_reads, lowered
 from kpg.compiler.sql.parse import statements as ast
@@ -65,7 +65,7 @@ def lower_conflict(statement: ast.Insert, catalog: Catalog) -> Mfp | OverPairs |
         for relation, own in zip((statement.alias, "excluded"), ids, strict=True)
         for name, place in _shown_columns(statement, schema)
     ]
-    scope = Scope(fields=fields)
+    scope = Scope(fields=Fields(fields))
     _note_reads(binding, statement, entry, ids[0])
     assignments = given_assignments(conflict.assignments, entry, statement.span.source)
     new = assigned_values(binding, scope, schema, assignments)
@@ -137,7 +137,7 @@ def lower_merge(statement: ast.Merge, catalog: Catalog) -> Bound:
     targets = list(scope.fields)
     source_scope = Scope(common=scope.common)
     source: Node = Map(joined(binding, source_scope, None, statement.using), (given.index,), (one,))
-    both = replace(scope, fields=[*targets, *source_scope.fields])
+    both = replace(scope, fields=Fields([*targets, *source_scope.fields]))
     on = conjuncts(bind_condition(binding, both.without_aggregates("ON"), statement.on, "ON"))
     kinds = {when.kind for when in statement.whens}
     if "source" in kinds:

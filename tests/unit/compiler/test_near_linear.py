@@ -56,6 +56,15 @@ CHAINS: dict[str, Callable[[int], str]] = {
         + " AND ".join(f"EXISTS (SELECT FROM t AS u WHERE u.a = t.a + {i})" for i in range(n))
     ),
 }
+WIDE: dict[str, Callable[[int], str]] = {
+    "CREATE TABLE": lambda n: f"CREATE TABLE other ({', '.join(f'c{i} INT' for i in range(n))})",
+    "select list": lambda n: f"SELECT {', '.join(f'c{i}' for i in range(n))} FROM wide",
+    "UPDATE": lambda n: f"UPDATE wide SET {', '.join(f'c{i} = c{i} + 1' for i in range(n))}",
+    "GROUP BY": lambda n: "SELECT {0}, count(*) FROM wide GROUP BY {0}".format(
+        ", ".join(f"c{i}" for i in range(n))
+    ),
+}
+"""Statements over a table ``wide`` of n columns."""
 WITH_PARAMETERS: dict[str, Callable[[int], str]] = {
     "an array": lambda n: f"SELECT array[{', '.join(f'${i}::int' for i in range(1, n + 1))}]",
     "a sum": lambda n: "SELECT " + " + ".join(f"${i}::int" for i in range(1, n + 1)),
@@ -108,6 +117,16 @@ def test_work_is_near_linear_in_the_length_of_a_chain(db: kpg.Database, kind: st
     calls(db, CHAINS[kind](2))
     fewer, more = (calls(db, CHAINS[kind](n)) for n in (FEWER // 4, MORE // 4))
     assert more <= MOST * fewer
+
+
+@pytest.mark.parametrize("kind", WIDE)
+def test_work_is_near_linear_in_the_columns_of_a_table(kind: str) -> None:
+    counted = []
+    for n in (FEWER, FEWER, MORE):
+        db = kpg.connect()
+        db.sql(f"CREATE TABLE wide ({', '.join(f'c{i} INT' for i in range(n))})")
+        counted.append(calls(db, WIDE[kind](n)))
+    assert counted[2] <= MOST * counted[1]
 
 
 @pytest.mark.parametrize("kind", WITH_PARAMETERS)
