@@ -41,7 +41,7 @@ def with_data(db: Any, data: Encoded) -> None:
     """Have a database the tables of the data, empty, and its strings, so that their codes are words of it."""
     db._engine.executor.dictionary.restore(*data.dictionary.parts(np.arange(len(data.dictionary))))
     for table, schema in data.schemas.items():
-        db._engine.create_table(table, schema)
+        db._engine.tables.create(table, schema)
 
 
 def stream(data: Encoded, number: int, rows: int, db: Any) -> Iterator[Step]:

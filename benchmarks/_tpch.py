@@ -105,7 +105,7 @@ class Encoded:
         database = kpg.connect()
         worker_of(database).dictionary = self.dictionary
         for table, schema in self.schemas.items():
-            database._engine.create_table(table, schema)
+            database._engine.tables.create(table, schema)
         return database
 
     def database(self) -> Database:

@@ -432,3 +432,16 @@ CLOCK: Final = "$clock"
 """The table's name, which no text can say."""
 CLOCK_SCHEMA: Final = Schema((ColumnDef("now", TIMESTAMPTZ, nullable=False),))
 CLOCK_ROW: Final = Get(CLOCK, (TIMESTAMPTZ, ROWID), (False, False), ((), (1,)))
+
+
+OF_RELATIONS: Final = ("RELATION", "COLUMN", "CONSTRAINT", "POLICY")
+"""Kinds of what has the name of a relation."""
+
+
+def move_comments(catalog: Catalog, was: str, name: str = "") -> None:
+    """What was said of a relation and its parts is said of it under another name, or forgotten with it."""
+    for key, text in list(catalog.comments.items()):
+        if key[0] in OF_RELATIONS and key[1] == was.lower():
+            del catalog.comments[key]
+            if name:
+                catalog.comments[(key[0], name.lower(), *key[2:])] = text

@@ -30,8 +30,6 @@ STANDARD: Final = (
 
 
 DATABASE_NUMBER: Final = 1
-OF_RELATIONS: Final = ("RELATION", "COLUMN", "CONSTRAINT", "POLICY")
-"""Kinds of what has the name of a relation."""
 
 
 def descriptions(catalog: Catalog) -> Iterator[tuple[int, str, int, str]]:
@@ -44,15 +42,6 @@ def descriptions(catalog: Catalog) -> Iterator[tuple[int, str, int, str]]:
     for number, where, text in STANDARD:
         if number not in said:
             yield number, where, 0, text
-
-
-def move_comments(catalog: Catalog, was: str, name: str = "") -> None:
-    """What was said of a relation and its parts is said of it under another name, or forgotten with it."""
-    for key, text in list(catalog.comments.items()):
-        if key[0] in OF_RELATIONS and key[1] == was.lower():
-            del catalog.comments[key]
-            if name:
-                catalog.comments[(key[0], name.lower(), *key[2:])] = text
 
 
 def _found(catalog: Catalog, key: tuple[str, ...]) -> list[tuple[int, str, int]]:

@@ -28,7 +28,6 @@ from kpg.session.base_table import Table
 from kpg.session.engine import Engine
 from kpg.session.subscriptions import Feed
 from kpg.session.time_travel import Past, Retention
-from kpg.session.undo import Journal
 
 Words = NDArray[np.int64]
 ALL = Retention(1 << 60, None)
@@ -148,34 +147,33 @@ def forked(engine: Engine) -> Engine:
             )
     made = Engine(trunk=engine)
     provide_statements(made)
-    made.journal = Journal(made.catalog, made._uses)
-    made.attached |= engine.attached
-    made.followed |= engine.followed
-    made._uses.update(engine._uses)
+    made.tables.attached |= engine.tables.attached
+    made.views.followed |= engine.views.followed
+    made.views.reads.update(engine.views.reads)
     made.settings.update(engine.settings)
     made.prepared.update(engine.prepared)
     made.functions_given.update(engine.functions_given)
     made.clock.follow(engine.clock)
     for entry in made.catalog:
         if isinstance(entry, TableEntry):
-            made._tables[entry.name] = Table(made.executor, entry.name, entry.schema, made.watching)
+            made.tables.open(entry.name, entry.schema)
     made.past = Past(made, ALL)
     if engine.past is not None:
         made.past.follow(engine.past)
     for maintained in _in_order(engine):
         _install(made, engine, maintained)
-    for name in engine._indexes:
-        made.keep_index(name, engine._plans[f"index {name}"])
+    for name in engine.tables.indexes:
+        made.tables.keep_index(name, engine.views.plans[f"index {name}"])
     made.executor.complete()
-    if "sequences" in engine.__dict__:
+    if engine.used_sequences is not None:
         made.sequences.follow(engine.sequences)
     if any(isinstance(one, TableEntry) and one.constraints.guarded for one in made.catalog):
-        made.refresh_rules()
+        made.tables.refresh_rules()
     return made
 
 
 def _plan_of(engine: Engine, maintained: Maintained) -> Plan:
-    plan = engine._plans.get(maintained.name, maintained.plan)
+    plan = engine.views.plans.get(maintained.name, maintained.plan)
     assert plan is not None
     return plan
 
@@ -202,18 +200,17 @@ def _install(made: Engine, engine: Engine, view: Maintained) -> None:
     installed = made.executor.install(view.name, plan)
     assert made.past is not None
     made.past.remember(installed)
-    if view.name in engine._plans:
-        made._plans[view.name] = plan
     reader = replace(view.reader, dictionary=made.executor.dictionary)
     feed = Feed(made.monitor, made.executor, installed, reader, made.past)
-    made.views[view.name] = Maintained(view.name, view.sql, installed, reader, feed, view.plan)
+    maintained = Maintained(view.name, view.sql, installed, reader, feed, view.plan)
+    made.views.adopt(maintained, engine.views.plan_of(view.name))
 
 
 def changes(engine: Engine, since: int) -> list[Changed]:
     """What has changed in the tables of an engine after an epoch, without what was undone since."""
     found = []
     for entry in engine.catalog:
-        if isinstance(entry, TableEntry) and entry.name not in engine.attached:
+        if isinstance(entry, TableEntry) and entry.name not in engine.tables.attached:
             gone, came = engine.executor.changed(entry.name, since)
             if gone.shape[0] or came.shape[0]:
                 found.append(Changed(entry.name, gone, engine.executor.fetch(entry.name, came)))
@@ -256,5 +253,5 @@ def _conflict(message: str) -> IntegrityError:
 
 def _advance_sequences(mine: Engine, theirs: Engine) -> None:
     """Have sequences of the trunk go on behind numbers that the branch has given."""
-    if "sequences" in mine.__dict__:
+    if mine.used_sequences is not None:
         theirs.sequences.pass_by(mine.sequences)

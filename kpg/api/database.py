@@ -701,7 +701,7 @@ class Database:
         return self._wrap(outcome) if isinstance(outcome, Maintained) else outcome
 
     def _wrap(self, maintained: Maintained) -> View:
-        plan = self._engine.plan_of(maintained.name)
+        plan = self._engine.views.plan_of(maintained.name)
         if plan is not None and any(isinstance(node, Ego) for node in plan.nodes):
             from kpg.api.ego import EgoView  # lazy: the start does without it
 

@@ -128,7 +128,7 @@ class EgoView(View):
         self._maintained.installed.decide()
 
     def _explained(self, stage: str) -> str:
-        engine, plan = self._engine, self._maintained.plan or self._engine.plan_of(self.name)
+        engine, plan = self._engine, self._maintained.plan or self._engine.views.plan_of(self.name)
         assert plan is not None
         text = explain_export(self.name, plan, stage, engine.catalog, engine.statistics).text()
         return text + "\n" + "\n".join(described(self.overlay)) if stage.lower() == "physical" else text

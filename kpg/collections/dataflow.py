@@ -135,14 +135,14 @@ def exported(flow: "Dataflow", engine: "Engine", name: str, collection: Collecti
     if engine.past is not None:
         engine.past.remember(installed)
     maintained = Maintained(name, "", installed, reader, feed, assemble(index.term))
-    engine.views[name] = maintained
+    engine.views.adopt(maintained, None)
     return Export(Arranged(flow, index, key), maintained)
 
 
 def refuse_used(engine: "Engine", exports: Mapping[str, Export], label: str) -> None:
     """Raise ProgrammingError if a view reads one of the exports."""
     for name, export in exports.items():
-        users = [user for user in engine.dependents(name) if user != label]
+        users = [user for user in engine.views.dependents(name) if user != label]
         if export.maintained.live and users:
             raise ProgrammingError(
                 f'the dataflow cannot be dropped: "{users[0]}" uses "{name}"', hint=f'drop "{users[0]}" first'

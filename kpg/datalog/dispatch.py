@@ -22,8 +22,7 @@ from kpg.datalog.privileges import check_program
 from kpg.datalog.program import Program, Reading, Text
 from kpg.datalog.program_plans import table_schema
 from kpg.runtime.errors import Error, InterfaceError, ProgrammingError
-from kpg.session.engine import Engine
-from kpg.session.view_maintenance import importable
+from kpg.session.engine import Engine, importable
 
 NOBODY: Final = "Datalog"
 """The program of the goals that are about no program's relations."""

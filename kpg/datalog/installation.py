@@ -131,7 +131,7 @@ class Relations:
     def _add_tables(self) -> None:
         for relation in self.program.relations.values():
             if relation.kind is core.Kind.INPUT:
-                self.engine.create_table(relation.name, table_schema(relation))
+                self.engine.tables.create(relation.name, table_schema(relation))
                 self.tables.append(relation.name)
         self.engine.note_uses(self.label, self.uses)
 
@@ -145,7 +145,7 @@ class Relations:
             deep = is_deep(self.lowering, name, frozenset())
             keys = (keys_of(relation),) if deep else None
             entry = ViewEntry(name, view_schema(relation), written, query_of(name), keys=keys)
-            self.engine.create_view(entry, frozenset({self.label}), replace_old=False)
+            self.engine.views.create(entry, frozenset({self.label}), replace_old=False)
             self.views[name] = entry
             if deep:
                 wanted.add(name)
@@ -173,7 +173,7 @@ class Relations:
         found = (tuple(sorted(key)) for key in unique_keys(plan.rel))
         keys = tuple(dict.fromkeys((*found, keys_of(self.program.relations[name]))))
         entry = replace(self.views[name], materialized=True, keys=keys)
-        self.engine.materialize(entry, plan, frozenset({self.label}) | self._below(name, kept))
+        self.engine.views.materialize(entry, plan, frozenset({self.label}) | self._below(name, kept))
         self.views[name] = entry
 
     def _below(self, name: str, kept: Iterable[str]) -> frozenset[str]:
@@ -190,7 +190,7 @@ class Relations:
     def remove(self) -> None:
         """Take away what is still there, users first."""
         users = [name for name in reversed(self.views) if self.is_there(name)]
-        for name in sorted(users, key=lambda name: len(self.engine.dependents(name))):
+        for name in sorted(users, key=lambda name: len(self.engine.views.dependents(name))):
             self.engine.drop(name)
         self.strata.drop()
         if self.magic_strata is not None:

@@ -407,7 +407,7 @@ class Program:
         """Raise ProgrammingError if somebody else uses one of the program's relations."""
         own = {self.label, *self.relations, *(form.name for form in self._forms.values())}
         for name in self.relations:
-            users = [one for one in self.engine.dependents(name) if one not in own]
+            users = [one for one in self.engine.views.dependents(name) if one not in own]
             if users and (name in self.installed.tables or self.installed.is_there(name)):
                 hint = f'drop "{users[0]}" first'
                 raise ProgrammingError(

@@ -89,7 +89,7 @@ def _session_rows(engine: Engine, kind: str) -> Iterable[tuple[int | str | None,
 
 def _execute(engine: Engine, statement: ast.Statement) -> Outcome:
     engine.begin_statement()
-    if engine.watching:
+    if engine.tables.watching:
         from kpg.execute.table_locks import wait_for_tables  # lazy: the start does without it
 
         wait_for_tables(engine, statement)
@@ -164,7 +164,7 @@ def savepoint(engine: Engine, statement: ast.Savepoint) -> None:
 
 def _closing(engine: Engine, statement: Defining) -> AbstractContextManager[None]:
     """Wait for those who have locked what the block defines anew."""
-    locks = vars(engine).get("locks")
+    locks = engine.used_locks
     if locks is None or locks.alone(engine.catalog.asker.number):
         return NOTHING
     from kpg.execute.table_locks import closing  # lazy: the start does without it

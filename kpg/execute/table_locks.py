@@ -70,7 +70,9 @@ def _tables(engine: Engine, name: str, statement: LockTable, *, only: bool) -> l
         error = ProgrammingError(f'cannot lock relation "{name}"', span=statement.span)
         error.sqlstate = "42809"
         raise error
-    return sorted(one for one in engine.tables_under([entry.name]) if engine.find_table(one) is not None)
+    return sorted(
+        one for one in engine.views.tables_under([entry.name]) if engine.find_table(one) is not None
+    )
 
 
 def _lock(engine: Engine, table: str, statement: LockTable) -> None:
@@ -177,8 +179,8 @@ def _dropped(engine: Engine, statement: ast.Drop) -> Iterator[Lock]:
             continue
         yield entry.name, CLOSED
         yield from ((key.target, CLOSED) for key in entry.constraints.foreign_keys)
-        if "references" in vars(engine):
-            yield from ((link.table, CLOSED) for link in engine.references.users(entry.name))
+        if engine.tables.references is not None:
+            yield from ((link.table, CLOSED) for link in engine.tables.foreign_keys.users(entry.name))
 
 
 def _altered(engine: Engine, name: str, action: ddl.Action) -> Iterator[Lock]:
@@ -221,7 +223,7 @@ def _uses(engine: Engine, statement: ast.Statement) -> Iterator[str]:
     if not engine.locks.closed:
         return
     try:
-        read = engine.tables_under(read_relations(statement, engine.catalog))
+        read = engine.views.tables_under(read_relations(statement, engine.catalog))
     except Error:
         return  # it names what is not there, and says so itself
     for name in sorted(read):

@@ -77,7 +77,7 @@ class Watch:
 
     def _parts(self) -> tuple[Any, ...]:
         engine, catalog = self._engine, self._engine.catalog
-        numbers = engine.sequences.next if "sequences" in engine.__dict__ else {}
+        numbers = engine.sequences.next if engine.used_sequences is not None else {}
         named = (catalog.sequences, catalog.schemas, catalog.comments, catalog.indexes, catalog.types)
         more = (
             catalog.routines,
@@ -90,7 +90,7 @@ class Watch:
         rights = catalog.rights
         owned = (rights.roles, rights.owners, rights.lists, rights.defaults)
         parts = (*named, *more, *owned, engine.functions_given, numbers)
-        counted = (catalog.version, engine.clock.kept, engine.clock.given, frozenset(engine.keeping))
+        counted = (catalog.version, engine.clock.kept, engine.clock.given, frozenset(engine.views.keeping))
         return (*(one.version if isinstance(one, Noted) else one for one in parts), counted)
 
     def differs(self) -> bool:
@@ -137,7 +137,7 @@ def _small(engine: "Engine", passing: set[str]) -> Iterator[tuple[Key, Any]]:
     for key, sequence in catalog.sequences.items():
         if not key.startswith(TEMPORARY):
             yield ("sequence", key), sequence
-    if "sequences" in engine.__dict__:
+    if engine.used_sequences is not None:
         for name, number in engine.sequences.next.items():
             if not name.startswith(TEMPORARY) and name.lower() in catalog.sequences:
                 yield ("number", name.lower()), number
@@ -187,11 +187,11 @@ def is_temporary(name: str) -> bool:
 
 def _passing(engine: "Engine") -> set[str]:
     """Relations that end with the statement or the session."""
-    used = engine.used()
+    used = engine.views.used()
     temporary = [entry.name for entry in engine.catalog if is_temporary(entry.name)]
-    found = {name for name in engine.attached if name not in used} | set(temporary)
+    found = {name for name in engine.tables.attached if name not in used} | set(temporary)
     for name in temporary:
-        found.update(engine.dependents(name))
+        found.update(engine.views.dependents(name))
     return found
 
 
@@ -208,20 +208,20 @@ def _made(engine: "Engine") -> set[str]:
 
 def _view(engine: "Engine", entry: ViewEntry) -> tuple[Any, ...]:
     """A view: its entry, what it uses, whether its text has been left behind, and how it is kept if it is."""
-    uses = tuple(sorted(engine.used_by(entry.name)))
+    uses = tuple(sorted(engine.views.used_by(entry.name)))
     kept: tuple[Any, ...] | None = None
     maintained = engine.views.get(entry.name)
-    keeping = engine.keeping.get(entry.name)
+    keeping = engine.views.keeping.get(entry.name)
     if keeping is not None:  # as it is once the commit has installed it
         entry = replace(entry, materialized=keeping.materialized)
-    if keeping is not None and not engine.is_overlay(entry.name):
+    if keeping is not None and not engine.views.is_overlay(entry.name):
         kept = ()
     elif maintained is not None:
         reader = maintained.reader
-        kept = (engine.plan_of(entry.name), reader.names, reader.types, reader.order)
+        kept = (engine.views.plan_of(entry.name), reader.names, reader.types, reader.order)
     if entry.of_system:  # its text says what it is
         entry = replace(entry, definition=None)
-    return entry, uses, entry.name in engine.followed, kept
+    return entry, uses, entry.name in engine.views.followed, kept
 
 
 DEFINING: Final = frozenset(("view", "function", "routine", "type", "program", "index"))

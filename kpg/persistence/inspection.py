@@ -365,8 +365,8 @@ def check_contents(engine: Engine) -> Iterator[str]:
                 yield from engine.executor.check(entry.name)
             except Error as error:
                 yield f"table {entry.name} cannot be read: {error.message}"
-    for name in sorted(engine._indexes):
-        yield from _check_index(engine, name, engine._indexes[name])
+    for name in sorted(engine.tables.indexes):
+        yield from _check_index(engine, name, engine.tables.indexes[name])
     for name in sorted(engine.views):
         view = engine.views[name]
         if view.sql:
@@ -380,7 +380,7 @@ def check_contents(engine: Engine) -> Iterator[str]:
 
 def _check_index(engine: Engine, name: str, installed: Installation) -> Iterator[str]:
     try:
-        again = engine.executor.install(f"check {name}", engine._plans[f"index {name}"], isolated=True)
+        again = engine.executor.install(f"check {name}", engine.views.plans[f"index {name}"], isolated=True)
         try:
             (kept, counts), (expected, counted) = installed.rows(), again.rows()
         finally:

@@ -158,7 +158,7 @@ class Restoring:
                 uniques = [one.name for one in value[1].constraints.uniques]
                 engine.executor.keeps(value[1].name, uniques)
                 if before.get(key) == value:
-                    engine.adopt_table(value[1])
+                    engine.tables.adopt(value[1])
                     self._done.add(key)
         self._functions_again()
         same = {key: value for key, value in self._relations_left().items() if before.get(key) == value}
@@ -169,10 +169,10 @@ class Restoring:
         engine, state = self._engine, self._state
         for key, value in state.items():
             if key[0] == "table" and key not in self._done:
-                engine.adopt_table(value[1])
+                engine.tables.adopt(value[1])
         indexed = any(isinstance(value, UniqueIndex) for value in state.values())
         if indexed or any(key[0] == "table" and value[1].constraints.guarded for key, value in state.items()):
-            engine.refresh_rules()
+            engine.tables.refresh_rules()
         self._functions_again()
         self._relations(self._relations_left(), all_of_them=True)
         for key, value in state.items():
@@ -284,7 +284,7 @@ class Restoring:
             name = self._state[key][0].name
             if name in engine.catalog:
                 engine.catalog.remove(name)
-            engine.followed.discard(name)
+            engine.views.followed.discard(name)
 
     def _ready(self, uses: tuple[str, ...]) -> bool:
         catalog, flows = self._engine.catalog, self._engine.dataflows
@@ -303,7 +303,7 @@ class Restoring:
         entry, uses, followed, kept = value
         if entry.of_system:
             entry = replace(entry, definition=asked_again(self._engine, entry.text))
-        self._engine.restore_view(entry, frozenset(uses), kept, followed=followed)
+        self._engine.views.restore(entry, frozenset(uses), kept, followed=followed)
 
     def _program(self, label: str, value: Any) -> None:
         from kpg.datalog.dispatch import restored  # lazy: Datalog loads on first use

@@ -154,11 +154,11 @@ def secure(engine: Engine, entry: TableEntry, action: ddl.Secure, span: Span) ->
 def refuse_readers(engine: Engine, entry: TableEntry, span: Span) -> None:
     """NotSupportedError if a view follows what a role sees of the table for whom policies hold."""
     rights = engine.catalog.rights
-    for name in engine.users(entry.name):
+    for name in engine.views.users(entry.name):
         owner = rights.owner(key_of(name))
         if rights.is_superuser(owner) or rights.owns(owner, key_of(entry.name)):
             continue
-        kept = next((one for one in (name, *engine.users(name)) if one in engine.views), None)
+        kept = next((one for one in (name, *engine.views.users(name)) if one in engine.views), None)
         if kept is not None:
             message = f'policies of table "{entry.name}" cannot change while view {kept} reads it'
             raise NotSupportedError(message, span=span, hint="drop the view first, and make it again")
@@ -251,7 +251,7 @@ def _satisfy_by_query(
 ) -> bool:
     """A condition that asks a query is one of a query, over the rows as a table."""
     schema = Schema(tuple(replace(column, nullable=True) for column in entry.schema.columns))
-    attached = engine.attach_table(named_rows("written"), schema)
+    attached = engine.tables.attach(named_rows("written"), schema)
     try:
         engine.table(attached).insert(np.ascontiguousarray(words))
         name, alias = (quote_name(one) for one in (attached, engine.catalog.plain(whole)))

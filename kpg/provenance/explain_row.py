@@ -210,7 +210,7 @@ def explained(engine: Engine, statement: ast.ExplainRow) -> Result:
     """EXPLAIN ROW: the explanation as lines, or as JSON in one row."""
     entry = engine.catalog.get(statement.relation, statement.place)
     if engine.catalog.is_limited:
-        for name in (entry.name, *sorted(engine.tables_under([entry.name]))):
+        for name in (entry.name, *sorted(engine.views.tables_under([entry.name]))):
             if name in engine.catalog:
                 check_relation(engine.catalog, name)
     found = _selected(engine, entry, statement)

@@ -8,9 +8,12 @@ share one namespace), ``Remembered`` (statement caches of a database, which may 
 ``Steps`` (durations of recent steps, per quarter of a second), and the engine's data for catalog relations.
 """
 
+import sys
 import time
+import types
 from collections import OrderedDict, defaultdict, deque
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import field, replace
 from datetime import datetime, timedelta
 from functools import cache, partial
@@ -27,31 +30,41 @@ from kpg.compiler.algebra.rel import types as rel_types
 from kpg.compiler.algebra.traverse import transform_up
 from kpg.compiler.catalog.cache import Consulted, Keeping
 from kpg.compiler.catalog.constraints import is_plain
-from kpg.compiler.catalog.entries import Catalog, TableEntry, ViewEntry
+from kpg.compiler.catalog.entries import Catalog, TableEntry, ViewEntry, move_comments
 from kpg.compiler.catalog.privileges import Asker
 from kpg.compiler.sql.frontend import is_computed
 from kpg.compiler.sql.parse.statements import Prepare, Select, Statement
 from kpg.execute.queries.query_plan import LiveStatistics, Planned, plan_view_entry
-from kpg.execute.queries.result_rows import Reader
-from kpg.runtime.errors import DataError, ProgrammingError, Span, Waiting
+from kpg.execute.queries.result_rows import Folds, Reader
+from kpg.runtime.errors import DataError, NotSupportedError, ProgrammingError, Span, Waiting
+from kpg.runtime.executor import Executor
 from kpg.runtime.executor_factory import local_executor
 from kpg.runtime.interrupts import DeferredInterrupt
 from kpg.runtime.monitor import Monitor
 from kpg.runtime.plan import Plan
 from kpg.runtime.records import dataclass
+from kpg.runtime.scalar import Named
+from kpg.runtime.types import Schema
 from kpg.session.base_table import Table
 from kpg.session.clock import Clock
 from kpg.session.notification_queue import Notification, Notifications
+from kpg.session.tables import Tables
 from kpg.session.transaction import State, Transactions
 from kpg.session.undo import Journal, Mark
-from kpg.session.view_maintenance import Kept
+from kpg.session.views import Views
 
 if TYPE_CHECKING:
     from kpg.compiler.catalog.entries import Entry
+    from kpg.compiler.catalog.routines import ArrayFold
     from kpg.compiler.sql.parse.statements import Insert
+    from kpg.execute.changes.defaults import Sequences
     from kpg.provenance.proof_tree import Proof
+    from kpg.runtime.functions.user_functions import Own
     from kpg.runtime.types import Type
+    from kpg.session.channels import Channels
     from kpg.session.distribution import Workers
+    from kpg.session.locks import RowLocks
+    from kpg.session.notices import Notice
     from kpg.session.time_travel import Past
 
 
@@ -128,6 +141,36 @@ class Sessions(Protocol):
 
     def join(self, name: str) -> None:
         """Have the present transaction see what the one sees that has given the name."""
+
+
+class Keeper(Protocol):
+    """Who keeps what is committed in a folder."""
+
+    moment: tuple[int, int]
+    """The epoch that was recorded last, and when that was."""
+
+    @property
+    def where(self) -> str:
+        """The folder."""
+
+    @property
+    def refuses(self) -> str | None:
+        """Why no more changes are taken, if so."""
+
+    def hold(self) -> bool:
+        """Have all steps be one commit from now on; whether they were not already."""
+
+    def release(self) -> None:
+        """Keep that commit."""
+
+    def tend(self) -> None:
+        """Between commits: do what is to be done now and then."""
+
+    def checkpoint(self) -> None:
+        """Have opening begin with what there is now."""
+
+    def close(self) -> None:
+        """Keep what there is, and let others have the folder."""
 
 
 class Client(Protocol):
@@ -356,7 +399,7 @@ class Point:
     waiting: tuple[int, int]
 
 
-class Engine(Kept):
+class Engine:
     """Tables, views, transactions; Ctrl-C never leaves it half changed. Callers hold its monitor."""
 
     nested: Nested
@@ -381,19 +424,30 @@ class Engine(Kept):
         self.workers = workers
         make = local_executor if workers is None else workers.executor
         fork = trunk.executor.fork if trunk is not None else partial(make, merge_effort)
-        self.executor = fork(self._interrupt)
-        self.catalog = Catalog() if trunk is None else trunk.catalog.copy()
+        self.executor: Executor = fork(self._interrupt)
+        self.catalog: Catalog = Catalog() if trunk is None else trunk.catalog.copy()
         self.catalog.fold_function = lambda fold: self.fold_function(fold)
-        self.views: dict[str, Maintained] = {}
-        self._plans: dict[str, Plan] = {}
-        self.statistics = LiveStatistics(self.executor, self._plans)
+        uses: dict[str, frozenset[str]] = {}
+        self.journal = Journal(self.catalog, uses)
+        plans: dict[str, Plan] = {}
+        self.statistics = LiveStatistics(self.executor, plans)
         self.statistics.tables = workers
+        self.tables = Tables(self.executor, self.catalog, self.journal, self._interrupt, plans, self)
+        self.views = Views(
+            self.executor,
+            self.catalog,
+            self.journal,
+            self._interrupt,
+            self.monitor,
+            plans,
+            self.statistics,
+            uses,
+            self,
+        )
         self.notifications = Notifications()
         self.sessions: Sessions | None = None
         """Those that use the engine, where there are some."""
         self.transactions = Transactions(self, self.notifications.deliver)
-        self._tables: dict[str, Table] = {}
-        self._uses: dict[str, frozenset[str]] = {}
         self._queries, self.dataflows_made = 0, 0
         self.touched = 0
         """How often rows have been read by a dataflow, or a body has been run."""
@@ -404,27 +458,35 @@ class Engine(Kept):
         """The epoch that the present statement has read, if other statements have run since."""
         self.dataflows: dict[str, Client] = {}
         self.clock = Clock(self)
-        self.journal = Journal(self.catalog, self._uses)
-        self._aside = count()
-        self._indexes, self.functions_given = {}, {}
+        self.folds = Folds(self.executor)
+        self.functions_given: dict[str, Any] = {}
+        """What users' functions are made of, by their names in lower case."""
         self.changed: dict[str, int] | None = None
         """The epoch of the last change of each table; None while nobody has to know (see sessions)."""
-        self._closing, self.prepared = set[str](), PreparedStatements()
+        self._closing = set[str]()
+        self.prepared = PreparedStatements()
         self.goals: dict[str, int] = {}
         """The goals that are kept in a folder, by text, and how many have prepared each."""
-        self.waiting_goals = {}
+        self.waiting_goals: dict[str, Any] = {}
         """Those that were there before the database was opened, and nobody has prepared again yet."""
         self.cursors: dict[tuple[int, str], Cursor] = {}
         self.catalog.consulted = Consulted(0, InPostgresWords())
         self.remembered = Remembered()
-        self.keeping, self.followed, self.notices, self.at_commit, self.watching = {}, set(), [], {}, []
-        self.attached = self.catalog.attached = set[str]()
-        """Tables of rows from outside."""
+        self.notices: list[Notice] = []
+        """What statements have to say beside their results, until somebody takes it."""
+        self.at_commit: dict[str, Callable[[], None]] = {}
+        """The ON COMMIT actions of temporary tables, by the tables' names."""
+        self.used_sequences: Sequences | None = None
+        """The next numbers of sequences; None before the first use of one."""
+        self.used_locks: RowLocks | None = None
+        """The locks of sessions; None before the first use of one."""
+        self._channels: Channels | None = None
         self.extras: dict[str, object] = {}
         """What else is to be there when it is opened again, by name; values are replaced as a whole."""
         if workers is not None:
             workers.extras = self.extras
-        self.keeper, self.closed = None, False
+        self.keeper: Keeper | None = None
+        self.closed = False
         self.given_anew: frozenset[str] = frozenset()
         """Names of users' functions that are given whenever the database is opened."""
         self.seen: int | None = None
@@ -462,27 +524,23 @@ class Engine(Kept):
     @property
     def remembers(self) -> bool:
         """Whether plans may be used again: not where a setting has each be made anew, or LOCK TABLE."""
-        closed = bool(self.watching) and self.locks.closed
+        closed = bool(self.tables.watching) and self.locks.closed
         return self.seen is None and not self.catalog.plans_anew and not closed
 
     def table(self, name: str) -> Table:
         """A base table, by name in any case."""
-        table = self._tables.get(name) if self.catalog.has_one_schema else None
-        return self._tables[self.catalog.table(name).name] if table is None else table
+        table = self.tables.by_name.get(name) if self.catalog.has_one_schema else None
+        return self.tables.by_name[self.catalog.table(name).name] if table is None else table
 
     def find_table(self, name: str) -> Table | None:
         """The base table of that name, in exactly these letters, if there is one."""
-        return self._tables.get(name)
-
-    def plan_of(self, view: str) -> Plan | None:
-        """The plan of a maintained view, by its name in exactly these letters."""
-        return self._plans.get(view)
+        return self.tables.by_name.get(name)
 
     def view(self, name: str) -> Maintained:
         """A maintained view, by name in any case; ProgrammingError if it is none."""
         self.show_time()
         entry = self.catalog.get(name)
-        maintained = self.views.get(entry.name)
+        maintained = self.views.maintained.get(entry.name)
         if maintained is None:
             what = "a table" if isinstance(entry, TableEntry) else "not materialized"
             raise ProgrammingError(
@@ -552,28 +610,28 @@ class Engine(Kept):
     def rollback(self) -> None:
         """Throw away what is pending."""
         self.executor.rollback()
-        if "references" in self.__dict__:
-            self.references.clear()
-        self.keeping.clear()
+        if self.tables.references is not None:
+            self.tables.references.clear()
+        self.views.keeping.clear()
         if self.journal:
             self.undo_definitions(None)
 
     def savepoint(self) -> "Point":
         """The present state, for :meth:`rollback_to`."""
-        return Point(self.executor.savepoint(), self.journal.mark(), self.references.waiting)
+        return Point(self.executor.savepoint(), self.journal.mark(), self.tables.foreign_keys.waiting)
 
     def rollback_to(self, point: "Point") -> None:
         """Throw away what has changed since a savepoint."""
         self.executor.rollback_to(point.rows)
-        self.references.return_to(point.waiting)
+        self.tables.foreign_keys.return_to(point.waiting)
         self.undo_definitions(point.mark)
 
     def undo_definitions(self, mark: Mark | None) -> None:
         """Have names mean what they meant."""
         with self._interrupt:
             self.journal.undo(mark)
-            if "references" in self.__dict__:
-                self.refresh_rules()
+            if self.tables.references is not None:
+                self.tables.refresh_rules()
 
     def advance(self) -> None:
         """Take what inputs hold through everything, as far as all of them have advanced."""
@@ -607,36 +665,14 @@ class Engine(Kept):
                     client.place(error)
             raise
 
-    def tables_under(self, names: Iterable[str]) -> frozenset[str]:
-        """Relations, and all that they are made of."""
-        found: set[str] = set()
-        waiting = list(names)
-        while waiting:
-            name = waiting.pop()
-            if name not in found:
-                found.add(name)
-                waiting += self._uses.get(name, ())
-        return frozenset(found)
-
     def note_uses(self, label: str, uses: frozenset[str]) -> None:
         """Keep what a dataflow reads from being dropped."""
-        self._uses[label] = uses
-
-    def uses(self) -> Iterator[tuple[str, str]]:
-        """The views and what they are kept up to date by, pair by pair."""
-        return ((name, used) for name, names in self._uses.items() for used in sorted(names))
+        self.views.reads[label] = uses
 
     def forget_dataflow(self, label: str) -> None:
         """A dataflow is gone."""
-        self._uses.pop(label, None)
+        self.views.reads.pop(label, None)
         self.dataflows.pop(label, None)
-
-    def drop(self, name: str) -> None:
-        """Forget a relation that nothing uses, and of a view the rows from outside that only it used."""
-        if name in self.dataflows:
-            self.dataflows[name].drop()
-            return
-        super().drop(name)
 
     def run(self, planned: Planned) -> tuple[Words, Words]:
         """The rows and multiplicities of a query, by a dataflow that lives only now.
@@ -665,10 +701,10 @@ class Engine(Kept):
 
     def check_views(self) -> None:
         """Compute the views that the commit is to install: an error refuses the commit."""
-        state = self.row_state()
+        state = self.views.row_state()
         catalog = None
-        for name, keeping in self.keeping.items():
-            if keeping.computed == state or self.is_overlay(name):
+        for name, keeping in self.views.keeping.items():
+            if keeping.computed == state or self.views.is_overlay(name):
                 continue
             catalog = catalog or self.expanded_catalog()
             entry = catalog.find(name)
@@ -729,7 +765,7 @@ class Engine(Kept):
 
     def _news(self) -> Iterator[tuple[str, Notification]]:
         """Whom to tell of a commit."""
-        for view in list(self.views.values()):
+        for view in list(self.views.maintained.values()):
             if view.installed.watched and view.feed.is_heard():
                 for subscription, changes in view.feed.distribute():
                     yield f"a subscriber of view {view.name}", partial(subscription.tell, changes)
@@ -751,6 +787,169 @@ class Engine(Kept):
                 self.notifications.add((f"a callback of {label}", one) for one in notifications)
         finally:
             self.notifications.deliver()
+
+    # Definitions
+
+    def refuse_in_transaction(self, what: str) -> None:
+        """Raise unless what cannot be undone may change now."""
+        self.transactions.check()
+        if not self.transactions.idle:
+            raise NotSupportedError(
+                f"{what} inside a transaction is not supported", hint="run it before or after the transaction"
+            )
+
+    def check_defining(self, what: str) -> None:
+        """Raise unless the catalog may change now."""
+        self.transactions.check()
+        if self.transactions.in_batch or (not self.transactions.idle and not self.journal.writing_now):
+            raise NotSupportedError(
+                f"{what} inside a batch is not supported"
+                if self.transactions.in_batch
+                else f"{what} inside a transaction is not supported",
+                hint="run it before or after",
+            )
+
+    def drop(self, name: str) -> None:
+        """Drop a dataflow, table or view that nothing uses, and rows from outside that only the view used."""
+        if name in self.dataflows:
+            self.dataflows[name].drop()
+            return
+        with self._interrupt:
+            entry = self.catalog.get(name)
+            if isinstance(entry, TableEntry):
+                self.tables.drop(entry)
+            else:
+                self.catalog.remove(name)
+                self.views.forget(entry)
+        if self.catalog.comments:
+            move_comments(self.catalog, entry.name)
+        if self.tables.attached and isinstance(entry, ViewEntry):
+            self.release_attached()
+
+    def release_attached(self) -> None:
+        """Drop the tables of rows from outside that no view uses."""
+        attached = self.tables.attached
+        if attached and not self.closed:
+            for name in attached.difference(*self.views.reads.values()):
+                self.catalog.rights.owners.pop(("RELATION", name.lower()), None)
+                if name in self.catalog:
+                    self.drop(name)
+                else:  # a rollback has taken it out of the catalog
+                    attached.discard(name)
+                    self.tables.discard(name)
+
+    def rename_table(self, old: TableEntry, name: str) -> None:
+        """Give a table another name; whatever refers to it follows."""
+        self.tables.rename(old, name)
+        self.views.follow_name(old.name, name)
+
+    def set_schema(self, table: str, schema: Schema) -> None:
+        """Give a table's columns other names, or let them be NULL or not."""
+        self.tables.set_schema(table, schema)
+        self.views.follow_columns(table)
+
+    def fold_function(self, fold: "ArrayFold") -> "Named[Own]":
+        """The name by which plans call a fold."""
+        known = self.folds.find(fold)
+        if known is None:
+            known = Named(fold.label, self.catalog.number_function())
+            self.folds.adopt(fold, known)
+        return known
+
+    @property
+    def settings(self) -> dict[str, str]:
+        """What the session has set."""
+        return self.catalog.settings
+
+    @settings.setter
+    def settings(self, settings: dict[str, str]) -> None:
+        self.catalog.settings = settings
+
+    @property
+    def sequences(self) -> "Sequences":
+        """Where sequences stand."""
+        if self.used_sequences is None:
+            from kpg.execute.changes.defaults import Sequences  # lazy: the start does without it
+
+            self.used_sequences = Sequences(lambda: self.catalog)
+        return self.used_sequences
+
+    @property
+    def locks(self) -> "RowLocks":
+        """The locks of sessions."""
+        if self.used_locks is None:
+            from kpg.session.locks import RowLocks  # lazy: the start does without it
+
+            self.used_locks = RowLocks(self)
+        return self.used_locks
+
+    @property
+    def channels(self) -> "Channels":
+        """What sessions tell each other by."""
+        if self._channels is None:
+            from kpg.session.channels import Channels  # lazy: the start does without it
+
+            self._channels = Channels()
+        return self._channels
+
+    # Commits
+
+    def settle(self, *, committing: bool) -> None:
+        """Have foreign keys hold after changes: all of them when committing, else those not deferred."""
+        if committing and self.at_commit:
+            mine = f"{self.catalog.temporary}."
+            for name, act in list(self.at_commit.items()):
+                if name.startswith(mine):
+                    act()
+        references = self.tables.references
+        if references is not None:
+            references.settle(committing=committing)
+            if committing:
+                references.defer(set(), deferred=False)
+        if committing and self.views.keeping:
+            self.check_views()
+
+    def close_epochs(self, table: str, counts: Sequence[int], gone: NDArray[np.int64] | None = None) -> None:
+        """End an epoch for each count of rows that a table was given last, and row that is gone from it.
+
+        Nothing else is pending.
+        """
+        self._closing.add(table)
+        self.executor.close_epochs(table, counts, gone)
+
+    def keep(self, undo: Callable[[], object] = lambda: None) -> None:
+        """Have what has been defined outside of statements be there when the database is opened again.
+
+        If that fails, ``undo`` has it be undone.
+        """
+        if self.keeper is not None and self.transactions.idle:
+            try:
+                self.step()
+            except BaseException:
+                undo()
+                raise
+
+    def refuse_to_keep(self, what: str, why: str) -> None:
+        """Raise NotSupportedError if the database is in a folder."""
+        if self.keeper is not None:
+            raise NotSupportedError(
+                f"{what} in a durable database is not supported: {why}",
+                hint="make it in a database in memory, kpg.connect(), or say it in SQL or Datalog",
+            )
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Have what the block does be one commit. In a folder Ctrl-C waits for a safe point, or the end."""
+        if self.keeper is None:
+            yield
+            return
+        with self._interrupt:
+            outermost = self.keeper.hold()
+            try:
+                yield
+            finally:
+                if outermost:
+                    self.keeper.release()
 
 
 KEPT: Final = 1_200
@@ -796,3 +995,16 @@ class Steps:
                 break
             found.append(list(one))
         return found[::-1]
+
+
+def importable(function: Any) -> str | None:
+    """Where another process finds a function, ``module:name``; None if it is nowhere."""
+    if not isinstance(function, types.FunctionType | types.BuiltinFunctionType | type):
+        function = type(function) if hasattr(function, "initialize") else None
+    module, name = getattr(function, "__module__", None), getattr(function, "__qualname__", "<")
+    if module is None or module == "__main__" or "<" in name:
+        return None
+    found: Any = sys.modules.get(module)
+    for part in name.split("."):
+        found = getattr(found, part, None)
+    return f"{module}:{name}" if found is function else None

@@ -317,7 +317,7 @@ class Group:
         if not ready:
             counts = change_some(self._engine, [one for one in what if not isinstance(one, Ready)])
             return None if counts is None else [Affected(count) for count in counts]
-        if self._engine.watching and self._engine.locks.closed_to(ready[0].table, ROW_EXCLUSIVE):
+        if self._engine.tables.watching and self._engine.locks.closed_to(ready[0].table, ROW_EXCLUSIVE):
             return None
         words, counts = _joined(ready)
         self._engine.executor.insert(ready[0].table, words)

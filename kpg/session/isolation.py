@@ -303,7 +303,7 @@ def _read_by(engine: Engine, statement: ast.Statement) -> frozenset[str]:
     if engine.catalog.routines:
         # Functions in SQL may read whatever they like.
         return frozenset(entry.name for entry in engine.catalog)
-    return engine.tables_under(read_relations(statement, engine.catalog))
+    return engine.views.tables_under(read_relations(statement, engine.catalog))
 
 
 def _replaced(engine: Engine, statement: ast.Statement) -> frozenset[str]:
@@ -320,7 +320,7 @@ def _replaced(engine: Engine, statement: ast.Statement) -> frozenset[str]:
     )
     inserts = (one for one in parts if isinstance(one, ast.Insert) and (one.conflict or one.alternative))
     found = (engine.catalog.find(one.table) for one in inserts)
-    return engine.tables_under(entry.name for entry in found if entry is not None)
+    return engine.views.tables_under(entry.name for entry in found if entry is not None)
 
 
 def _prepared(engine: Engine, statement: Execute) -> list[ast.Statement]:

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from kpg.compiler.catalog.entries import Catalog, TableEntry
 from kpg.runtime.errors import OperationalError, Waiting
 from kpg.runtime.executor import Executor
-from kpg.session.base_table import Watch
+from kpg.session.tables import Tables
 from kpg.session.transaction import Transactions
 
 SHARED: Final = "ShareLock"
@@ -138,8 +138,8 @@ class LockHost(Protocol):
         """The open transaction."""
 
     @property
-    def watching(self) -> list[Watch]:
-        """Called before rows of a table change."""
+    def tables(self) -> Tables:
+        """Tell before rows of a table change."""
 
 
 class Locks:
@@ -510,8 +510,8 @@ class RowLocks(Locks):
     def _watch(self) -> None:
         """Be asked before changes while there is something to be asked for."""
         held = bool(self._rows or self._many or self._strong)
-        if held != bool(self._engine.watching):
-            self._engine.watching[:] = [self.changing] if held else []
+        if held != bool(self._engine.tables.watching):
+            self._engine.tables.watching[:] = [self.changing] if held else []
 
     def _holders(self, key: Key) -> Mapping[int, Sequence[Hold]]:
         held = super()._holders(key)

@@ -32,7 +32,7 @@ from kpg.runtime.records import dataclass
 from kpg.session.cancel import Cancellation, Limits, deadline_of
 from kpg.session.engine import Engine, Point
 from kpg.session.group_commit import Job, SessionState
-from kpg.session.locks import SHARED, DeadlockError, NoLockError, Waits, Wish
+from kpg.session.locks import SHARED, DeadlockError, NoLockError, RowLocks, Waits, Wish
 from kpg.session.setting_values import seconds_of
 from kpg.session.transaction import State
 
@@ -51,6 +51,7 @@ class SchedulerHub(Protocol):
     """What statements that wait, or are aside, need of the session manager."""
 
     engine: Engine
+    locks: RowLocks
     cancellation: Cancellation
     suspended: "Suspended"
     sessions: dict[int, SessionState]
@@ -148,7 +149,7 @@ class Slices:
 
     def before_defining(self) -> None:
         """Have the present statement wait until nobody is aside."""
-        if self.planning and self._hub.engine.locks.suspends:
+        if self.planning and self._hub.locks.suspends:
             self._closing = True
             raise Waiting(None, PATIENCE)
 
@@ -188,12 +189,12 @@ class Slices:
         changes = engine.executor.has_pending or transactions.points or engine.journal
         return (
             running.leaves
-            and not (self._closing or changes or engine.attached or engine.catalog.parts)
+            and not (self._closing or changes or engine.tables.attached or engine.catalog.parts)
             and self.planning < MOST
             and self._repeats.get(running.session, 0) < REPEATS
             and (engine.touched - reads, engine.executor.epoch) == (running.touched, running.epoch)
             and engine.transactions is transactions
-            and engine.locks.untouched
+            and self._hub.locks.untouched
         )
 
     def _let_in(self, running: Running) -> None:
@@ -233,10 +234,10 @@ class Slices:
         """Have a statement be aside while others run, and raise what was raised ``outside``."""
         hub, engine, session = self._hub, self._hub.engine, running.session
         seen, moment, notices = engine.seen, engine.catalog.moment, list(engine.notices)
-        limits, progress = hub.cancellation.take_out(), engine.locks.progress
+        limits, progress = hub.cancellation.take_out(), hub.locks.progress
         engine.seen, self.running = None, None
         engine.notices.clear()
-        engine.locks.over()
+        self._hub.locks.over()
         engine.executor.dictionary.end_reply(kept=True)
         self.aside.add(session)
         hub.step_out()
@@ -248,7 +249,7 @@ class Slices:
         engine.seen, engine.catalog.moment = seen, moment
         engine.notices[:] = notices
         hub.cancellation.put_back(limits)
-        engine.locks.go_on(progress)
+        self._hub.locks.go_on(progress)
         self.running, self.leaves = running, running.leaves
         running.since, running.epoch = time.monotonic(), engine.executor.epoch
         running.touched = engine.touched
@@ -274,7 +275,7 @@ class Slices:
         """What must be the same for a statement to go on."""
         engine = self._hub.engine
         snapshot = 0 if session.transactions.sees_latest else engine.executor.epoch
-        return engine.catalog.version, engine.remembered.forgotten, snapshot, engine.locks.strong
+        return engine.catalog.version, engine.remembered.forgotten, snapshot, self._hub.locks.strong
 
     def _return_jobs(self, session: SessionState) -> None:
         jobs = [one for one in self._behind if self.aside.isdisjoint(one.sessions or (one.session,))]
@@ -374,7 +375,7 @@ class Suspended:
         engine = self._hub.engine
         if engine.transactions.state is not State.OPEN:
             return None
-        waits = engine.watching or not engine.locks.alone(engine.catalog.asker.number)
+        waits = engine.tables.watching or not self._hub.locks.alone(engine.catalog.asker.number)
         return engine.savepoint() if waits else None
 
     # Waiting
@@ -382,7 +383,7 @@ class Suspended:
     def pause(self, job: Job, waiting: Waiting, point: Point | None, before: Paused | None) -> None:
         """Undo a statement, which is to be done again; an error if it is not to wait."""
         hub, number, now = self._hub, job.session.number, time.monotonic()
-        locks = hub.engine.locks
+        locks = hub.locks
         paused = before or self._begun(job)
         locks.undo()
         if point is not None:
@@ -414,7 +415,7 @@ class Suspended:
 
     def _alone(self, wish: Wish, session: SessionState) -> DeadlockError:
         """Of who has the database to itself, and waits for somebody who can do nothing before it ends."""
-        locks, number = self._hub.engine.locks, session.number
+        locks, number = self._hub.locks, session.number
         others = sorted(locks.blockers(number, wish))
         error = DeadlockError([Waits(number, wish, one) for one in others])
         whole = (
@@ -437,7 +438,7 @@ class Suspended:
         if paused is not None and paused.wish is None:
             return "Timeout", "PgSleep"
         if paused is not None:
-            return "Lock", self._hub.engine.locks.event(session.number) or "relation"
+            return "Lock", self._hub.locks.event(session.number) or "relation"
         if any(job.session is session for job in list(self._held)):
             return "Lock", "object"
         return None
@@ -508,7 +509,7 @@ class Suspended:
             self._paused[session] = paused
             self.later.append(session)
         else:
-            self._hub.engine.locks.give_up(session.number)
+            self._hub.locks.give_up(session.number)
             self._fail(paused.job, error, begun=True)
 
     def _waits_on(self, session: SessionState, paused: Paused, now: float) -> bool:
@@ -516,7 +517,7 @@ class Suspended:
 
         That row is, too, which another has put in its place meanwhile: who comes next waits for one only.
         """
-        wish, locks = paused.wish, self._hub.engine.locks
+        wish, locks = paused.wish, self._hub.locks
         if wish is None or session.token.canceled or now >= min(paused.limit, paused.locked):
             return False
         return not locks.handed(session.number, wish, session.transactions)
@@ -558,5 +559,5 @@ class Suspended:
         """A session waits no more, since it is to end."""
         paused = self._paused.pop(session, None)
         if paused is not None:
-            self._hub.engine.locks.give_up(session.number)
+            self._hub.locks.give_up(session.number)
             paused.job.fail(CanceledError("canceling statement due to user request"))

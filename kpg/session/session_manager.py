@@ -69,6 +69,7 @@ class Hub:
 
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
+        self.locks = engine.locks
         engine.changed = {}
         self.current: SessionState | None = None
         self.closed = False
@@ -84,7 +85,7 @@ class Hub:
         self.group, self.snapshots = Group(self), Snapshots(engine)
         self.suspended = Suspended(self)
         self.slices = Slices(self)
-        engine.locks.freed = self.suspended.freed
+        self.locks.freed = self.suspended.freed
         self.stand_in: Callable[[], Callable[[], object]] | None = None
         """See ``SchedulerHub``."""
         self.done: tuple[Callable[[], object], ...] = ()
@@ -382,7 +383,7 @@ class Hub:
 
     def _lock_changed(self, session: SessionState) -> None:
         """What a session has changed, and not committed, nobody else changes before its transaction ends."""
-        transactions, locks = session.transactions, self.engine.locks
+        transactions, locks = session.transactions, self.locks
         if locks.parked(session.number, [one.parts for one in transactions.parked or ()]):
             transactions.locks = Own(locks, session.number)
 
@@ -411,17 +412,17 @@ class Hub:
         session.transactions.abandon()
         if self.engine.cursors:
             forget(self.engine, session.number)
-        if "sequences" in vars(self.engine):
+        if self.engine.used_sequences is not None:
             self.engine.sequences.over(session.number)
         session.mailbox.close()
-        self.engine.locks.forget(session.number)
+        self.locks.forget(session.number)
         self.sessions.pop(session.number, None)
 
     # Doing it
 
     def do(self, job: Job, paused: Paused | None = None) -> None:
         """Do one piece of work, with a step of its own; ``paused`` if it has been begun, and had to wait."""
-        locks, running = self.engine.locks, None
+        locks, running = self.locks, None
         try:
             self._enter_for(job)
             if job.rolls_back or job.returns:
@@ -463,7 +464,7 @@ class Hub:
         return error
 
     def _over(self, job: Job, paused: Paused | None) -> None:
-        locks, transactions = self.engine.locks, job.session.transactions
+        locks, transactions = self.locks, job.session.transactions
         locks.over()
         if paused is not None:
             locks.give_up(job.session.number)

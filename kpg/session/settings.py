@@ -153,7 +153,7 @@ def _set_path(engine: Engine, statement: ast.Set) -> None:
 
 def set_constraints(engine: Engine, statement: ast.SetConstraints) -> None:
     """SET CONSTRAINTS."""
-    references = engine.references
+    references = engine.tables.foreign_keys
     known = {link.key.name.lower(): link.key for link in references.all()}
     for name in statement.names:
         if name.lower() not in known:
@@ -163,7 +163,7 @@ def set_constraints(engine: Engine, statement: ast.SetConstraints) -> None:
     if engine.transactions.idle:
         return
     names = {name.lower() for name in statement.names} or set(known)
-    engine.transactions.settled.note(engine.transactions.depth, deferral(engine.references))
+    engine.transactions.settled.note(engine.transactions.depth, deferral(engine.tables.foreign_keys))
     references.defer(names, deferred=statement.deferred)
     if not statement.deferred:
         references.settle(committing=False)
@@ -276,7 +276,7 @@ def session_rows(engine: "Engine", what: str) -> Iterable[Row]:
         case "locks":
             return _locks(engine)
         case "uses":
-            return engine.uses()
+            return engine.views.uses()
         case "rows":
             return [(entry.name, engine.statistics.rows(entry.name)) for entry in _tables(engine)]
         case "changes":
@@ -300,7 +300,7 @@ def _locks(engine: "Engine") -> Iterable[Row]:
     """Locks: a table or none, a rowid, two numbers and which kind of advisory lock it is, then of all kinds
     the session, the mode, and whether it has it.
     """
-    if "locks" not in vars(engine):
+    if engine.used_locks is None:
         return
     for key, number, mode, granted in engine.locks.listed():
         first, *more = key
@@ -384,7 +384,7 @@ def _check_index(engine: Engine, name: str, statement: ast.Accepted) -> None:
 def _discard(engine: Engine, part: str) -> None:
     """Forget what the session has, or a part of it."""
 
-    if part in ("ALL", "SEQUENCES") and "sequences" in vars(engine):
+    if part in ("ALL", "SEQUENCES") and engine.used_sequences is not None:
         engine.sequences.unask()
     if part in ("ALL", "TEMP"):
         end(engine)

@@ -35,6 +35,7 @@ from kpg.runtime.types import BIGINT, TIMESTAMPTZ, ColumnDef, Schema
 from kpg.runtime.values import date_time, intervals
 from kpg.session.base_table import Table
 from kpg.session.clock import EPOCH, MICROSECOND, Clock
+from kpg.session.tables import Tables
 from kpg.session.transaction import Transactions
 
 if TYPE_CHECKING:
@@ -111,8 +112,9 @@ class Historic(Protocol):
     def select(self, planned: Planned) -> Result:
         """The result of a one-off query."""
 
-    def attach_table(self, name: str, schema: Schema) -> str:
-        """Add a table for the duration of a statement; the name that it gets."""
+    @property
+    def tables(self) -> Tables:
+        """Get tables for the duration of a statement."""
 
     def table(self, name: str) -> Table:
         """A base table, by name in any case."""
@@ -383,7 +385,7 @@ def attached(engine: Historic, query: ast.Select) -> str:
     rows = select_then(engine, query)
     columns = zip(rows.columns, rows.types, strict=True)
     schema = Schema(tuple(ColumnDef(name, type_, True) for name, type_ in columns))
-    name = engine.attach_table("rows as of an epoch", schema)
+    name = engine.tables.attach("rows as of an epoch", schema)
     contents = rows.contents
     assert isinstance(contents, Decoded)
     with engine.transactions.statement(changes=True):

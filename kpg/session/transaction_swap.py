@@ -68,7 +68,7 @@ def _segment(engine: Engine, point: Point | None, name: str) -> Segment:
 
 
 def _references(engine: Engine) -> References | None:
-    return engine.references if "references" in engine.__dict__ else None
+    return engine.tables.foreign_keys if engine.tables.references is not None else None
 
 
 def unpark(engine: Engine, segments: list[Segment], points: Points) -> None:

@@ -38,7 +38,7 @@ def contents(database: Database) -> dict[str, Any]:
     found: dict[str, Any] = {"epoch": database.epoch}
     engine = database._engine
     passing = {entry.name for entry in engine.catalog if is_temporary(entry.name)}
-    passing |= {one for name in passing for one in engine.dependents(name)}
+    passing |= {one for name in passing for one in engine.views.dependents(name)}
     for entry in engine.catalog:
         if entry.name in passing:
             continue

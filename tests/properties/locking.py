@@ -253,7 +253,7 @@ class History:
         self.step(0, "select * from t order by id")
         self.step(0, "select * from u order by id")
         engine = self.sides.running.db.hub.engine
-        assert not engine.watching, "something is locked though all transactions are over"
+        assert not engine.tables.watching, "something is locked though all transactions are over"
         assert len(engine.locks) == 0, "something is locked though all transactions are over"
 
     def end(self) -> None:

@@ -48,7 +48,7 @@ T = TypeVar("T")
 
 def settle_numbers(engine: Engine) -> None:
     """What a statement has given rows of sequences is taken, if there are any."""
-    if "sequences" in vars(engine):
+    if engine.used_sequences is not None:
         engine.sequences.settle()
 
 
@@ -409,7 +409,7 @@ def returned_by_query(engine: Engine, table: Table, statement: ast.Insert, rows:
     from kpg.compiler.sql.bind.eager_subexpressions import named_rows, returning_query  # lazy: start-up
 
     schema = Schema(tuple(replace(column, nullable=True) for column in table.schema.columns))
-    attached = engine.attach_table(named_rows("inserted"), schema)
+    attached = engine.tables.attach(named_rows("inserted"), schema)
     engine.table(attached).insert(np.ascontiguousarray(rows))
     query = returning_query(statement, attached)
     planned = plan(query, engine.reading_catalog, engine.statistics)

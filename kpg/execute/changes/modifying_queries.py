@@ -109,6 +109,6 @@ def _attached(engine: Engine, name: str, columns: tuple[str, ...], returned: Ret
     if len({one.lower() for one in names}) < len(names):
         raise ProgrammingError(f'WITH query "{name}" has two columns of one name', hint="name its columns")
     schema = Schema(tuple(ColumnDef(one, type_) for one, type_ in zip(names, returned.types, strict=True)))
-    attached = engine.attach_table(named_rows(name), schema)
+    attached = engine.tables.attach(named_rows(name), schema)
     engine.table(attached).insert(np.ascontiguousarray(returned.words))
     return attached

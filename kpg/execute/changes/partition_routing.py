@@ -289,8 +289,8 @@ def moved(engine: Engine, whole: str, changes: Changes) -> tuple[list[Changes], 
     if verdict.all():
         return [changes], 0
     ids, rows = rowids[~verdict], np.ascontiguousarray(words[:, ~verdict])
-    if "references" in vars(engine):
-        engine.references.moves(changes.table.name, rows)
+    if engine.tables.references is not None:
+        engine.tables.foreign_keys.moves(changes.table.name, rows)
     kept = np.ascontiguousarray(rowids[verdict]), np.ascontiguousarray(words[:, verdict])
     parent, child = engine.catalog.table(whole), engine.catalog.table(changes.table.name)
     names = [name.lower() for name in child.schema.names]

@@ -30,11 +30,11 @@ def table_of(engine: "Engine") -> Table:
     """The table of positions, made if it is not there; ProgrammingError if another has its name."""
     if TABLE not in engine.catalog:
         if engine.transactions.in_batch or engine.journal.writing_now:
-            engine.attach_table(TABLE, SCHEMA)
-            engine.attached.discard(TABLE)
+            engine.tables.attach(TABLE, SCHEMA)
+            engine.tables.attached.discard(TABLE)
         else:
             with engine.journal.writing():
-                engine.create_table(TABLE, SCHEMA)
+                engine.tables.create(TABLE, SCHEMA)
     table = engine.table(TABLE)
     if [*zip(table.schema.names, table.schema.types, strict=True)] != [
         *zip(SCHEMA.names, SCHEMA.types, strict=True)

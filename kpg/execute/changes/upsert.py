@@ -96,7 +96,7 @@ def updated_by_query(
         for side in ("old", "new")
         for place, column in enumerate(table.schema.columns)
     ]
-    attached = engine.attach_table(named_rows("conflicts"), Schema((*columns, ColumnDef("number", BIGINT))))
+    attached = engine.tables.attach(named_rows("conflicts"), Schema((*columns, ColumnDef("number", BIGINT))))
     numbered = np.concatenate((pairs, np.arange(count, dtype=np.int64)[None, :]))
     engine.table(attached).insert(np.ascontiguousarray(numbered))
     planned = plan_bound(

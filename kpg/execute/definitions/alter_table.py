@@ -60,25 +60,25 @@ def with_name(schema: Schema, place: int, name: str, span: Span) -> Schema:
 
 
 class TableChange:
-    """A table, and what all actions on it need."""
+    """A table under change: its present entry, and what all actions on it need."""
 
     def __init__(self, engine: Engine, entry: TableEntry, span: Span) -> None:
         self.engine = engine
         self.entry = entry
         self.span = span
 
-    def _put(self, entry: TableEntry) -> None:
+    def put(self, entry: TableEntry) -> None:
         self.engine.catalog.replace(entry)
         self.entry = entry
 
-    def _place(self, name: str) -> int:
+    def place(self, name: str) -> int:
         return place_of(self.entry.schema, self.entry.name, name, self.span)
 
-    def _rules(self) -> list[Rule]:
+    def rules(self) -> list[Rule]:
         return list(self.entry.constraints.rules or (NO_RULE,) * len(self.entry.schema.columns))
 
-    def _refuse_users(self, what: str) -> None:
-        users = self.engine.users(self.entry.name)
+    def refuse_users(self, what: str) -> None:
+        users = self.engine.views.users(self.entry.name)
         if users:
             raise NotSupportedError(
                 f'{what} "{self.entry.name}" is not supported while '
@@ -87,7 +87,7 @@ class TableChange:
                 hint="drop what uses it first, and make it again afterwards",
             )
 
-    def _numbered(self, action: ast.AddColumn, rule: Rule) -> Rule:
+    def numbered(self, action: ast.AddColumn, rule: Rule) -> Rule:
         assert action.sequence is not None
         catalog, column = self.engine.catalog, action.column.name
         plain = self.entry.name.rpartition(".")[2]
@@ -97,7 +97,7 @@ class TableChange:
         self.engine.journal.note(undo=self.engine.sequences.forget(name))
         return replace(rule, default=sequence_call(name), sequence=name)
 
-    def _drop_reference(self, table: str, key: ForeignKey, name: str, *, cascade: bool) -> None:
+    def drop_reference(self, table: str, key: ForeignKey, name: str, *, cascade: bool) -> None:
         if not cascade:
             raise ProgrammingError(
                 f"column {name} cannot be dropped: FOREIGN KEY {key.name} of table {table} refers to it",
@@ -109,18 +109,20 @@ class TableChange:
         kept = tuple(one for one in other.constraints.foreign_keys if one != key)
         self.engine.catalog.replace(replace(other, constraints=replace(other.constraints, foreign_keys=kept)))
 
-    def _rewrite(self, new: TableEntry, change: Callable[[Words], Words], kept: tuple[int, ...]) -> None:
+    def rewrite(self, new: TableEntry, change: Callable[[Words], Words], kept: tuple[int, ...]) -> None:
         """Make the table anew with rows that are made of its rows; ``kept`` are the old columns that stay."""
         engine, old = self.engine, self.entry
-        views = [engine.catalog.get(name) for name in engine.dependents(old.name) if name in engine.catalog]
+        views = [
+            engine.catalog.get(name) for name in engine.views.dependents(old.name) if name in engine.catalog
+        ]
         if any(isinstance(view, ViewEntry) and callable(view.definition) for view in views) or any(
-            name in engine.dataflows for name in engine.dependents(old.name)
+            name in engine.dataflows for name in engine.views.dependents(old.name)
         ):
-            self._refuse_users("changing the columns of")
+            self.refuse_users("changing the columns of")
         words, tally = change(engine.executor.scan(old.name)), engine.table(old.name).tally
         engine.catalog.remove(old.name)
-        engine.set_aside(old.name)
-        engine.create_table(new.name, new.schema, new.constraints)
+        engine.tables.set_aside(old.name)
+        engine.tables.create(new.name, new.schema, new.constraints)
         table = engine.table(new.name)
         table.insert(checked(np.ascontiguousarray(words), table))
         table.tally = tally
@@ -128,9 +130,9 @@ class TableChange:
         self.entry = engine.catalog.table(new.name)
         for index in engine.catalog.indexes.values():
             if index.table == new.name:
-                engine.journal.note(done=partial(engine.forget_index, index.name))
+                engine.journal.note(done=partial(engine.tables.forget_index, index.name))
                 engine.journal.note(done=partial(install_if_there, engine, index.name))
-        engine.follow(old, new, kept, [view for view in views if isinstance(view, ViewEntry)])
+        engine.views.follow(old, new, kept, [view for view in views if isinstance(view, ViewEntry)])
 
 
 def of_heir(parent: TableEntry, child: TableEntry, action: ast.Action) -> ast.Action | None:
@@ -165,13 +167,18 @@ def alter_kin(
             assert_never(action)
 
 
-class RuleChange(TableChange):
-    """What becomes of a table's rules."""
+class RuleChange:
+    """Changes of a table's constraints, DEFAULTs and identities."""
 
-    def _set_rule(self, action: ast.SetRule) -> None:
-        place = self._place(action.name)
-        column = self.entry.schema.columns[place]
-        rules = self._rules()
+    def __init__(self, table: TableChange) -> None:
+        self.table = table
+        self.engine = table.engine
+        self.span = table.span
+
+    def set_rule(self, action: ast.SetRule) -> None:
+        place = self.table.place(action.name)
+        column = self.table.entry.schema.columns[place]
+        rules = self.table.rules()
         rule = rules[place]
         match action.part:
             case "default":
@@ -184,24 +191,28 @@ class RuleChange(TableChange):
                 rules[place] = replace(rule, default=action.text)
             case "generated":
                 if not rule.generated:
-                    self._refuse_rule(action, column, "is not a stored generated column")
+                    self.refuse_rule(action, column, "is not a stored generated column")
                 rules[place] = replace(rule, generated="")
             case _:
-                rules[place] = self._identity(action, rule, column)
+                rules[place] = self.identity(action, rule, column)
         kept = tuple(rules) if any(one != NO_RULE for one in rules) else ()
-        self._put(replace(self.entry, constraints=replace(self.entry.constraints, rules=kept)))
+        self.table.put(
+            replace(self.table.entry, constraints=replace(self.table.entry.constraints, rules=kept))
+        )
 
-    def _refuse_rule(self, action: ast.SetRule, column: ColumnDef, fact: str) -> None:
+    def refuse_rule(self, action: ast.SetRule, column: ColumnDef, fact: str) -> None:
         """Raise ProgrammingError for a rule that a column does not have; with IF EXISTS, say so."""
-        fact = f'column "{column.name}" of relation "{self.engine.catalog.plain(self.entry.name)}" {fact}'
+        fact = (
+            f'column "{column.name}" of relation "{self.engine.catalog.plain(self.table.entry.name)}" {fact}'
+        )
         if not action.if_exists:
             raise ProgrammingError(fact, span=self.span)
         say_skipped(self.engine, fact)
 
-    def _identity(self, action: ast.SetRule, rule: Rule, column: ColumnDef) -> Rule:
+    def identity(self, action: ast.SetRule, rule: Rule, column: ColumnDef) -> Rule:
         if not action.text:
             if not rule.identity:
-                self._refuse_rule(action, column, "is not an identity column")
+                self.refuse_rule(action, column, "is not an identity column")
             if rule.sequence:
                 self.engine.catalog.sequences.pop(rule.sequence.lower(), None)
             return Rule(generated=rule.generated)
@@ -213,90 +224,92 @@ class RuleChange(TableChange):
             problem = "has a DEFAULT already" if rule.default else "must be NOT NULL"
             raise ProgrammingError(f'column "{column.name}" {problem}', span=self.span)
         added = ast.AddColumn(column, rule, (), action.sequence, False)
-        return replace(self._numbered(added, rule), identity=action.text)
+        return replace(self.table.numbered(added, rule), identity=action.text)
 
-    def _alter_identity(self, action: ast.AlterIdentity) -> None:
-        rule = self.entry.constraints.rule(self._place(action.name))
+    def alter_identity(self, action: ast.AlterIdentity) -> None:
+        rule = self.table.entry.constraints.rule(self.table.place(action.name))
         if not rule.identity:
-            message = f'column "{action.name}" of relation "{self.entry.name}" is not an identity column'
+            message = (
+                f'column "{action.name}" of relation "{self.table.entry.name}" is not an identity column'
+            )
             raise ProgrammingError(message, span=self.span)
         if action.kind:
-            self._set_rule(ast.SetRule(action.name, "identity", action.kind))
+            self.set_rule(ast.SetRule(action.name, "identity", action.kind))
         if action.options:
             alter_sequence(
                 self.engine, ast.AlterSequence(rule.sequence, action.options, False, "", self.span)
             )
 
-    def _set_not_null(self, name: str, required: bool) -> None:
-        place = self._place(name)
-        if not required and place in self.entry.schema.primary_key:
+    def set_not_null(self, name: str, required: bool) -> None:
+        place = self.table.place(name)
+        if not required and place in self.table.entry.schema.primary_key:
             raise ProgrammingError(f'column "{name}" is in the primary key', span=self.span)
-        columns = list(self.entry.schema.columns)
+        columns = list(self.table.entry.schema.columns)
         before = not columns[place].nullable
         if before == required:
             return
         if not required:
-            self._refuse_users(f"dropping NOT NULL of column {name} of")
+            self.table.refuse_users(f"dropping NOT NULL of column {name} of")
         columns[place] = replace(columns[place], nullable=not required)
-        set_required = partial(self.engine.executor.set_required, self.entry.name, place)
+        set_required = partial(self.engine.executor.set_required, self.table.entry.name, place)
         set_required(required=required)
         self.engine.journal.note(undo=partial(set_required, required=before))
-        schema = Schema(tuple(columns), self.entry.schema.primary_key)
-        self._put(replace(self.entry, schema=schema))
-        self.engine.rename_column(self.entry.name, schema)
+        schema = Schema(tuple(columns), self.table.entry.schema.primary_key)
+        self.table.put(replace(self.table.entry, schema=schema))
+        self.engine.set_schema(self.table.entry.name, schema)
 
-    def _add_constraint(self, action: ast.AddConstraint) -> None:
+    def add_constraint(self, action: ast.AddConstraint) -> None:
         engine = self.engine
-        if isinstance(action.constraint, Unique) and self._has_from_whole(action.constraint):
+        if isinstance(action.constraint, Unique) and self.has_from_whole(action.constraint):
             return
-        new = with_constraint(self.entry, action.constraint, engine.catalog, self.span)
+        new = with_constraint(self.table.entry, action.constraint, engine.catalog, self.span)
         match action.constraint:
             case Check():
-                self._put(new)
-                engine.refresh_rules()
+                self.table.put(new)
+                engine.tables.refresh_rules()
                 guard = engine.table(new.name).guard
                 if action.checked and guard is not None:
                     guard.fitting(engine.executor.scan(new.name))
-            case Unique(primary=True) if engine.dependents(new.name):
+            case Unique(primary=True) if engine.views.dependents(new.name):
                 # Views know the table without a primary key: one that keeps the same rows out is enough.
                 for name in action.constraint.columns:
-                    self._set_not_null(name, True)
+                    self.set_not_null(name, True)
                 found = next(one for one in new.constraints.uniques if one.primary)
-                add_key(engine, self.entry, replace(found, primary=False, late=True))
-                self.entry = engine.catalog.table(new.name)
+                add_key(engine, self.table.entry, replace(found, primary=False, late=True))
+                self.table.entry = engine.catalog.table(new.name)
             case Unique(primary=True):
-                self._refuse_users("adding a primary key to")
-                self._rewrite(new, lambda words: words, tuple(range(len(new.schema.columns))))
+                self.table.refuse_users("adding a primary key to")
+                self.table.rewrite(new, lambda words: words, tuple(range(len(new.schema.columns))))
             case Unique():
-                add_key(engine, self.entry, new.constraints.uniques[-1])
-                self.entry = engine.catalog.table(new.name)
+                add_key(engine, self.table.entry, new.constraints.uniques[-1])
+                self.table.entry = engine.catalog.table(new.name)
             case ForeignKey():
-                self._put(new)
-                engine.refresh_rules()
+                self.table.put(new)
+                engine.tables.refresh_rules()
                 if action.checked:
-                    engine.references.check_all(
+                    engine.tables.foreign_keys.check_all(
                         link_of(new, new.constraints.foreign_keys[-1], engine.catalog)
                     )
             case _:
                 assert_never(action.constraint)
 
-    def _has_from_whole(self, key: Unique) -> bool:
+    def has_from_whole(self, key: Unique) -> bool:
         """Whether a partition has a key already: by that name, or the primary one of the same columns.
 
         Dumps say it of each partition, and then have the indexes attached.
         """
         whole = [one for one in self.engine.catalog.others.values() if isinstance(one, Heir)]
-        if not any(one.child.lower() == self.entry.name.lower() for one in whole):
+        if not any(one.child.lower() == self.table.entry.name.lower() for one in whole):
             return False
         columns = [name.lower() for name in key.columns]
         return any(
             [name.lower() for name in one.columns] == columns
             and (one.name.lower() == key.name.lower() or (one.is_primary and key.primary))
-            for one in self.entry.constraints.uniques
+            for one in self.table.entry.constraints.uniques
         )
 
-    def _drop_constraint(self, action: ast.DropConstraint) -> None:
-        entry, old, engine = self.entry, self.entry.constraints, self.engine
+    def drop_constraint(self, action: ast.DropConstraint) -> None:
+        entry, old, engine = self.table.entry, self.table.entry.constraints, self.engine
         found = next((one for one in old if one.name.lower() == action.name.lower()), None)
         match found:
             case None:
@@ -309,45 +322,45 @@ class RuleChange(TableChange):
                     raise ProgrammingError(message, span=self.span, hint=did_you_mean(action.name, known))
             case Check():
                 checks = tuple(one for one in old.checks if one != found)
-                self._put(replace(entry, constraints=replace(old, checks=checks)))
+                self.table.put(replace(entry, constraints=replace(old, checks=checks)))
             case ForeignKey():
                 keys = tuple(one for one in old.foreign_keys if one != found)
-                self._put(replace(entry, constraints=replace(old, foreign_keys=keys)))
+                self.table.put(replace(entry, constraints=replace(old, foreign_keys=keys)))
             case Unique():
-                for link in [*engine.references.users(entry.name), *self._own_links()]:
+                for link in [*engine.tables.foreign_keys.users(entry.name), *self.own_links()]:
                     if set(link.key.target_columns) == set(found.columns):
-                        self._drop_reference(
+                        self.table.drop_reference(
                             link.table, link.key, ", ".join(found.columns), cascade=action.cascade
                         )
-                        self.entry = entry = engine.catalog.table(entry.name)
+                        self.table.entry = entry = engine.catalog.table(entry.name)
                 if found.primary:
-                    self._refuse_users("dropping the primary key of")
+                    self.table.refuse_users("dropping the primary key of")
                     keys_ = tuple(one for one in entry.constraints.uniques if one != found)
                     schema = Schema(entry.schema.columns)
                     new = TableEntry(entry.name, schema, replace(entry.constraints, uniques=keys_))
-                    self._rewrite(new, lambda words: words, tuple(range(len(schema.columns))))
+                    self.table.rewrite(new, lambda words: words, tuple(range(len(schema.columns))))
                 else:
                     drop_key(engine, entry, found)
-                    self.entry = engine.catalog.table(entry.name)
+                    self.table.entry = engine.catalog.table(entry.name)
             case _:
                 assert_never(found)
 
-    def _settle_constraint(self, action: ast.SettleConstraint) -> None:
-        entry, engine = self.entry, self.engine
+    def settle_constraint(self, action: ast.SettleConstraint) -> None:
+        entry, engine = self.table.entry, self.engine
         found = next((one for one in entry.constraints if one.name.lower() == action.name.lower()), None)
         message = f'constraint "{action.name}" of relation "{entry.name}"'
         match found:
             case Check() if action.validates:
-                engine.refresh_rules()
+                engine.tables.refresh_rules()
                 guard = engine.table(entry.name).guard
                 if guard is not None:
                     guard.fitting(engine.executor.scan(entry.name))
             case ForeignKey() if action.validates:
-                engine.references.check_all(link_of(entry, found, engine.catalog))
+                engine.tables.foreign_keys.check_all(link_of(entry, found, engine.catalog))
             case ForeignKey():
                 changed = replace(found, deferrable=action.deferrable, deferred=action.deferred)
                 keys = tuple(changed if one == found else one for one in entry.constraints.foreign_keys)
-                self._put(replace(entry, constraints=replace(entry.constraints, foreign_keys=keys)))
+                self.table.put(replace(entry, constraints=replace(entry.constraints, foreign_keys=keys)))
             case None:
                 raise ProgrammingError(f"{message} does not exist", span=self.span)
             case Check() | Unique():
@@ -356,33 +369,33 @@ class RuleChange(TableChange):
             case _:
                 assert_never(found)
 
-    def _own_links(self) -> list[Link]:
+    def own_links(self) -> list[Link]:
         return [
-            link_of(self.entry, key, self.engine.catalog)
-            for key in self.entry.constraints.foreign_keys
-            if key.target == self.entry.name
+            link_of(self.table.entry, key, self.engine.catalog)
+            for key in self.table.entry.constraints.foreign_keys
+            if key.target == self.table.entry.name
         ]
 
-    def _rename_constraint(self, old: str, new: str) -> None:
-        was = self.entry.constraints
+    def rename_constraint(self, old: str, new: str) -> None:
+        was = self.table.entry.constraints
         names = [one.name.lower() for one in was]
         if old.lower() not in names:
             raise ProgrammingError(
-                f'constraint "{old}" of "{self.entry.name}" does not exist', span=self.span
+                f'constraint "{old}" of "{self.table.entry.name}" does not exist', span=self.span
             )
         if new.lower() in names:
             raise ProgrammingError(
-                f'constraint "{new}" of "{self.entry.name}" exists already', span=self.span
+                f'constraint "{new}" of "{self.table.entry.name}" exists already', span=self.span
             )
         for key in was.uniques:
             if key.name.lower() == old.lower() and not key.primary:
-                drop_key(self.engine, self.entry, key)
-                add_key(self.engine, self.engine.catalog.table(self.entry.name), replace(key, name=new))
-                self.entry = self.engine.catalog.table(self.entry.name)
+                drop_key(self.engine, self.table.entry, key)
+                add_key(self.engine, self.engine.catalog.table(self.table.entry.name), replace(key, name=new))
+                self.table.entry = self.engine.catalog.table(self.table.entry.name)
                 return
-        self._put(
+        self.table.put(
             replace(
-                self.entry,
+                self.table.entry,
                 constraints=Constraints(
                     was.rules,
                     tuple(
@@ -402,11 +415,17 @@ class RuleChange(TableChange):
         )
 
 
-class ColumnChange(RuleChange):
-    """What becomes of a table's columns."""
+class ColumnChange:
+    """Changes of a table's columns, and of its name."""
 
-    def _add_column(self, action: ast.AddColumn) -> None:
-        engine, entry = self.engine, self.entry
+    def __init__(self, table: TableChange, rules: RuleChange) -> None:
+        self.table = table
+        self.rules = rules
+        self.engine = table.engine
+        self.span = table.span
+
+    def add_column(self, action: ast.AddColumn) -> None:
+        engine, entry = self.engine, self.table.entry
         shown = engine.catalog.plain(entry.name)
         if action.column.name.lower() in (name.lower() for name in entry.schema.names):
             fact = f'column "{action.column.name}" of relation "{shown}" already exists'
@@ -418,11 +437,11 @@ class ColumnChange(RuleChange):
             return
         rule = action.rule
         if action.sequence is not None:
-            rule = self._numbered(action, rule)
+            rule = self.table.numbered(action, rule)
         schema = Schema(
             (*entry.schema.columns, replace(action.column, nullable=True)), entry.schema.primary_key
         )
-        rules = (*self._rules(), rule)
+        rules = (*self.table.rules(), rule)
         constraints = replace(entry.constraints, rules=rules if any(one != NO_RULE for one in rules) else ())
         new = TableEntry(entry.name, schema, constraints)
         place = len(entry.schema.columns)
@@ -436,31 +455,31 @@ class ColumnChange(RuleChange):
                 )
             return np.concatenate((words, values))
 
-        self._rewrite(new, extended, tuple(range(place)))
+        self.table.rewrite(new, extended, tuple(range(place)))
         if not action.column.nullable:
-            self._set_not_null(action.column.name, True)
+            self.rules.set_not_null(action.column.name, True)
         for constraint in action.constraints:
-            self._add_constraint(ast.AddConstraint(constraint, True))
+            self.rules.add_constraint(ast.AddConstraint(constraint, True))
 
-    def _drop_column(self, action: ast.DropColumn) -> None:
-        entry = self.entry
+    def drop_column(self, action: ast.DropColumn) -> None:
+        entry = self.table.entry
         if action.if_exists and action.name.lower() not in (name.lower() for name in entry.schema.names):
             shown = self.engine.catalog.plain(entry.name)
             say_skipped(self.engine, f'column "{action.name}" of relation "{shown}" does not exist')
             return
-        place = self._place(action.name)
+        place = self.table.place(action.name)
         name = entry.schema.names[place]
         if len(entry.schema.columns) == 1:
             raise NotSupportedError("a table without columns is not supported", span=self.span)
-        self._drop_column_users(name, place, cascade=action.cascade)
-        for link in self.engine.references.users(entry.name):
+        self.drop_column_users(name, place, cascade=action.cascade)
+        for link in self.engine.tables.foreign_keys.users(entry.name):
             if place in link.target_columns:
-                self._drop_reference(link.table, link.key, name, cascade=action.cascade)
-        generated = self._generated_from(name, cascade=action.cascade)
+                self.table.drop_reference(link.table, link.key, name, cascade=action.cascade)
+        generated = self.generated_from(name, cascade=action.cascade)
         if generated:
             say_cascade(self.engine, [f"column {generated} of {described(self.engine, entry.name)}"])
-            self._drop_column(ast.DropColumn(generated, True, True))
-            self._drop_column(action)
+            self.drop_column(ast.DropColumn(generated, True, True))
+            self.drop_column(action)
             return
         kept = tuple(index for index in range(len(entry.schema.columns)) if index != place)
         schema = Schema(
@@ -474,17 +493,17 @@ class ColumnChange(RuleChange):
         sequence = old.rule(place).sequence
         if sequence:
             self.engine.catalog.sequences.pop(sequence.lower(), None)
-        self._forget_parts_of(name)
+        self.forget_parts_of(name)
         chosen = list(kept)
-        self._rewrite(TableEntry(entry.name, schema, constraints), lambda words: words[chosen], kept)
+        self.table.rewrite(TableEntry(entry.name, schema, constraints), lambda words: words[chosen], kept)
 
-    def _drop_column_users(self, name: str, place: int, *, cascade: bool) -> None:
+    def drop_column_users(self, name: str, place: int, *, cascade: bool) -> None:
         """Drop the views that use a column; ProgrammingError, without ``cascade``, if there are some."""
-        users = column_users(self.engine, self.entry, place)
+        users = column_users(self.engine, self.table.entry, place)
         said = [described(self.engine, user) for user in users]
         if users and not cascade:
             raise ProgrammingError(
-                f'column {name} of "{self.entry.name}" cannot be dropped: {", ".join(said)} '
+                f'column {name} of "{self.table.entry.name}" cannot be dropped: {", ".join(said)} '
                 f"use{'' if len(users) > 1 else 's'} it",
                 span=self.span,
                 hint="drop what uses it first, or use CASCADE",
@@ -492,13 +511,13 @@ class ColumnChange(RuleChange):
         say_cascade(self.engine, said)
         drop_users(self.engine, users)
 
-    def _refuse_policies(self, column: str) -> None:
+    def refuse_policies(self, column: str) -> None:
         if self.engine.catalog.others:
-            refuse_column(self.engine.catalog, self.entry.name, column, self.span)
+            refuse_column(self.engine.catalog, self.table.entry.name, column, self.span)
 
-    def _generated_from(self, name: str, *, cascade: bool) -> str:
+    def generated_from(self, name: str, *, cascade: bool) -> str:
         """A column that is generated from another, if it may be dropped with that; "" for none."""
-        entry = self.entry
+        entry = self.table.entry
         for other, rule in zip(entry.schema.names, entry.constraints.rules, strict=False):
             if other != name and rule.generated and uses(rule.generated, name):
                 if cascade:
@@ -510,21 +529,21 @@ class ColumnChange(RuleChange):
                 )
         return ""
 
-    def _forget_parts_of(self, column: str) -> None:
+    def forget_parts_of(self, column: str) -> None:
         """Its indexes, what was said of it, and who may use it."""
-        key = ("COLUMN", self.entry.name.lower(), column.lower())
+        key = ("COLUMN", self.table.entry.name.lower(), column.lower())
         self.engine.catalog.comments.pop(key, None)
         self.engine.catalog.rights.forget(key)
         for index in list(self.engine.catalog.indexes.values()):
-            if index.table == self.entry.name and column in index.columns:
+            if index.table == self.table.entry.name and column in index.columns:
                 del self.engine.catalog.indexes[index.name.lower()]
-                self.engine.journal.note(done=partial(self.engine.forget_index, index.name))
+                self.engine.journal.note(done=partial(self.engine.tables.forget_index, index.name))
 
-    def _alter_type(self, action: ast.AlterType) -> None:
-        entry = self.entry
-        place = self._place(action.name)
+    def alter_type(self, action: ast.AlterType) -> None:
+        entry = self.table.entry
+        place = self.table.place(action.name)
         name = entry.schema.names[place]
-        self._refuse_users(f"changing the type of column {name} of")
+        self.table.refuse_users(f"changing the type of column {name} of")
         columns = list(entry.schema.columns)
         columns[place] = replace(columns[place], type=action.type)
         schema = Schema(tuple(columns), entry.schema.primary_key)
@@ -539,11 +558,11 @@ class ColumnChange(RuleChange):
                 return words
             return self.engine.executor.evaluate(mfp, np.ascontiguousarray(words))[0]
 
-        self._rewrite(new, changed, tuple(range(len(columns))))
+        self.table.rewrite(new, changed, tuple(range(len(columns))))
 
-    def _rename_column(self, old: str, new: str) -> None:
-        entry = self.entry
-        place = self._place(old)
+    def rename_column(self, old: str, new: str) -> None:
+        entry = self.table.entry
+        place = self.table.place(old)
         schema = with_name(entry.schema, place, new, self.span)
         before = entry.schema.names[place]
         relation = entry.name.lower()
@@ -576,14 +595,14 @@ class ColumnChange(RuleChange):
                 for key in was.foreign_keys
             ),
         )
-        self._put(TableEntry(entry.name, schema, constraints))
-        self._rename_elsewhere(before, new)
-        self.engine.rename_column(entry.name, schema)
+        self.table.put(TableEntry(entry.name, schema, constraints))
+        self.rename_elsewhere(before, new)
+        self.engine.set_schema(entry.name, schema)
 
-    def _rename_elsewhere(self, before: str, new: str) -> None:
+    def rename_elsewhere(self, before: str, new: str) -> None:
         """The other name where other tables, indexes and sequences have it."""
-        entry, catalog = self.entry, self.engine.catalog
-        self._refuse_policies(before)
+        entry, catalog = self.table.entry, self.engine.catalog
+        self.refuse_policies(before)
 
         def named(names: tuple[str, ...]) -> tuple[str, ...]:
             return tuple(new if name == before else name for name in names)
@@ -593,7 +612,7 @@ class ColumnChange(RuleChange):
                 elements = tuple(renamed(text, before, new) for text in one.elements)
                 moved = replace(one, elements=elements, where=renamed(one.where, before, new))
                 catalog.others[rule] = moved
-        for link in self.engine.references.users(entry.name):
+        for link in self.engine.tables.foreign_keys.users(entry.name):
             other = catalog.table(link.table)
             keys = tuple(
                 replace(key, target_columns=named(key.target_columns)) if key.target == entry.name else key
@@ -607,14 +626,14 @@ class ColumnChange(RuleChange):
             if sequence.owner == (entry.name, before):
                 catalog.sequences[sequence.name.lower()] = replace(sequence, owner=(entry.name, new))
 
-    def _rename(self, name: str) -> str:
-        engine, old = self.engine, self.entry
+    def rename(self, name: str) -> str:
+        engine, old = self.engine, self.table.entry
         if name in engine.catalog or name.lower() in engine.catalog.sequences:
             raise ProgrammingError(f'relation "{name}" already exists', span=self.span)
-        if any(user in engine.dataflows for user in engine.dependents(old.name)):
-            self._refuse_users("renaming")
+        if any(user in engine.dataflows for user in engine.views.dependents(old.name)):
+            self.table.refuse_users("renaming")
         rename_table(engine, old, name)
-        self.entry = engine.catalog.table(name)
+        self.table.entry = engine.catalog.table(name)
         return name
 
 
@@ -668,13 +687,13 @@ def alter(engine: Engine, statement: ast.Alter) -> None:
             if engine.catalog.others:
                 _, *rest_ = altered_together(engine, name, action, statement.span)
                 rest = tuple(rest_)
-            name = _Altering(engine, found, statement.span).run(action)
+            name = apply_action(engine, found, action, statement.span)
             for heir in rest:
                 child = engine.catalog.table(heir)
                 of_child = of_heir(found, child, action)
                 if of_child is not None:
-                    _Altering(engine, child, statement.span).run(of_child)
-    engine.refresh_rules()
+                    apply_action(engine, child, of_child, statement.span)
+    engine.tables.refresh_rules()
     if any(key[:2] == ("unique index", name.lower()) for key in engine.catalog.others):
         rebuild_unique_indexes(engine, name)
 
@@ -694,7 +713,7 @@ def _alter_index(engine: Engine, statement: ast.Alter) -> None:
         del catalog.indexes[index.name.lower()]
         new = replace(index, name=action.name)
         catalog.indexes[new.name.lower()] = new
-        engine.journal.note(done=partial(engine.forget_index, index.name))
+        engine.journal.note(done=partial(engine.tables.forget_index, index.name))
         keep(engine, new)
 
 
@@ -707,7 +726,7 @@ def _alter_view(engine: Engine, entry: ViewEntry, action: ast.Action, statement:
             place = place_of(entry.schema, entry.name, old, statement.span)
             engine.catalog.replace(replace(entry, schema=with_name(entry.schema, place, new, statement.span)))
             if entry.name in engine.views:
-                engine.rename_view_column(entry.name, place, new)
+                engine.views.rename_column(entry.name, place, new)
             return entry.name
         case ast.SetRule(name=column, part="default", text=text):
             place_of(entry.schema, entry.name, column, statement.span)
@@ -732,56 +751,56 @@ def _rename_view(engine: Engine, entry: ViewEntry, name: str, span: Span) -> str
         raise ProgrammingError(f'relation "{new}" already exists', span=span)
     if entry.name in engine.dataflows or entry.definition is None or callable(entry.definition):
         raise NotSupportedError(f'renaming "{entry.name}" is not supported: a program made it', span=span)
-    users = engine.users(entry.name)
+    users = engine.views.users(entry.name)
     if users:
         raise NotSupportedError(
             f'renaming "{entry.name}" is not supported while view "{users[0]}" uses it',
             span=span,
             hint="drop it first",
         )
-    engine.rename_view(entry, new)
+    engine.views.rename(entry, new)
     follow(engine, {(RELATION, entry.name.lower()): new})
     return new
 
 
-class _Altering(ColumnChange):
-    """One action on a table."""
-
-    def run(self, action: ast.Action) -> str:
-        """Run it; the table's name afterwards."""
-        match action:
-            case ast.AddColumn():
-                self._add_column(action)
-            case ast.DropColumn():
-                self._refuse_policies(action.name)
-                self._drop_column(action)
-            case ast.RenameColumn(old=old, new=new):
-                self._rename_column(old, new)
-            case ast.RenameTo(name=name):
-                return self._rename(beside(self.entry.name, name))
-            case ast.SetSchema(schema=schema):
-                plain = self.entry.name.rpartition(".")[2]
-                return self._rename(self.engine.catalog.created(f"{schema}.{plain}", span=self.span))
-            case ast.AlterType():
-                self._alter_type(action)
-            case ast.SetRule():
-                self._set_rule(action)
-            case ast.AlterIdentity():
-                self._alter_identity(action)
-            case ast.SetNotNull(name=name, required=required):
-                self._set_not_null(name, required)
-            case ast.AddConstraint():
-                self._add_constraint(action)
-            case ast.DropConstraint():
-                self._drop_constraint(action)
-            case ast.RenameConstraint(old=old, new=new):
-                self._rename_constraint(old, new)
-            case ast.SettleConstraint():
-                self._settle_constraint(action)
-            case ast.Attach() | ast.Detach() | ast.Secure():
-                alter_kin(self.engine, self.entry, action, self.span)
-            case ast.Nothing() | ast.SetInvoker():
-                pass
-            case _:
-                assert_never(action)
-        return self.entry.name
+def apply_action(engine: Engine, entry: TableEntry, action: ast.Action, span: Span) -> str:
+    """Run one action on a table; its name afterwards."""
+    table = TableChange(engine, entry, span)
+    rules = RuleChange(table)
+    columns = ColumnChange(table, rules)
+    match action:
+        case ast.AddColumn():
+            columns.add_column(action)
+        case ast.DropColumn():
+            columns.refuse_policies(action.name)
+            columns.drop_column(action)
+        case ast.RenameColumn(old=old, new=new):
+            columns.rename_column(old, new)
+        case ast.RenameTo(name=name):
+            return columns.rename(beside(table.entry.name, name))
+        case ast.SetSchema(schema=schema):
+            plain = table.entry.name.rpartition(".")[2]
+            return columns.rename(engine.catalog.created(f"{schema}.{plain}", span=span))
+        case ast.AlterType():
+            columns.alter_type(action)
+        case ast.SetRule():
+            rules.set_rule(action)
+        case ast.AlterIdentity():
+            rules.alter_identity(action)
+        case ast.SetNotNull(name=name, required=required):
+            rules.set_not_null(name, required)
+        case ast.AddConstraint():
+            rules.add_constraint(action)
+        case ast.DropConstraint():
+            rules.drop_constraint(action)
+        case ast.RenameConstraint(old=old, new=new):
+            rules.rename_constraint(old, new)
+        case ast.SettleConstraint():
+            rules.settle_constraint(action)
+        case ast.Attach() | ast.Detach() | ast.Secure():
+            alter_kin(engine, table.entry, action, span)
+        case ast.Nothing() | ast.SetInvoker():
+            pass
+        case _:
+            assert_never(action)
+    return table.entry.name

@@ -36,7 +36,7 @@ def create_table(engine: Engine, statement: ast.CreateTable) -> None:
 
         note_partitioned(engine, statement, name)
     if statement.constraints is ast.NOTHING and not statement.likes:
-        engine.create_table(name, statement.schema)
+        engine.tables.create(name, statement.schema)
     else:
         _create_defined(engine, statement, name)
     if statement.distribution:
@@ -78,7 +78,7 @@ def create_table_as(engine: Engine, statement: ast.CreateTableAs) -> Result:
     planned, rows = settling(engine, asked)
     schema = Schema(tuple(replace(column, nullable=True) for column in planned.schema.columns))
     _make_room(engine, statement, name)
-    engine.create_table(name, schema)
+    engine.tables.create(name, schema)
     engine.table(name).insert(np.ascontiguousarray(rows[: len(schema.columns)]))
     return Affected(int(rows.shape[1]))
 
@@ -86,7 +86,7 @@ def create_table_as(engine: Engine, statement: ast.CreateTableAs) -> Result:
 def _create_defined(engine: Engine, statement: ast.CreateTable, name: str) -> None:
     """Make a table with constraints, or like others."""
     entry, sequences = definition(statement, name, engine.catalog)
-    engine.create_table(name, entry.schema, entry.constraints, sequences)
+    engine.tables.create(name, entry.schema, entry.constraints, sequences)
     if entry.constraints.rules or entry.constraints.checks:
         # lazy: the start does without it
         from kpg.compiler.sql.rewrite.column_expressions import check_rules

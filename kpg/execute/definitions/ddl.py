@@ -70,7 +70,7 @@ def to_truncate(engine: Engine, statement: ast.Truncate) -> set[str]:
     pending = list(chosen)
     while pending:
         name = pending.pop()
-        users = engine.references.users(name) if "references" in engine.__dict__ else []
+        users = engine.tables.foreign_keys.users(name) if engine.tables.references is not None else []
         for link in users:
             if link.table in chosen:
                 continue

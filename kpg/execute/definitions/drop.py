@@ -49,11 +49,11 @@ def drop_relations(engine: Engine, statement: Drop) -> None:
         doomed = dropped_together(engine, doomed)
     for name in doomed:
         _release(engine, name, statement)
-    everything = set(doomed).union(*(engine.users(name) for name in doomed))
+    everything = set(doomed).union(*(engine.views.users(name) for name in doomed))
     others = sorted(everything.difference(doomed))
     for user in others:
         if not statement.cascade:
-            used = next(name for name in doomed if user in engine.dependents(name))
+            used = next(name for name in doomed if user in engine.views.dependents(name))
             raise ProgrammingError(
                 f'"{used}" cannot be dropped: view "{user}" uses it',
                 span=statement.span,
@@ -68,7 +68,7 @@ def drop_relations(engine: Engine, statement: Drop) -> None:
 def drop_users(engine: Engine, names: Iterable[str]) -> None:
     """Drop relations and all that uses them, which are among the names: users first."""
     # Whatever more views depend on, directly or not, goes later than they do.
-    for name in sorted(names, key=lambda name: len(engine.dependents(name))):
+    for name in sorted(names, key=lambda name: len(engine.views.dependents(name))):
         # A Datalog program takes its tables and views with it.
         if name in engine.dataflows:
             engine.refuse_in_transaction("dropping a dataflow")
@@ -80,8 +80,8 @@ def drop_users(engine: Engine, names: Iterable[str]) -> None:
 def column_users(engine: Engine, entry: TableEntry, place: int) -> list[str]:
     """The views and dataflows that use a column of a table, and those over them."""
     found: list[str] = []
-    for user in engine.users(entry.name):
-        uses = {used for view, used in engine.uses() if view == user}
+    for user in engine.views.users(entry.name):
+        uses = {used for view, used in engine.views.uses() if view == user}
         if uses.intersection(found) or _uses_column(engine, user, entry, place):
             found.append(user)
     return found
@@ -89,7 +89,7 @@ def column_users(engine: Engine, entry: TableEntry, place: int) -> list[str]:
 
 def _uses_column(engine: Engine, user: str, entry: TableEntry, place: int) -> bool:
     """Whether a view names a column, or has rows that depend on it. In doubt it does."""
-    view, plan = engine.catalog.find(user), engine.plan_of(user)
+    view, plan = engine.catalog.find(user), engine.views.plan_of(user)
     if user in engine.dataflows or not isinstance(view, ViewEntry) or view.rel is None:
         return True
     if plan is not None and any(isinstance(node, Ego) for node in plan.nodes):
@@ -98,7 +98,7 @@ def _uses_column(engine: Engine, user: str, entry: TableEntry, place: int) -> bo
         return True
     try:
         query = parse_query(view.text)
-        if user in engine.followed and has_star(query):
+        if user in engine.views.followed and has_star(query):
             return False  # the * stands for the columns that there were when the view was made
         return entry.schema.names[place] in named_columns(query, engine.catalog, entry.name)
     except Error:
@@ -111,7 +111,7 @@ def described(engine: Engine, name: str) -> str:
     if not isinstance(entry, TableEntry | ViewEntry):
         return f'dataflow "{name}"'
     kind = "view" if isinstance(entry, ViewEntry) else "table"
-    if entry.name in engine.views or entry.name in engine.keeping:
+    if entry.name in engine.views or entry.name in engine.views.keeping:
         kind = "materialized view"
     return f"{kind} {shown_name(engine.catalog, entry.name, 'relation')}"
 
@@ -119,10 +119,10 @@ def described(engine: Engine, name: str) -> str:
 def _release(engine: Engine, name: str, statement: Drop) -> None:
     """Have nobody refer to a table that is to be dropped; ProgrammingError unless it may."""
     entry = engine.catalog.get(name)
-    if not isinstance(entry, TableEntry) or "references" not in engine.__dict__:
+    if not isinstance(entry, TableEntry) or engine.tables.references is None:
         return
     dropped = {engine.catalog.get(one).name for one in statement.names if one in engine.catalog}
-    for link in engine.references.users(entry.name):
+    for link in engine.tables.foreign_keys.users(entry.name):
         if link.table not in dropped and not statement.cascade:
             raise ProgrammingError(
                 f'"{entry.name}" cannot be dropped: FOREIGN KEY {link.key.name} of {link.table} refers to it',

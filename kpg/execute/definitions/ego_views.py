@@ -82,7 +82,7 @@ def create(engine: Engine, asked: Asked) -> Maintained:
     kept = Planned(meaning.rel, made, meaning.schema, meaning.types, meaning.order)
     entry = ViewEntry(asked.name, kept.schema, kept.rel, query.meaning, True, kept.order)
     uses = relations_of(kept.rel, statement.query, catalog)
-    maintained = engine.create_materialized_view(entry, kept, uses, replace_old=asked.replace)
+    maintained = engine.views.create_materialized(entry, kept, uses, replace_old=asked.replace)
     maintained.plan = made
     engine.keep()
     return maintained

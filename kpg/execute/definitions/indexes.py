@@ -72,7 +72,7 @@ def create_index(engine: Engine, statement: ast.CreateIndex) -> None:
 
 def _is_being_kept(engine: Engine, entry: ViewEntry) -> bool:
     """Whether the open transaction has made the view, and its commit will keep it up to date."""
-    keeping = engine.keeping.get(entry.name)
+    keeping = engine.views.keeping.get(entry.name)
     return keeping is not None and keeping.materialized
 
 
@@ -184,7 +184,7 @@ def install(engine: Engine, index: Index) -> None:
     """Install an index's arrangement."""
     entry = engine.catalog.table(index.table)
     plan = arrangement(entry.name, entry.schema, index.columns)
-    engine.keep_index(index.name, plan)
+    engine.tables.keep_index(index.name, plan)
 
 
 def arrangement(table: str, schema: Schema, columns: tuple[str, ...]) -> Plan:
@@ -219,7 +219,7 @@ def drop_index(engine: Engine, statement: ast.DropOther, name: str) -> None:
     if index is not None:
         _drop_unique_index(engine, index)
         del catalog.indexes[index.name.lower()]
-        engine.journal.note(done=partial(engine.forget_index, index.name))
+        engine.journal.note(done=partial(engine.tables.forget_index, index.name))
         return
     schema, _, plain = name.rpartition(".")
     for entry in list(catalog):
@@ -256,10 +256,10 @@ def add_unique_index(engine: Engine, entry: TableEntry, one: UniqueIndex) -> Non
     columns = tuple(ColumnDef(f"k{place}", type_) for place, type_ in enumerate(made.types))
     names = tuple(column.name for column in columns)
     unique = Unique(one.name, names, nulls_distinct=one.nulls_distinct)
-    engine.create_table(kept, Schema(columns), Constraints(uniques=(unique,)))
+    engine.tables.create(kept, Schema(columns), Constraints(uniques=(unique,)))
     made.inserted(engine.executor.scan(entry.name))
     engine.catalog.others["unique index", entry.name.lower(), one.name.lower()] = one
-    engine.refresh_rules()
+    engine.tables.refresh_rules()
 
 
 def drop_unique_index(engine: Engine, one: UniqueIndex) -> None:
@@ -267,7 +267,7 @@ def drop_unique_index(engine: Engine, one: UniqueIndex) -> None:
     engine.catalog.others.pop(("unique index", one.table.lower(), one.name.lower()), None)
     if one.kept in engine.catalog:
         engine.drop(one.kept)
-    engine.refresh_rules()
+    engine.tables.refresh_rules()
 
 
 def empty_unique_indexes(engine: Engine, name: str) -> None:

@@ -28,10 +28,10 @@ from kpg.session.engine import Engine
 
 def check_rereadable(engine: Engine, parent: TableEntry, span: Span) -> None:
     """NotSupportedError if something reads a table that could not read another one with it."""
-    for name in engine.users(parent.name):
+    for name in engine.views.users(parent.name):
         entry = engine.catalog.find(name)
         made = entry.definition if isinstance(entry, ViewEntry) else None
-        if made is None or callable(made) or name in engine.followed or name in engine.dataflows:
+        if made is None or callable(made) or name in engine.views.followed or name in engine.dataflows:
             message = f'another table below "{parent.name}" is not supported while {name} reads it'
             raise NotSupportedError(message, span=span, hint="drop what reads it first, and make it again")
         if engine.executor.has_pending and name in engine.views:
@@ -42,16 +42,16 @@ def check_rereadable(engine: Engine, parent: TableEntry, span: Span) -> None:
 
 def reread(engine: Engine, parent: TableEntry) -> None:
     """Have views over a table be what their texts say now."""
-    for name in engine.dependents(parent.name):
+    for name in engine.views.dependents(parent.name):
         entry = engine.catalog.find(name)
         if not isinstance(entry, ViewEntry):
             continue
         query = parse_query(entry.text)
         rel = lower_query(query, engine.catalog).rel
         engine.catalog.replace(replace(entry, definition=rel))
-        engine._uses[name] = relations_of(rel, query, engine.catalog)
+        engine.views.reads[name] = relations_of(rel, query, engine.catalog)
         if name in engine.views:
-            engine.keep_later(name)
+            engine.views.keep_later(name)
 
 
 def end_past(engine: Engine, parent: str) -> None:
@@ -100,7 +100,7 @@ def create_partition(engine: Engine, statement: ast.CreateTable, name: str) -> N
     made = replace(statement, partition=None, partitioned=None, constraints=constraints)
     made = _with_own_columns(replace(made, schema=Schema(parent.schema.columns)), statement)
     entry, _ = definition(made, name, catalog)
-    engine.create_table(name, entry.schema, entry.constraints)
+    engine.tables.create(name, entry.schema, entry.constraints)
     key = ("inherits", parent.name.lower(), name.lower())
     catalog.others[key] = Heir(parent.name, name, text, not text, bound)
     note_partitioned(engine, statement, name)
@@ -137,7 +137,7 @@ def settle_defaults(engine: Engine) -> None:
             checks = (*kept, *_own(default.child, text))
             if checks != entry.constraints.checks:
                 catalog.replace(replace(entry, constraints=replace(entry.constraints, checks=checks)))
-    engine.refresh_rules()
+    engine.tables.refresh_rules()
 
 
 def _whole(engine: Engine, parent: TableEntry, span: Span) -> Partitioned:
@@ -199,8 +199,8 @@ def detach(engine: Engine, parent: TableEntry, action: ddl.Detach, span: Span) -
         message = f'relation "{child.name}" is not a partition of relation "{parent.name}"'
         raise ProgrammingError(message, span=span)
     check_rereadable(engine, parent, span)
-    if "references" in vars(engine):
-        engine.references.check_left(child.name)
+    if engine.tables.references is not None:
+        engine.tables.foreign_keys.check_left(child.name)
     own = {one.name for one in _own(child.name, "true")}
     del catalog.others[key]
     checks = tuple(one for one in child.constraints.checks if one.name not in own)

@@ -20,8 +20,7 @@ from kpg.runtime.functions.user_functions import (
 )
 from kpg.runtime.scalar import Named
 from kpg.runtime.types import NUMERIC, Type
-from kpg.session.engine import Engine
-from kpg.session.view_maintenance import importable
+from kpg.session.engine import Engine, importable
 
 Types = Sequence[Any] | None
 Given = tuple[int, str | None, tuple[Type, ...], Any, bool, bool]
@@ -98,7 +97,7 @@ def drop(engine: Engine, name: str) -> None:
     if made is None:
         hint = did_you_mean(name, engine.catalog.functions)
         raise ProgrammingError(f'there is no function "{name}" of your own', hint=hint)
-    users = engine.users(made)
+    users = engine.views.users(made)
     if users:
         raise ProgrammingError(f'function "{name}" cannot be dropped: view "{users[0]}" uses it')
     del engine.catalog.functions[name.lower()]

@@ -56,7 +56,7 @@ def follow(engine: Engine, names: NameMap) -> None:
         told = _each(one, changed) if isinstance(one, tuple) else with_texts(one, changed)
         _put(catalog.others, other, _calling(told, names))
     catalog.version += 1
-    engine.refresh_rules()
+    engine.tables.refresh_rules()
 
 
 def rename_table(engine: Engine, old: TableEntry, name: str) -> None:
@@ -127,23 +127,23 @@ def put_type(engine: Engine, old: Type, name: str) -> None:
         if isinstance(entry, TableEntry):
             if schema is not entry.schema:
                 catalog.replace(replace(entry, schema=schema))
-                engine.rename_column(entry.name, schema)
+                engine.set_schema(entry.name, schema)
         elif entry.definition is not None and not callable(entry.definition):
             rel = retyped(entry.definition, old, new)
             if rel is not entry.definition or schema is not entry.schema:
-                engine.move(replace(entry, schema=schema, definition=rel))
+                engine.views.move(replace(entry, schema=schema, definition=rel))
 
 
 def _refuse_readers(engine: Engine, old: Type, span: Span) -> None:
     """NotSupportedError if something that a program made, or that calls a function, has values of a type."""
     for entry in _having(engine, old):
-        programs = [one for one in engine.dependents(entry.name) if one in engine.dataflows]
+        programs = [one for one in engine.views.dependents(entry.name) if one in engine.dataflows]
         if programs:
             message = f'renaming type {old.name} is not supported while "{programs[0]}" reads {entry.name}'
             raise NotSupportedError(message, span=span, hint="drop that first, and make it again afterwards")
     for routines in engine.catalog.routines.values():
         for one in routines:
-            users = engine.users(one.key)
+            users = engine.views.users(one.key)
             if users and retyped(one, old, replace(old, name="")) is not one:
                 message = f"renaming type {old.name} is not supported while {users[0]} calls {one.name}"
                 raise NotSupportedError(message, span=span, hint="drop that first, and make it again")
@@ -216,14 +216,14 @@ def _refuse(engine: Engine, schema: str, span: Span) -> None:
     catalog = engine.catalog
     used: list[tuple[str, list[str]]] = []
     for entry in _within(schema, catalog.entries.values()):
-        users = engine.users(entry.name)
+        users = engine.views.users(entry.name)
         if isinstance(entry, ViewEntry) and (entry.name in engine.dataflows or callable(entry.definition)):
             users = [entry.name]
         elif isinstance(entry, TableEntry) or not entry.materialized:
             users = [one for one in users if one in engine.dataflows]
         used.append((entry.name, users))
     for routines in catalog.routines.values():
-        used += [(one.name, engine.users(one.key)) for one in _within(schema, routines)]
+        used += [(one.name, engine.views.users(one.key)) for one in _within(schema, routines)]
     for name, users in used:
         if users:
             message = f'renaming schema {schema} is not supported while "{users[0]}" uses {name}'
@@ -253,10 +253,10 @@ class _Moving:
             name = self._named(RELATION, entry.name)
             if isinstance(entry, TableEntry):
                 engine.rename_table(entry, name)
-            elif entry.name in engine.views or entry.name in engine.keeping:
-                engine.rename_view(entry, name)
+            elif entry.name in engine.views or entry.name in engine.views.keeping:
+                engine.views.rename(entry, name)
             else:
-                engine.rename_expanded(entry, name)
+                engine.views.rename_expanded(entry, name)
         self._types()
         self._routines()
         self._indexes()
@@ -295,7 +295,7 @@ class _Moving:
             del indexes[one.name.lower()]
             moved = replace(one, name=f"{self._new}.{one.name.partition('.')[2]}")
             indexes[moved.name.lower()] = moved
-            engine.journal.note(done=partial(engine.forget_index, one.name))
+            engine.journal.note(done=partial(engine.tables.forget_index, one.name))
             keep(engine, moved)
 
 

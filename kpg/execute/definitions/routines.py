@@ -77,8 +77,8 @@ def _create_routine(engine: Engine, statement: ast.CreateFunction) -> None:
             message = f"function {name} cannot be replaced by one that gives something else"
             raise ProgrammingError(message, span=statement.span, hint="drop it first")
         known[known.index(old)] = routine
-        if engine.users(old.key):
-            engine.plan_again(views_calling(engine, old, tuple(known), statement.span))
+        if engine.views.users(old.key):
+            engine.views.plan_again(views_calling(engine, old, tuple(known), statement.span))
     else:
         known.append(routine)
     catalog.routines[name] = tuple(known)
@@ -218,7 +218,7 @@ def _parsed_name(catalog: Catalog, type_: Type) -> str:
 def drop_routine(engine: Engine, routine: Routine, span: Span, *, cascade: bool) -> None:
     """Take a function away, and with ``cascade`` what calls it; ProgrammingError if something does."""
     if cascade:
-        users = engine.dependents(routine.key)
+        users = engine.views.dependents(routine.key)
         say_cascade(engine, [described(engine, user) for user in users])
         drop_users(engine, users)
     _refuse_used_routine(engine, routine, "dropped", span)
@@ -263,7 +263,7 @@ def _remove(catalog: Catalog, old: Routine) -> None:
 
 
 def _refuse_used_routine(engine: Engine, routine: Routine, what: str, span: Span) -> None:
-    users = engine.users(routine.key)
+    users = engine.views.users(routine.key)
     if users:
         raise ProgrammingError(
             f'function {routine.name} cannot be {what}: view "{users[0]}" uses it',
@@ -365,7 +365,7 @@ def _drop(engine: Engine, statement: ast.DropAggregate, name: str, types: tuple[
         shown = ", ".join(str(type_) for type_ in wanted) or "*"
         raise ProgrammingError(f"aggregate {name}({shown}) does not exist", span=statement.span)
     if statement.cascade:
-        for user in reversed(engine.dependents(f"function {old.fold}")):
+        for user in reversed(engine.views.dependents(f"function {old.fold}")):
             if user in catalog:
                 drop_relations(engine, statements.Drop("VIEW", (user,), True, True, statement.span))
     _refuse_used(engine, old, "dropped", statement)
@@ -379,7 +379,7 @@ def _drop(engine: Engine, statement: ast.DropAggregate, name: str, types: tuple[
 def _refuse_used(
     engine: Engine, one: Aggregate, what: str, statement: ast.CreateAggregate | ast.DropAggregate
 ) -> None:
-    users = engine.users(f"function {one.fold}")
+    users = engine.views.users(f"function {one.fold}")
     if users:
         message = f'aggregate {one.name} cannot be {what}: view "{users[0]}" uses it'
         raise ProgrammingError(message, span=statement.span, hint="drop the view first")

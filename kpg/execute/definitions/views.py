@@ -71,7 +71,7 @@ def _create(engine: Engine, statement: ast.CreateView) -> Maintained | None:
     else:
         _create_plain(engine, statement, entry, uses)
     if engine.catalog.style is not PLAIN or (statement.materialized and _is_filtered(engine.catalog)):
-        engine.leave_text(name)  # its text alone does not say its time zone, or whose policies hold
+        engine.views.leave_text(name)  # its text alone does not say its time zone, or whose policies hold
     return made
 
 
@@ -113,7 +113,7 @@ def _create_kept(
 ) -> Maintained | None:
     """A view that is maintained; in a transaction it is computed now, and there once that ends."""
     if engine.transactions.idle:
-        return engine.create_materialized_view(entry, planned, uses, replace_old=statement.or_replace)
+        return engine.views.create_materialized(entry, planned, uses, replace_old=statement.or_replace)
     engine.run(planned)
     seen = engine.catalog
     path, settings, asker = seen.search_path, dict(seen.settings), seen.asker
@@ -125,7 +125,7 @@ def _create_kept(
         return plan_view(statement, catalog, engine.statistics)
 
     replace_old = statement.or_replace
-    engine.create_later(entry, later, uses, replace_old=replace_old, computed=engine.row_state())
+    engine.views.create_later(entry, later, uses, replace_old=replace_old, computed=engine.views.row_state())
     return None
 
 
@@ -133,14 +133,14 @@ def _create_plain(engine: Engine, statement: ast.CreateView, entry: ViewEntry, u
     """A view that is expanded where it is used; those over one that it replaces are planned again."""
     old = engine.catalog.find(entry.name)
     if not statement.or_replace or not isinstance(old, ViewEntry) or old.name in engine.views:
-        engine.create_view(entry, uses, replace_old=statement.or_replace)
+        engine.views.create(entry, uses, replace_old=statement.or_replace)
         return
 
     check_columns(old.schema, entry.schema, statement.span)
-    if engine.users(old.name):
-        engine.replace_view(entry, uses, views_over(engine, entry, uses, statement.span))
+    if engine.views.users(old.name):
+        engine.views.replace(entry, uses, views_over(engine, entry, uses, statement.span))
     else:
-        engine.create_view(entry, uses, replace_old=True)
+        engine.views.create(entry, uses, replace_old=True)
 
 
 def _refuse(statement: ast.CreateView, *, of_system: bool) -> None:
@@ -182,7 +182,7 @@ def check_columns(old: Schema, new: Schema, span: Span) -> None:
 
 def views_over(engine: "Engine", entry: ViewEntry, uses: frozenset[str], span: Span) -> list[ViewEntry]:
     """The views that use the one that ``entry`` takes the place of, with the plans that they have then."""
-    names = engine.users(entry.name)
+    names = engine.views.users(entry.name)
     if uses & {entry.name, *names}:
         raise ProgrammingError(
             f'infinite recursion detected in view "{entry.name}"', span=span, hint="it would read itself"
@@ -216,7 +216,7 @@ def views_calling(
         hint="drop the view first, and make it again afterwards",
     )
     found = []
-    for name in engine.users(old.key):
+    for name in engine.views.users(old.key):
         view, query = _again(engine, name, catalog, refused)
         assert view.rel is not None
         found.append((view, relations_of(view.rel, query, catalog)))
@@ -233,7 +233,12 @@ def _again(
     """A view that is planned again over another catalog, and its query."""
     view = engine.catalog.find(name)
     plain = isinstance(view, ViewEntry) and not (callable(view.definition) or view.definition is None)
-    if not isinstance(view, ViewEntry) or not plain or name in engine.followed or name in engine.dataflows:
+    if (
+        not isinstance(view, ViewEntry)
+        or not plain
+        or name in engine.views.followed
+        or name in engine.dataflows
+    ):
         raise refused
     query = parse_query(view.text)
     bound = lower_query(query, catalog, kept=True)

@@ -305,7 +305,7 @@ def _tables(engine: Engine, statement: object) -> frozenset[str]:
     """What a statement reads, by way of views that are not kept."""
     found: set[str] = set()
     uses: dict[str, list[str]] = {}
-    for view, used in engine.uses():
+    for view, used in engine.views.uses():
         uses.setdefault(view, []).append(used)
     waiting = list(read_relations(statement, engine.catalog))
     while waiting:

@@ -241,7 +241,7 @@ def verify(engine: Engine, view: Maintained) -> None:
         raise InterfaceError(f"{view.name} is exported by a dataflow: it has no query to verify")
     catalog = engine.expanded_catalog()
     entry = catalog.get(view.name)
-    if view.name in engine.followed and isinstance(entry, ViewEntry):
+    if view.name in engine.views.followed and isinstance(entry, ViewEntry):
         # Its tables have changed since it was written: what it means is kept, what it says is not.
         planned = plan_view_entry(entry, view.reader, catalog, engine.statistics)
     else:

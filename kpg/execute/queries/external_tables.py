@@ -72,7 +72,7 @@ def create(engine: Engine, name: str, data: Any, primary_key: Sequence[str]) -> 
         for column in source.schema.names:
             check_name(column)
         with engine.transactions.statement(changes=False):
-            engine.create_table(name, keyed(source.schema, primary_key))
+            engine.tables.create(name, keyed(source.schema, primary_key))
         try:
             with engine.transactions.statement(changes=True):
                 return fill(engine, name, source)
@@ -149,7 +149,7 @@ def _attach(engine: Engine, mention: Mention) -> str | None:
 def _keep(engine: Engine, name: str, source: "Source") -> str:
     """A table of the source's rows, under a name by which EXPLAIN tells of when they are."""
     try:
-        attached = engine.attach_table(f"{name}, as of epoch {engine.executor.epoch}", source.schema)
+        attached = engine.tables.attach(f"{name}, as of epoch {engine.executor.epoch}", source.schema)
         if engine.catalog.is_limited:
             engine.catalog.rights.owners["RELATION", attached.lower()] = engine.catalog.asker.user
         with engine.transactions.statement(changes=True):

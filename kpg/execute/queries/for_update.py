@@ -85,7 +85,7 @@ def _as_query(engine: Engine, found: Locked) -> Any:
     dictionary = engine.executor.dictionary
     if found.words.shape[1] > FEW:
         columns = [ColumnDef(f"c{place}", type_) for place, type_ in enumerate(found.types)]
-        table = engine.attach_table(named_rows("locking"), Schema(tuple(columns)))
+        table = engine.tables.attach(named_rows("locking"), Schema(tuple(columns)))
         engine.table(table).insert(np.ascontiguousarray(found.words))
         return row_locks.of_table(found.names, table)
     rows = [

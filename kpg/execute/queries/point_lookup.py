@@ -58,7 +58,7 @@ def direct(engine: Engine, plan: ir.Plan, catalog: Catalog) -> Direct | None:
         columns, key = _table_key(mfp, catalog.table(node.table))
         return Direct(node, *_with_columns(mfp, 1), columns, key)
     if isinstance(node, ir.Import) and node.view in engine.views:
-        made, known = engine.plan_of(node.view), _equal_columns(mfp)
+        made, known = engine.views.plan_of(node.view), _equal_columns(mfp)
         found_by = 0 if made is None else _found_by(made, len(node.types))
         key = _view_key(known)[:found_by]
         equal = () if found_by else tuple((at, one) for at, one in known.items() if not is_loose(one.type))

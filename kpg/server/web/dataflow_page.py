@@ -194,8 +194,8 @@ def described(engine: "Engine", name: str, stage: str) -> dict[str, Any]:
         **_relation(engine, entry),
         "columns": columns_of(schema.names, schema.types),
         "key": [schema.names[place] for place in schema.primary_key or ()],
-        "uses": sorted(one for one in engine.used_by(entry.name) if one in engine.catalog),
-        "used_by": sorted(one for one in engine.dependents(entry.name) if one in engine.catalog),
+        "uses": sorted(one for one in engine.views.used_by(entry.name) if one in engine.catalog),
+        "used_by": sorted(one for one in engine.views.dependents(entry.name) if one in engine.catalog),
     }
     view = engine.views.get(entry.name)
     if view is not None:

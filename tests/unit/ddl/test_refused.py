@@ -125,7 +125,7 @@ def state(db: "kpg.Database") -> dict[str, Any]:
     names = ("sequences", "schemas", "comments", "indexes", "types", "routines", "others", "functions")
     found: dict[str, Any] = {name: dict(getattr(catalog, name)) for name in names}
     found["relations"] = {entry.name: entry for entry in catalog if entry.name != "kpg_clock"}
-    found["uses"] = dict(engine.uses())
+    found["uses"] = dict(engine.views.uses())
     found["views"] = sorted(engine.views)
     found["given"] = sorted(engine.functions_given)
     found["rows"] = {name: sorted(db.query(f"table {name}").fetchall()) for name in ("t", "v", "m")}

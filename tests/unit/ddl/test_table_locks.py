@@ -73,7 +73,7 @@ def db() -> Iterator[kpg.Database]:
         opened.sql(TABLES)
         _ = opened.hub
         yield opened
-        assert not opened.hub.engine.watching
+        assert not opened.hub.engine.tables.watching
 
 
 @pytest.mark.parametrize("place", range(len(CHANGES)))

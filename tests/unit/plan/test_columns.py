@@ -174,7 +174,7 @@ def tpch() -> Iterator[Database]:
 def test_data_of_tpch(number: int, tpch: Database) -> None:
     name = f"q{number}"
     tpch.sql(f"create materialized view {name} as {query_text(number)}")
-    assert check_data(tpch, name, tpch._engine._plans[name]) >= (number in (1, 2, 10, 16))
+    assert check_data(tpch, name, tpch._engine.views.plans[name]) >= (number in (1, 2, 10, 16))
 
 
 def test_data_of_small_queries() -> None:
@@ -193,7 +193,7 @@ def test_datalog_examples(path: Path) -> None:
         if schema.exists():
             db.sql(schema.read_text())
         db.datalog(path.read_text(), filename=str(path), facts=path.parent / "facts")
-        for name, query in db._engine._plans.items():
+        for name, query in db._engine.views.plans.items():
             check_plan(Columns(query.nodes))
             check_data(db, name, query)
 

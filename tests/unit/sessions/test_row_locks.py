@@ -30,7 +30,7 @@ def db() -> Iterator[kpg.Database]:
         opened.sql(TABLES)
         _ = opened.hub
         yield opened
-        assert not opened.hub.engine.watching
+        assert not opened.hub.engine.tables.watching
         opened.verify("v")
 
 

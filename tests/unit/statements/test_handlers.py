@@ -71,7 +71,7 @@ def test_a_definition_of_a_user_is_undone_by_an_error() -> None:
 
     def create(engine: Engine, _: Twice) -> Outcome:
         for _ in range(2):
-            engine.create_table("t", table.schema)
+            engine.tables.create("t", table.schema)
         return None
 
     db = kpg.connect()
