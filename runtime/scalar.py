@@ -153,9 +153,13 @@ def transform(scalar: Scalar, rewrite: Callable[[Scalar], Scalar]) -> Scalar:
 
 
 def columns(scalar: Scalar) -> frozenset[int]:
-    """The input columns that a scalar reads."""
-    checkpoint()
-    return frozenset(node.index for node in walk(scalar) if isinstance(node, Column))
+    """The input columns that a scalar reads, found once for each object."""
+    known: frozenset[int] | None = getattr(scalar, "_columns", None)
+    if known is None:
+        checkpoint()
+        known = frozenset(node.index for node in walk(scalar) if isinstance(node, Column))
+        object.__setattr__(scalar, "_columns", known)
+    return known
 
 
 def remap(scalar: Scalar, mapping: Callable[[int], int]) -> Scalar:

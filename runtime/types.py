@@ -46,10 +46,14 @@ T = TypeVar("T")
 
 
 class HashedOnce:
-    """Base of the dataclasses under :func:`hash_once`: where they keep their hash, which is not pickled."""
+    """Base of the dataclasses under :func:`hash_once`: where they keep their hash, which is not pickled.
 
-    __slots__ = ("_hash",)
+    An expression also keeps the numbers of the columns that it reads.
+    """
+
+    __slots__ = ("_columns", "_hash")
     _hash: int
+    _columns: frozenset[int]
 
 
 def hash_once(cls: type[T]) -> type[T]:

@@ -8,6 +8,8 @@ of storing the intermediate results.
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import field
+from heapq import heapify, heappop, heappush
+from itertools import count
 from typing import Final
 
 from kpg.compiler.algebra import rel as algebra
@@ -38,10 +40,12 @@ class Class:
     """For each relation that has members of its own, the first of them."""
     reads: Slots
     """All relations that members read."""
+    joint: tuple[Slots, ...]
+    """The relations that a member reads, for each that reads none or several."""
 
     def is_available(self, bound: Slots) -> bool:
         """Whether a member can be computed from the bound relations."""
-        return any(slots <= bound for slots in self.slots)
+        return not bound.isdisjoint(self.alone) or any(slots <= bound for slots in self.joint)
 
     def fresh(self, before: Slots, bound: Slots) -> list[Scalar]:
         """The members that can be computed from the bound relations, but not from those bound before."""
@@ -77,23 +81,36 @@ class Classes:
         return self.by_member.get(scalar)
 
 
+@dataclass(slots=True, eq=False)
+class _Group:
+    """Scalars that are equal to each other; ``last`` is the number of the last predicate that says so."""
+
+    members: dict[Scalar, None] = field(default_factory=dict)
+    strict: bool = False
+    last: int = 0
+
+
 def classify(problem: Problem) -> Classes:
     """Sorts the predicates into equalities between relations and others."""
-    groups: list[tuple[dict[Scalar, None], bool]] = []
+    group_of: dict[Scalar, _Group] = {}
     rest: list[Scalar] = []
-    for predicate in problem.predicates:
+    for number, predicate in enumerate(problem.predicates):
         if not _links(problem, predicate):
             rest.append(predicate)
             continue
         assert isinstance(predicate, Call)
-        members: dict[Scalar, None] = dict.fromkeys(predicate.args)
-        strict = predicate.function == "eq"
-        for group in [group for group in groups if not members.keys().isdisjoint(group[0])]:
-            groups.remove(group)
-            members = group[0] | members
-            strict = strict or group[1]
-        groups.append((members, strict))
-    return Classes(tuple(_class(problem, members, strict) for members, strict in groups), tuple(rest))
+        groups = {group_of[member].last: group_of[member] for member in predicate.args if member in group_of}
+        touched = [group for _, group in sorted(groups.items(), reverse=True)]
+        group = touched[0] if touched else _Group()
+        for other in touched[1:]:
+            group.members.update(other.members)
+            group.strict = group.strict or other.strict
+            group_of.update(dict.fromkeys(other.members, group))
+        group.members.update(dict.fromkeys(predicate.args))
+        group_of.update(dict.fromkeys(predicate.args, group))
+        group.strict, group.last = group.strict or predicate.function == "eq", number
+    ordered = sorted({group.last: group for group in group_of.values()}.items())
+    return Classes(tuple(_class(problem, group.members, group.strict) for _, group in ordered), tuple(rest))
 
 
 def _class(problem: Problem, members: Iterable[Scalar], strict: bool) -> Class:
@@ -103,7 +120,8 @@ def _class(problem: Problem, members: Iterable[Scalar], strict: bool) -> Class:
     for member, read in zip(ordered, slots, strict=True):
         if len(read) == 1:
             alone.setdefault(min(read), member)
-    return Class(ordered, slots, strict, alone, frozenset[int]().union(*slots))
+    joint = tuple(read for read in slots if len(read) != 1)
+    return Class(ordered, slots, strict, alone, frozenset[int]().union(*slots), joint)
 
 
 def _links(problem: Problem, predicate: Scalar) -> bool:
@@ -185,24 +203,37 @@ class _Ordering:
     """The share of the relation's rows that its own predicates keep."""
     joint: tuple[tuple[Scalar, ...], ...]
     """The other predicates that read the relation, and more."""
+    reading: tuple[tuple[Class, ...], ...]
+    """The classes that read the relation."""
     near: tuple[Slots, ...]
-    """The relations whose lookups can change when the relation is bound."""
+    """The relations of which some other predicate reads the relation too."""
 
     @staticmethod
     def of(problem: Problem, classes: Classes) -> "_Ordering":
         slots = range(len(problem.relations))
-        tests = [(predicate, problem.slots(predicate)) for predicate in classes.rest]
-        joint = tuple(tuple(p for p, read in tests if slot in read and len(read) > 1) for slot in slots)
-        shares = tuple(
-            selectivity(p for p, read in tests if read == {slot}) * problem.relations[slot].passing
-            for slot in slots
+        own: list[list[Scalar]] = [[] for _ in slots]
+        joint: list[list[Scalar]] = [[] for _ in slots]
+        for predicate in classes.rest:
+            read = problem.slots(predicate)
+            for slot in read:
+                (joint if len(read) > 1 else own)[slot].append(predicate)
+        shares = tuple(selectivity(own[slot]) * problem.relations[slot].passing for slot in slots)
+        near = tuple(frozenset[int]().union(*map(problem.slots, predicates)) for predicates in joint)
+        members: list[list[tuple[Class, Scalar]]] = [[] for _ in slots]
+        reading: list[list[Class]] = [[] for _ in slots]
+        for one in classes.classes:
+            for slot, member in one.alone.items():
+                members[slot].append((one, member))
+            for slot in one.reads:
+                reading[slot].append(one)
+        return _Ordering(
+            problem,
+            tuple(map(tuple, members)),
+            shares,
+            tuple(map(tuple, joint)),
+            tuple(map(tuple, reading)),
+            near,
         )
-        groups = [*(one.reads for one in classes.classes), *(read for _, read in tests)]
-        near = tuple(frozenset[int]().union(*(group for group in groups if slot in group)) for slot in slots)
-        members = tuple(
-            tuple((one, one.alone[slot]) for one in classes.classes if slot in one.alone) for slot in slots
-        )
-        return _Ordering(problem, members, shares, joint, near)
 
     def order(self, start: int) -> tuple[Step, ...]:
         """All relations but ``start``, each time the one after which the fewest rows are expected.
@@ -215,13 +246,25 @@ class _Ordering:
         if given:
             return tuple(self._step(bound.union(given[:place]), slot) for place, slot in enumerate(given))
         left = {slot: self._candidate(bound, slot) for slot in range(len(self.near)) if slot != start}
+        number = count()  # candidates of one rank are not compared
+        queue = [(candidate.rank, next(number), candidate) for candidate in left.values()]
+        heapify(queue)
         steps: list[Step] = []
         while left:
-            best = min(left.values(), key=lambda candidate: candidate.rank).step
+            _, _, candidate = heappop(queue)
+            best = candidate.step
+            if left.get(best.slot) is not candidate:
+                continue  # there is a newer candidate for the relation
             steps.append(best)
-            bound |= {best.slot}
             del left[best.slot]
-            left.update((slot, self._candidate(bound, slot)) for slot in self.near[best.slot] if slot in left)
+            before, bound = bound, bound | {best.slot}
+            changed = set(self.near[best.slot])
+            for one in self.reading[best.slot]:
+                if not one.is_available(before) and one.is_available(bound):
+                    changed.update(one.alone)
+            for slot in changed & left.keys():
+                left[slot] = candidate = self._candidate(bound, slot)
+                heappush(queue, (candidate.rank, next(number), candidate))
         return tuple(steps)
 
     def _candidate(self, bound: Slots, slot: int) -> _Candidate:

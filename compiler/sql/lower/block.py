@@ -54,6 +54,7 @@ from kpg.compiler.sql.lower.relation import (
     Lowered,
     Lowering,
     antijoin,
+    by_part,
     distinct,
     extend,
     join,
@@ -116,8 +117,8 @@ def lower_block(ctx: Lowering, block: Block, outer: Lowered | None, needed: Ids)
     parts: list[Lowered] = []
     for leaf in block.leaves:
         parts = _add_leaf(ctx, parts, leaf, plain, outer, wanted)
-    parts = [where(part, [p for p in plain if columns(p) and part.has(columns(p))]) for part in parts]
-    plain = [p for p in plain if not columns(p) or not any(part.has(columns(p)) for part in parts)]
+    own, plain = by_part(parts, plain)
+    parts = [where(part, tests) for part, tests in zip(parts, own, strict=True)]
     nested_used = frozenset[int]().union(*(used(p, subqueries) for p in nested))
     asked = frozenset[int]().union(nested_used, *(columns(p) for p in plain))
     late = Deferred()
@@ -154,7 +155,7 @@ def _add_leaf(
 ) -> list[Lowered]:
     references = free(leaf, ctx.resolved.subqueries)
     around = frozenset(outer.ids) if outer is not None else frozenset()
-    lateral = any(not references.isdisjoint(part.ids) for part in parts)
+    lateral = bool(references) and any(not references.isdisjoint(part.ids) for part in parts)
     if not references - around and not lateral:
         return [*parts, ctx.lower(leaf, outer, wanted)]
     before = [p for p in plain if any(part.has(columns(p)) for part in parts)]

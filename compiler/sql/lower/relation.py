@@ -193,35 +193,62 @@ def extend(lowered: Lowered, ids: Sequence[int], scalars: Sequence[Scalar]) -> L
     return Lowered(rel, lowered.ids + tuple(ids), lowered.keys)
 
 
+def _shifted(tests: Sequence[Scalar], by: int) -> Sequence[Scalar]:
+    """The predicates over columns whose numbers are higher ``by`` so many."""
+    return [remap(test, lambda column: column + by) for test in tests] if by else tests
+
+
+def by_part(
+    parts: Sequence[Lowered], predicates: Sequence[Scalar]
+) -> tuple[list[list[Scalar]], list[Scalar]]:
+    """For each part the predicates over its columns alone, and the predicates that are over no part alone."""
+    own: list[list[Scalar]] = [[] for _ in parts]
+    rest: list[Scalar] = []
+    having: dict[int, list[int]] = {}
+    for place, part in enumerate(parts if predicates else ()):
+        for id_ in part.ids:
+            having.setdefault(id_, []).append(place)
+    for predicate in predicates:
+        read = columns(predicate)
+        places = having.get(min(read), []) if read else []
+        places = [place for place in dict.fromkeys(places) if len(read) == 1 or parts[place].has(read)]
+        for place in places:
+            own[place].append(predicate)
+        if not places:
+            rest.append(predicate)
+    return own, rest
+
+
 def join(ctx: Lowering, parts: Sequence[Lowered], predicates: Sequence[Scalar] = ()) -> Lowered:
     """The inner join on the predicates (over ids) and on the ids that parts have in common.
 
     Predicates over one part are applied to it alone.
     """
-    local = [where(part, [p for p in predicates if columns(p) and part.has(columns(p))]) for part in parts]
-    rest = [p for p in predicates if not columns(p) or not any(part.has(columns(p)) for part in parts)]
+    own, rest = by_part(parts, predicates)
+    local = [where(part, tests) for part, tests in zip(parts, own, strict=True)]
     if len(local) == 1:
         return where(local[0], rest)
     inputs: list[Rel] = []
     ids: list[int] = []
     on: list[Scalar] = []
     nullable: dict[int, bool] = {}
+    places: dict[int, int] = {}
     for part in local:
         flags = ctx.nullable(part)
         if isinstance(part.rel, algebra.Join):
-            start = len(ids)
-            on += [remap(test, lambda column, start=start: column + start) for test in part.rel.on]  # type: ignore[misc]
+            on += _shifted(part.rel.on, len(ids))
             inputs += part.rel.inputs
         else:
             inputs.append(part.rel)
         types = algebra.types(part.rel)
         for index, id_ in enumerate(part.ids):
-            if id_ != DEAD and id_ in ids:
+            if id_ != DEAD and id_ in places:
                 strict = not (nullable[id_] and flags[id_])
-                pair = (Column(ids.index(id_), types[index]), Column(len(ids), types[index]))
+                pair = (Column(places[id_], types[index]), Column(len(ids), types[index]))
                 on.append(Call("eq" if strict else "is_not_distinct", pair, BOOLEAN))
                 ids.append(DEAD)
             else:
+                places[id_] = len(ids)
                 ids.append(id_)
         nullable |= flags
     joined = Lowered(algebra.Join(tuple(inputs), tuple(on)), tuple(ids))
