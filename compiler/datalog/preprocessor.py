@@ -28,13 +28,28 @@ _CONDITION_TOKEN: Final = re.compile(r"\s*(\d+|\w+|\|\||&&|[=!<>]=|[-+*/%!<>()]|
 DEFINED: Final = re.compile(r"\bdefined\s*(?:\(\s*(\w+)\s*\)|(\w+))")
 DIGITS: Final = 18
 """Of the largest number that may be written."""
+
+
+def _quotient(left: int, right: int) -> int:
+    """The quotient, truncated toward zero as C does."""
+    if right == 0:
+        raise ValueError("division by zero")
+    quotient = abs(left) // abs(right)
+    return quotient if (left < 0) == (right < 0) else -quotient
+
+
+def _remainder(left: int, right: int) -> int:
+    """The remainder of the truncated quotient: it has the sign of the dividend."""
+    return left - right * _quotient(left, right)
+
+
 LEVELS: Final[tuple[dict[str, Callable[[int, int], int]], ...]] = (
     {"||": lambda left, right: int(bool(left) or bool(right))},
     {"&&": lambda left, right: int(bool(left) and bool(right))},
     {"==": operator.eq, "!=": operator.ne},
     {"<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge},
     {"+": operator.add, "-": operator.sub},
-    {"*": operator.mul, "/": operator.floordiv, "%": operator.mod},
+    {"*": operator.mul, "/": _quotient, "%": _remainder},
 )
 """The binary operators, those that bind least first."""
 
@@ -56,27 +71,29 @@ def evaluate(text: str) -> int:
     return value
 
 
-def _binary(tokens: list[str], place: int, level: int) -> tuple[int, int]:
-    """The value from a place on, and the place behind it."""
+def _binary(tokens: list[str], place: int, level: int, live: bool = True) -> tuple[int, int]:
+    """The value from a place on, and the place behind it.
+
+    An operand that ``&&`` or ``||`` skips is parsed but not evaluated: ``live`` is false, its value is 0.
+    """
     if level == len(LEVELS):
-        return _unary(tokens, place)
-    value, place = _binary(tokens, place, level + 1)
+        return _unary(tokens, place, live)
+    value, place = _binary(tokens, place, level + 1, live)
     while place < len(tokens) and tokens[place] in LEVELS[level]:
-        function = LEVELS[level][tokens[place]]
-        right, place = _binary(tokens, place + 1, level + 1)
-        if right == 0 and function in (operator.floordiv, operator.mod):
-            raise ValueError("division by zero")
-        value = int(function(value, right))
+        sign = tokens[place]
+        decided = (sign == "&&" and not value) or (sign == "||" and bool(value))
+        right, place = _binary(tokens, place + 1, level + 1, live and not decided)
+        value = int(LEVELS[level][sign](value, right)) if live else 0
     return value, place
 
 
-def _unary(tokens: list[str], place: int) -> tuple[int, int]:
+def _unary(tokens: list[str], place: int, live: bool) -> tuple[int, int]:
     token = tokens[place] if place < len(tokens) else ""
     if token in ("!", "-", "+"):
-        value, place = _unary(tokens, place + 1)
+        value, place = _unary(tokens, place + 1, live)
         return {"!": int(not value), "-": -value, "+": value}[token], place
     if token == "(":
-        value, place = _binary(tokens, place + 1, 0)
+        value, place = _binary(tokens, place + 1, 0, live)
         if place == len(tokens) or tokens[place] != ")":
             raise ValueError("a parenthesis is missing")
         return value, place + 1

@@ -52,6 +52,8 @@ def lines(text: str) -> list[str]:
         ("#ifndef A\n1\n#else\n2\n#endif", ["1"]),
         ("#if 0\n1\n#elif defined(B)\n2\n#elif !defined(B)\n3\n#else\n4\n#endif", ["3"]),
         ("#if 0\n#if 1\n1\n#endif\n#wrong\n#else\n2\n#endif", ["2"]),
+        ("#if -7 / 2 == -3 && -7 % 2 == -1 && 7 / -2 == -3 && 7 % -2 == 1\n1\n#endif", ["1"]),
+        ("#if 0 && 1 / 0 || !(1 || 1 % 0)\n1\n#else\n2\n#endif", ["2"]),
         ('#include "lib/a.dl"\n.include "lib/b.dl"\nc.', ["b(2).", "a(1).", "c."]),
         ('#include "lib/c.dl"\n#include "lib/c.dl"\nd.', ["c(3).", "d."]),
         ('#include "lib/b.dl"\n#include "lib/../lib/b.dl"\n#include "./lib/b.dl"\nc.', ["b(2).", "c."]),
