@@ -11,6 +11,7 @@ of a table are free of cycles at present.
 
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import Final, Protocol
 
 import numpy as np
@@ -21,7 +22,7 @@ from kpg.compiler.rules.magic import Policy, Strategy, is_finite, origins
 from kpg.datalog.goal_dataflow import Answering, Question, Seed
 from kpg.datalog.privileges import shows_text
 from kpg.datalog.program_plans import place, placed
-from kpg.runtime.errors import DatabaseError, DataError
+from kpg.runtime.errors import DatabaseError, DataError, InterfaceError
 from kpg.runtime.records import dataclass
 from kpg.session.base_table import Table
 from kpg.session.engine import Engine
@@ -100,6 +101,11 @@ class Kept:
         """Keep a seed that is asked for now."""
         self._asked[seed] = self._commits
         self._asked.move_to_end(seed)
+
+    def expire(self, seed: Seed) -> None:
+        """Keep a seed until the next commit, which finds it among the surplus."""
+        self._asked[seed] = self._commits - self._patience - 1
+        self._asked.move_to_end(seed, last=False)
 
     def forget(self, seed: Seed) -> None:
         """Keep it no more."""
@@ -303,7 +309,7 @@ class QueryForm:
             del self._demands[seed]
             self._kept.ask(seed)
             if self._engine.transactions.idle:
-                self._change([], [seed])
+                self._release([seed])
 
     def _maintain(self, seed: Seed) -> None:
         """Have a seed in the table."""
@@ -323,10 +329,19 @@ class QueryForm:
             if self._answering.has_seeds:
                 self._answering.change(coming, going)
         except BaseException:
-            for seed in (*coming, *going):
-                if self._answering.has(seed) and not self._is_maintained(seed):
-                    self._kept.ask(seed)
+            for seeds, keep in ((coming, self._kept.ask), (going, self._kept.expire)):
+                for seed in seeds:
+                    if self._answering.has(seed) and not self._is_maintained(seed):
+                        keep(seed)
             raise
+
+    def _release(self, going: list[Seed]) -> None:
+        """Give seeds up in a commit, or leave them to a later one.
+
+        The open epoch cannot be committed while an input of a collection holds updates at it.
+        """
+        with suppress(InterfaceError):
+            self._change([], going)
 
     def _surplus(self) -> list[Seed]:
         """The kept seeds that are kept no longer."""
@@ -490,7 +505,7 @@ class QueryForm:
 
     def _tidy(self) -> None:
         if not self.closed and self._engine.transactions.idle:
-            self._change([], self._surplus())
+            self._release(self._surplus())
 
     def pull(self) -> None:
         """A goal has no inputs of its own clock."""

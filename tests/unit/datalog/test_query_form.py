@@ -242,3 +242,24 @@ def test_goals_over_deep_programs(db: Database) -> None:
             db.insert("e", [(2, 3)])
             assert sorted(middle(a=2)) == [(3,)]
     assert not db._engine.executor.views and not db._engine.executor.tables
+
+
+def test_a_surplus_waits_while_an_input_holds_updates_at_the_open_epoch(
+    db: Database, caplog: pytest.LogCaptureFixture
+) -> None:
+    db.datalog(TC)
+    db.insert("e", chain(20))
+    goal = db.prepare("?- tc($a, x).")
+    held = db.dataflow().input("held", n=int)
+    for number in range(2):
+        for start in range(MOST_KEPT):
+            assert len(goal(a=start)) == 20 + number - start
+        db.insert("e", [(20 + number, 21 + number)])
+    for number in range(PATIENCE + 2):
+        held.advance_to(held.time + 1)
+        held.insert(number)
+        db.insert("e", [(1000 + number, 2000 + number)])
+    held.advance_to(held.time + 1)
+    assert f"demand tc[bf]: {MOST_KEPT} rows" in goal.explain() and not caplog.records
+    db.insert("e", [(3000, 4000)])
+    assert "demand tc[bf]: 0 rows" in goal.explain()
