@@ -535,6 +535,9 @@ def create_table(reader: Reader, *, temporary: bool) -> ast.CreateTable | ast.Cr
     distribution = _distribution(reader)
     on_commit = _options(reader)
     distribution = distribution or _distribution(reader)
+    if distribution and partitioned is not None:
+        reader.skip(-1)
+        reader.refuse(f"{'REPLICATED' if distribution == '*' else 'DISTRIBUTED BY'} on a partitioned table")
     known = {column.name.lower() for column in parts.columns}
     if distribution not in ("", "*") and distribution.lower() not in known and not parts.likes:
         reader.skip(-2)
@@ -542,7 +545,7 @@ def create_table(reader: Reader, *, temporary: bool) -> ast.CreateTable | ast.Cr
     reader.end()
     made = _built(reader, name, exists, parts, temporary, on_commit)
     if partitioned is not None:
-        return replace(made, partitioned=partitioned)  # each partition may say how it is distributed
+        return replace(made, partitioned=partitioned)
     return replace(made, distribution=distribution) if distribution else made
 
 

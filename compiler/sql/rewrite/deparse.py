@@ -9,6 +9,7 @@ lookup is needed. Postgres stores OIDs for the same effect.
 """
 
 from collections.abc import Mapping, Sequence
+from decimal import Decimal
 from typing import Any, Final
 
 from sqlglot import exp
@@ -203,7 +204,8 @@ class Speller:
     def _constant(self, node: exp.Literal, type_: Type | None) -> Piece:
         text = str(node.this)
         if not node.is_string:
-            return Piece(text if "." in text or int(text) < 2**31 else f"'{text}'::bigint")
+            value, label = _number(text)
+            return Piece(value if label == "integer" or "." in value else f"'{value}'::{label}")
         if type_ is None:
             return Piece(f"{_text(text)}::text")
         if type_.kind is TypesKind.BOOLEAN:
@@ -322,8 +324,8 @@ class Speller:
 
     def _negative(self, node: exp.Neg) -> Piece:
         if isinstance(node.this, exp.Literal) and not node.this.is_string:
-            text = str(node.this.this)
-            return Piece(f"'-{text}'::{'numeric' if '.' in text else 'integer'}")
+            value, label = _number(str(node.this.this))
+            return Piece(f"'-{value}'::{label}")
         return self._own(f"- {self._wrapped(self.piece(node.this), 'op', '-', False)}", "op", "-")
 
     def _cast(self, node: exp.Cast) -> Piece:
@@ -401,6 +403,14 @@ def _is_simple(piece: Piece, parent: str, sign: str, first: bool) -> bool:
     if piece.kind in ("AND", "NOT"):
         return parent in ("AND", "OR")
     return piece.kind == "OR" and parent == "OR"
+
+
+def _number(text: str) -> tuple[str, str]:
+    """The digits of a number and its type, as Postgres prints them: without an exponent."""
+    value = Decimal(text)
+    if not text.isdecimal() or value >= 2**63:
+        return f"{value:f}", "numeric"
+    return text, "integer" if value < 2**31 else "bigint"
 
 
 def _text(text: str) -> str:

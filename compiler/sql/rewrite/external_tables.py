@@ -200,8 +200,8 @@ def _value(node: exp.Expr, source: str) -> Any:
             return (
                 node.name if node.is_string else int(node.name) if node.name.isdigit() else float(node.name)
             )
-        case exp.Neg(this=exp.Literal() as literal):
-            return -int(literal.name)
+        case exp.Neg(this=exp.Literal(is_string=False) as literal):
+            return -_value(literal, source)
         case exp.Boolean():
             return bool(node.this)
         case exp.Array():

@@ -22,6 +22,11 @@ def db() -> Iterator[Database]:
         ("insert into p values (10, 'x')", 'no partition of relation "p" found for row'),
         ("insert into p1 values (10, 'x')", "violates partition constraint"),
         ("create table q partition of p1 default", '"p1" is not partitioned'),
+        ("create table w (a int) partition by range (a) replicated", "REPLICATED on a partitioned table"),
+        (
+            "create table w (a int) partition by range (a) distributed by (a)",
+            "DISTRIBUTED BY on a partitioned table",
+        ),
         ("create table q partition of p for values in (1)", "no bound of a partition by RANGE"),
         ("create table q partition of p for values from (1, 2) to (3)", "need a value for each key"),
         ("create unique index on p (b)", "must include all partitioning columns"),

@@ -165,6 +165,7 @@ def test_types_are_told_by_all_rows_where_a_sample_misleads(folder: Path, db: Da
         ("select * from 'none.csv'", "no file none.csv"),
         ("select * from 'uneven.csv'", "uneven.csv, line 3: 1 column instead of 2: 2"),
         ("select * from read_csv('plain.csv', colour = 3)", "read_csv does not take colour = 3"),
+        ("select * from read_csv('plain.csv', colour = -1.5)", "read_csv does not take colour = -1.5"),
         ("select * from read_csv('plain.csv', types = {'a': 'COLOUR'})", 'there is no type "COLOUR"'),
         ("select * from read_csv(3)", "read_csv needs the path of a file, or a list of them, as text"),
         ("select * from parquet_scan()", "parquet_scan needs the path of a file"),
