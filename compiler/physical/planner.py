@@ -285,7 +285,8 @@ def plan_window(planning: Planning, window: algebra.Window, mfp: Mfp) -> Ref:
 
     partition = tuple(every[index] for index in dict.fromkeys(window.partition))
     ordered = ordered_rows(partition, tuple(map(key, (*window.order, *window.ties))), kept)
-    place = {column.index: ordered.outputs.index(column) for column in kept}
+    places = {output: at for at, output in reversed(tuple(enumerate(ordered.outputs)))}
+    place = {column.index: places[column] for column in kept}
     ref = planning.lower(planning, window.input, Mfp((), ordered.outputs))
     arranged = planning.builder.arrange(ref, len(partition))
     peers = tuple(place[by.column] for by in window.order)

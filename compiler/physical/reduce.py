@@ -5,7 +5,8 @@ encodes ORDER BY as order words, so the first rows of an arrangement are the top
 """
 
 from collections.abc import Sequence
-from typing import assert_never
+from dataclasses import field
+from typing import Final, assert_never
 
 from kpg.compiler.algebra import rel as algebra
 from kpg.compiler.algebra.rel import AggregateCall
@@ -70,7 +71,8 @@ def plan_topk(planning: Planning, topk: algebra.TopK, mfp: Mfp) -> Ref:
     ref = planning.lower(planning, topk.input, Mfp((), ordered.outputs))
     arranged = planning.builder.arrange(ref, len(group))
     ref = planning.builder.add(plan.TopK(arranged, len(group), topk.limit, topk.offset, ordered.exact))
-    values = [Column(ordered.outputs.index(column), column.type) for column in columns]
+    places = {output: at for at, output in reversed(tuple(enumerate(ordered.outputs)))}
+    values = [Column(places[column], column.type) for column in columns]
     return planning.builder.linear(ref, compose(mfp, values))
 
 
@@ -90,7 +92,8 @@ def ordered_rows(group: Sequence[Scalar], keys: Sequence[SortKey], values: Seque
         if group_key.value.type.is_interned:
             texts.append((len(outputs), group_key))
         outputs += group_key.words()
-    outputs += [value for value in values if value not in outputs]
+    known = set(outputs)
+    outputs += [value for value in values if value not in known]
     exact = tuple((first, outputs.index(group_key.value), group_key.descending) for first, group_key in texts)
     return OrderedRows(tuple(outputs), exact)
 
@@ -112,10 +115,14 @@ class Rows:
     flags: tuple[bool, ...]
     """Whether each can be NULL."""
     group: int
+    places: dict[Scalar, int] = field(default_factory=dict, compare=False, repr=False)
+    """The number of each column, once :meth:`place` is called."""
 
     def place(self, scalar: Scalar) -> Column:
         """The column that has an operand."""
-        return Column(self.columns.index(scalar), scalar.type)
+        if not self.places:
+            self.places.update((column, at) for at, column in reversed(tuple(enumerate(self.columns))))
+        return Column(self.places[scalar], scalar.type)
 
     @property
     def keys(self) -> tuple[Column, ...]:
@@ -162,7 +169,8 @@ def _function(call: AggregateCall) -> AggregateFunction:
 
 def _rows(planning: Planning, reduce: algebra.Reduce) -> Rows:
     operands = tuple(dict.fromkeys(arg for call in reduce.aggregates for arg in call.args))
-    columns = (*reduce.keys, *(operand for operand in operands if operand not in reduce.keys))
+    grouped = frozenset(reduce.keys)
+    columns = (*reduce.keys, *(operand for operand in operands if operand not in grouped))
     inner = planning.facts.nullable(reduce.input)
     flags = tuple(can_be_null(column, inner) for column in columns)
     if not columns:
@@ -290,10 +298,32 @@ def _different(planning: Planning, ref: Ref, columns: Sequence[Scalar]) -> Ref:
 def _placed(reduce: algebra.Reduce, calls: Sequence[int]) -> list[Scalar]:
     """The reduce's columns over rows (group, values of ``calls``), NULL where they are not among these."""
     keys: list[Scalar] = [Column(index, key.type) for index, key in enumerate(reduce.keys)]
+    column_of = {place: len(keys) + at for at, place in enumerate(calls)}
     return keys + [
-        Column(len(keys) + calls.index(place), call.type) if place in calls else Literal(None, call.type)
+        Column(column_of[place], call.type) if place in column_of else Literal(None, call.type)
         for place, call in enumerate(reduce.aggregates)
     ]
+
+
+MOST_COLLATED: Final = 16
+"""More pieces are collated in several levels: a row of a piece is padded to the width of the whole."""
+
+
+def _grouped_pieces(planning: Planning, reduce: algebra.Reduce, pieces: Sequence[Piece]) -> Sequence[Piece]:
+    """At most ``MOST_COLLATED`` pieces, which collate consecutive ones of the given pieces."""
+    if len(pieces) <= MOST_COLLATED:
+        return pieces
+    result = []
+    size = -(-len(pieces) // MOST_COLLATED)
+    for start in range(0, len(pieces), size):
+        chosen = pieces[start : start + size]
+        calls = [place for piece in chosen for place in piece.calls]
+        number = {place: at for at, place in enumerate(calls)}
+        some = algebra.Reduce(reduce.input, reduce.keys, tuple(reduce.aggregates[place] for place in calls))
+        own = [Piece(piece.ref, tuple(number[place] for place in piece.calls)) for piece in chosen]
+        ref = _collated(planning, some, own, Mfp((), tuple(_placed(some, range(len(calls))))))
+        result.append(Piece(ref, tuple(calls)))
+    return result
 
 
 def _collated(planning: Planning, reduce: algebra.Reduce, pieces: Sequence[Piece], mfp: Mfp) -> Ref:
@@ -305,6 +335,7 @@ def _collated(planning: Planning, reduce: algebra.Reduce, pieces: Sequence[Piece
     """
     builder = planning.builder
     width = len(reduce.keys)
+    pieces = _grouped_pieces(planning, reduce, pieces)
     padded = (Mfp((), tuple(_placed(reduce, piece.calls))) for piece in pieces)
     streams = tuple(builder.linear(piece.ref, mfp) for piece, mfp in zip(pieces, padded, strict=True))
     values = [plan.Aggregate("$only", width + at, call.type) for at, call in enumerate(reduce.aggregates)]

@@ -85,3 +85,37 @@ def test_nested_repetitions_end() -> None:
     assert db.query(f"SELECT '{text}' ~ '^(a+)+$'").fetchall() == [(False,)]
     with pytest.raises(kpg.DataError, match="regexp_like"):
         db.query(f"SELECT '{text}' ~ '^(a|a)*$'")
+
+
+@pytest.mark.parametrize("grouped", [False, True])
+def test_many_aggregates_that_are_maintained_apart(grouped: bool) -> None:
+    db = kpg.connect()
+    db.sql("CREATE TABLE t (g INT, a INT)")
+    parts = [
+        f"{call} AS c{number}"
+        for number in range(20)
+        for call in (
+            f"min(a + {number})",
+            f"count(DISTINCT a % {number + 1})",
+            f"string_agg(a::text, '{number}' ORDER BY a)",
+        )
+    ]
+    listed = ", ".join(part.replace(" AS c", f" AS c{place}_") for place, part in enumerate(parts))
+    db.sql(f"CREATE MATERIALIZED VIEW v AS SELECT {listed}, count(*) AS n FROM t" + " GROUP BY g" * grouped)
+    assert len(db.query("SELECT * FROM v").fetchall()) == (0 if grouped else 1)
+
+    def row(values: list[int]) -> tuple[object, ...]:
+        found: list[object] = []
+        for number in range(20):
+            found.append(min(values) + number if values else None)
+            found.append(len({value % (number + 1) for value in values}))
+            found.append(str(number).join(map(str, values)) if values else None)
+        return (*found, len(values))
+
+    db.sql("INSERT INTO t VALUES (1, 5), (1, 7), (2, 8), (1, 6)")
+    expected = [row([5, 6, 7]), row([8])] if grouped else [row([5, 6, 7, 8])]
+    assert sorted(db.query("SELECT * FROM v").fetchall()) == sorted(expected)
+    db.sql("DELETE FROM t WHERE a IN (5, 8)")
+    assert db.query("SELECT * FROM v").fetchall() == [row([6, 7])]
+    db.sql("DELETE FROM t")
+    assert db.query("SELECT * FROM v").fetchall() == ([] if grouped else [row([])])

@@ -51,6 +51,8 @@ CHAINS: dict[str, Callable[[int], str]] = {
         + f" SELECT * FROM c{n - 1}"
     ),
     "subqueries in FROM": lambda n: "SELECT * FROM (" * n + "SELECT a FROM t" + ") AS q" * n,
+    "minima": lambda n: f"SELECT {', '.join(f'min(a + {i})' for i in range(n))} FROM t GROUP BY b",
+    "distinct counts": lambda n: f"SELECT {', '.join(f'count(DISTINCT a + {i})' for i in range(n))} FROM t",
     "EXISTS": lambda n: (
         "SELECT a FROM t WHERE "
         + " AND ".join(f"EXISTS (SELECT FROM t AS u WHERE u.a = t.a + {i})" for i in range(n))
