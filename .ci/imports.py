@@ -2,7 +2,8 @@
 
 Every import counts: at the top of a module, inside a function, and for types only. An import inside a
 function carries ``# lazy: <reason>`` on its line or on the line above. Reasons are an optional package, and
-what the start does without. A text ``"module:function"``, as in the registry of statements, is an import too.
+what the start does without. A ``LazyModule`` is imported for types, by the same name. A text
+``"module:function"``, as in the registry of statements, is an import too.
 """
 
 import ast
@@ -44,6 +45,24 @@ def targets(statement: ast.Import | ast.ImportFrom, known: set[str]) -> Iterator
         yield from [one for one in candidates if one in known][:1]
 
 
+def unlike(tree: ast.AST) -> Iterator[int]:
+    """The lines where a name is a ``LazyModule`` that the types have as another module."""
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.If):
+            continue
+        imported = {
+            alias.asname or alias.name: f"{one.module}.{alias.name}"
+            for one in node.body
+            if isinstance(one, ast.ImportFrom)
+            for alias in one.names
+        }
+        for one in node.orelse:
+            match one:
+                case ast.Assign([ast.Name(name)], ast.Call(ast.Name("LazyModule"), [ast.Constant(module)])):
+                    if imported.get(name) != module:
+                        yield one.lineno
+
+
 def references(tree: ast.AST, known: set[str]) -> Iterator[str]:
     """The modules of the texts ``"module:function"``."""
     for node in ast.walk(tree):
@@ -61,6 +80,9 @@ def main() -> int:
         lines = text.splitlines()
         tree = ast.parse(text)
         graph[name] = set(references(tree, known)) - {name}
+        for line in unlike(tree):
+            print(f"{path.relative_to(ROOT)}:{line}: a lazy module is not what TYPE_CHECKING imports")
+            wrong += 1
         for statement, inside in imports_of(tree):
             found = set(targets(statement, known)) - {name}
             graph[name] |= found

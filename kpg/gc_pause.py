@@ -1,4 +1,4 @@
-"""Pauses the garbage collector while modules are imported or a folder is opened.
+"""Imports that cost the start little: on first use, and with the garbage collector paused.
 
 Importing the engine allocates some hundred thousand long-lived objects: classes, functions, code. They
 trigger about a hundred collections that find no garbage and take a seventh of the time to the first answer.
@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib import import_module
 from types import ModuleType
+from typing import Any
 
 
 @contextmanager
@@ -39,3 +40,21 @@ def import_at_rest(name: str) -> ModuleType:
         return import_module(name)
     with collector_at_rest():
         return import_module(name)
+
+
+class LazyModule:
+    """A module that is imported when an attribute of it is first read.
+
+    For what the start does without. The module's types come from an import under TYPE_CHECKING of the same
+    name; .ci/imports.py compares both.
+    """
+
+    def __init__(self, name: str) -> None:
+        self.__name = name
+
+    def __getattr__(self, attribute: str) -> Any:
+        if attribute.startswith("__"):
+            raise AttributeError(attribute)  # asked by tools that look at all names of a module
+        value = getattr(import_at_rest(self.__name), attribute)
+        setattr(self, attribute, value)  # the next read does not come here
+        return value

@@ -21,6 +21,7 @@ from kpg.execute.queries import external_tables
 from kpg.execute.queries.query_plan import explain_export
 from kpg.execute.scripts import limited_outcomes, reading
 from kpg.execute.statements import execute, provide_statements
+from kpg.gc_pause import LazyModule
 from kpg.runtime.errors import InterfaceError, NotSupportedError, ProgrammingError, check_argument
 from kpg.runtime.monitor import synchronized
 from kpg.runtime.plan import Ego
@@ -32,19 +33,48 @@ if TYPE_CHECKING:
     from datetime import datetime, timedelta
     from pathlib import Path
 
+    from kpg.api import branch as branches
+    from kpg.api import diagram
+    from kpg.api import ego as ego_views
     from kpg.api.branch import Fork
     from kpg.api.diagram import Drawing
     from kpg.api.ego import EgoView
+    from kpg.collections import dataflow as dataflows
     from kpg.collections.dataflow import Dataflow
-    from kpg.datalog import Absence, Goal, Program, Proof
+    from kpg.datalog import Absence, Goal, Program, Proof, dispatch
+    from kpg.execute.changes import bulk_load, source_positions
     from kpg.execute.changes.bulk_load import Progress
     from kpg.execute.changes.source_positions import Position, Positions
+    from kpg.execute.definitions import python_functions
     from kpg.execute.definitions.ego_views import Window
+    from kpg.execute.queries import explain
+    from kpg.persistence import backup as backups
+    from kpg.persistence import recovery
     from kpg.persistence.backup import Backup
+    from kpg.provenance import explain_row as provenance
+    from kpg.session import distribution, session_manager, time_travel
+    from kpg.session import session as sessions
     from kpg.session.base_table import Table
     from kpg.session.distribution import Workers
     from kpg.session.session import Session
     from kpg.session.session_manager import Hub
+else:
+    branches = LazyModule("kpg.api.branch")
+    diagram = LazyModule("kpg.api.diagram")
+    ego_views = LazyModule("kpg.api.ego")
+    dataflows = LazyModule("kpg.collections.dataflow")
+    dispatch = LazyModule("kpg.datalog.dispatch")
+    bulk_load = LazyModule("kpg.execute.changes.bulk_load")
+    source_positions = LazyModule("kpg.execute.changes.source_positions")
+    python_functions = LazyModule("kpg.execute.definitions.python_functions")
+    explain = LazyModule("kpg.execute.queries.explain")
+    backups = LazyModule("kpg.persistence.backup")
+    recovery = LazyModule("kpg.persistence.recovery")
+    provenance = LazyModule("kpg.provenance.explain_row")
+    distribution = LazyModule("kpg.session.distribution")
+    sessions = LazyModule("kpg.session.session")
+    session_manager = LazyModule("kpg.session.session_manager")
+    time_travel = LazyModule("kpg.session.time_travel")
 
 
 def check_plain(engine: "Engine", name: str) -> None:
@@ -82,9 +112,7 @@ class Database:
         engine = Engine(merge_effort, memory_limit, history, workers=workers)
         provide_statements(engine)
         if folder:
-            from kpg.persistence.recovery import open_folder  # lazy: for a database in a folder only
-
-            open_folder(engine, **folder)
+            recovery.open_folder(engine, **folder)
         self._open: Engine | None = engine
         self._monitor = engine.monitor
         self._hub: Hub | None = None
@@ -176,12 +204,10 @@ class Database:
 
     def session(self, user: str = "kpg") -> "Session":
         """A transaction, settings and prepared statements of a role of its own, for any thread: see there."""
-        from kpg.session.session import Session  # lazy: the start does without it
-
         check_argument("user", user, str, "the name of a role")
         if user != "kpg" and user not in self._engine.catalog.rights.roles:
             raise ProgrammingError(f'role "{user}" does not exist')
-        return Session(self.hub, user)
+        return sessions.Session(self.hub, user)
 
     @property
     def hub(self) -> "Hub":
@@ -190,19 +216,15 @@ class Database:
 
     def _make_hub(self) -> "Hub":
         if self._hub is None:
-            from kpg.session.session_manager import Hub  # lazy: the start does without it
-
-            self._hub = Hub(self._engine)
+            self._hub = session_manager.Hub(self._engine)
         return self._hub
 
     def dataflow(self, name: str | None = None) -> "Dataflow":
         """A new, empty dataflow: inputs, collections made of them, and outputs. See ``kpg.collections``."""
-        from kpg.collections.dataflow import Dataflow  # lazy: the start does without it
-
         engine = self._engine
         engine.refuse_to_keep("a dataflow", "functions and inputs have no text")
         engine.dataflows_made += 1
-        flow = Dataflow(engine, name or str(engine.dataflows_made))
+        flow = dataflows.Dataflow(engine, name or str(engine.dataflows_made))
         if flow.label in engine.dataflows:
             raise InterfaceError(f"there is a dataflow {flow.name} already", hint="drop() it first")
         engine.dataflows[flow.label] = flow
@@ -226,16 +248,12 @@ class Database:
         that are not the database's. A text of goals and updates only is run for the program that it is about,
         which is given back.
         """
-        from kpg.datalog import dispatch  # lazy: Datalog loads on first use
-
         check_argument("text", text, str, "the text of a program")
         call = (self._engine, self._check_open, text, filename, facts, include, macros, functors)
         return dispatch.install_text(*call)
 
     def prepare(self, text: str) -> "Goal":
         """A Datalog goal, ``?- tc($src, x).``, ready to be asked with values for its parameters."""
-        from kpg.datalog import dispatch  # lazy: Datalog loads on first use
-
         check_argument("text", text, str, "the text of a goal")
         return dispatch.prepare(self._engine, self._check_open, text)
 
@@ -249,13 +267,9 @@ class Database:
         more than ``limit`` rows have to be looked at, and a recursive relation that the proof needs is
         maintained from now on.
         """
-        from kpg.provenance.explain_row import explain_row, is_sql  # lazy: the start does without it
-
         check_argument("relation", relation, str, "the name of a view or Datalog relation")
-        if is_sql(self._engine, relation):
-            return explain_row(self._engine, relation, row, sample=sample)
-        from kpg.datalog import dispatch  # lazy: Datalog loads on first use
-
+        if provenance.is_sql(self._engine, relation):
+            return provenance.explain_row(self._engine, relation, row, sample=sample)
         return dispatch.program_with(self._engine, relation).explain_row(relation, row, limit=limit)
 
     def explain_absence(self, relation: str, row: Any, *, limit: int | None = None) -> "Absence":
@@ -263,13 +277,9 @@ class Database:
 
         ProgrammingError if it is there; otherwise as :meth:`explain_row`.
         """
-        from kpg.provenance.explain_row import explain_absence, is_sql  # lazy: the start does without it
-
         check_argument("relation", relation, str, "the name of a view or Datalog relation")
-        if is_sql(self._engine, relation):
-            return explain_absence(self._engine, relation, row)
-        from kpg.datalog import dispatch  # lazy: Datalog loads on first use
-
+        if provenance.is_sql(self._engine, relation):
+            return provenance.explain_absence(self._engine, relation, row)
         return dispatch.program_with(self._engine, relation).explain_absence(relation, row, limit=limit)
 
     def create_function(
@@ -290,8 +300,6 @@ class Database:
         ``subtract(state, *values)`` too need not read a group again when rows leave it. ``nulls``: it is
         called for NULLs, which otherwise make NULL. It must give the same for the same arguments.
         """
-        from kpg.execute.definitions import python_functions  # lazy: the start does without it
-
         check_argument("name", name, str, "the name of a function")
         before = python_functions.known(self._engine)
         python_functions.create(self._engine, name, function, args, returns, columns=columns, nulls=nulls)
@@ -299,8 +307,6 @@ class Database:
 
     def drop_function(self, name: str) -> None:
         """Forget a function made by :meth:`create_function`; ProgrammingError if a view uses it."""
-        from kpg.execute.definitions import python_functions  # lazy: the start does without it
-
         check_argument("name", name, str, "the name of a function")
         before = python_functions.known(self._engine)
         python_functions.drop(self._engine, name)
@@ -313,9 +319,7 @@ class Database:
         ``wait()``. OperationalError, and nothing is left of the copy, if the folder cannot be written to;
         InterfaceError within a transaction.
         """
-        from kpg.persistence.backup import backup  # lazy: the start does without it
-
-        begun = backup(self._engine, folder)
+        begun = backups.backup(self._engine, folder)
         return begun.wait() if wait else begun
 
     def branch(self) -> "Branch":
@@ -381,9 +385,9 @@ class Database:
         not given get their DEFAULTs, but for files that go through Spark, which have all. ``progress`` is
         called with the table's name and its number of rows so far.
         """
-        from kpg.execute.changes.bulk_load import load  # lazy: the start does without it
-
-        return self._change(name, lambda engine, table: load(engine, table, source, mode, progress), position)
+        return self._change(
+            name, lambda engine, table: bulk_load.load(engine, table, source, mode, progress), position
+        )
 
     def load_all(
         self,
@@ -394,8 +398,6 @@ class Database:
         position: "Positions | None" = None,
     ) -> dict[str, int]:
         """As :meth:`load` for several tables at once, in one transaction and one Spark session."""
-        from kpg.execute.changes.bulk_load import load_all  # lazy: the start does without it
-
         check_argument("sources", sources, Mapping, "a mapping of what is loaded, by tables")
         for name in sources:
             check_argument("a table of sources", name, str, "the name of a table")
@@ -405,7 +407,7 @@ class Database:
                 for name in sources:
                     check_plain(engine, name)
             tables = [(engine.table(name), source) for name, source in sources.items()]
-            loaded = load_all(engine, tables, mode, progress)
+            loaded = bulk_load.load_all(engine, tables, mode, progress)
             self._keep(position)
             return loaded
 
@@ -447,26 +449,20 @@ class Database:
 
         In a transaction it is a part of it.
         """
-        from kpg.execute.changes.source_positions import forget  # lazy: the start does without it
-
         engine = self._engine
         with engine.transactions.statement(changes=True):
             if position is None:
-                forget(engine, source)
+                source_positions.forget(engine, source)
             else:
                 self._keep((source, position))
 
     def positions(self) -> "dict[str, Position]":
         """How far each source has been read: what was committed, or set in the transaction that is open."""
-        from kpg.execute.changes.source_positions import read  # lazy: the start does without it
-
-        return read(self._engine)
+        return source_positions.read(self._engine)
 
     def epochs(self) -> "Result":
         """The epochs that can be asked for, and their moments; InterfaceError without ``history``."""
-        from kpg.session.time_travel import epochs  # lazy: the start does without it
-
-        return epochs(self._engine)
+        return time_travel.epochs(self._engine)
 
     def _change(
         self, name: str, change: "Callable[[Engine, Table], int]", position: "Positions | None"
@@ -483,9 +479,7 @@ class Database:
 
     def _keep(self, position: "Positions | None") -> None:
         if position is not None:
-            from kpg.execute.changes.source_positions import keep  # lazy: the start does without it
-
-            keep(self._engine, position)
+            source_positions.keep(self._engine, position)
 
     def ego(
         self,
@@ -515,12 +509,10 @@ class Database:
         ``pull`` or ``continuous``; ``continuous`` says, as ``readers`` does, which readers are pushed in any
         mode. ``overlay`` is a way to build one. See docs/explanation/ego.md.
         """
-        from kpg.api.ego import make  # lazy: the start does without it
-
         texts = {"name": name, "edges": edges, "writes": writes, "neighbourhood": neighbourhood}
         for parameter, value in {**texts, "mode": mode, "overlay": overlay}.items():
             check_argument(parameter, value, str, "a text")
-        return make(
+        return ego_views.make(
             self._engine, lambda: self._engine, name, aggregate, readers, continuous, returns, edges=edges,
             writes=writes, window=window, neighbourhood=neighbourhood, where=where, mode=mode,
             overlay=overlay,
@@ -562,9 +554,7 @@ class Database:
 
         ``heavy`` are the keys that give one worker more rows than its share: see docs/explanation/workers.md.
         """
-        from kpg.session.distribution import work  # lazy: the start does without it
-
-        found = work(self._engine)
+        found = distribution.work(self._engine)
         return listing(
             {
                 "worker": (BIGINT, list(range(len(found)))),
@@ -584,9 +574,7 @@ class Database:
         Tables, the indexes that several views share, and views; of a view by its name the operators, with
         what each keeps and took; of the text of a query its plan, with what a change costs each node.
         """
-        from kpg.api.diagram import draw  # lazy: the start does without it
-
-        return draw(self._engine, what)
+        return diagram.draw(self._engine, what)
 
     # Views and relations
 
@@ -599,9 +587,7 @@ class Database:
         check_argument("name", name, str, "the name of a view")
         engine = self._engine
         if engine.dataflows and name in engine.catalog:
-            from kpg.datalog.dispatch import program_of  # lazy: Datalog loads on first use
-
-            program = program_of(engine, engine.catalog.get(name).name)
+            program = dispatch.program_of(engine, engine.catalog.get(name).name)
             if program is not None:
                 return program[engine.catalog.get(name).name]
         return self._wrap(engine.view(name))
@@ -622,12 +608,10 @@ class Database:
 
     def explain(self, query: str, stage: str = "physical") -> str:
         """The plan of one query at a stage of compilation, as EXPLAIN prints it."""
-        from kpg.execute.queries.explain import is_explained  # lazy: the start does without it
-
         check_argument("query", query, str, "the text of a query")
         check_argument("stage", stage, str, "the name of a stage of compilation")
         statements = self._parsed(query)
-        if len(statements) != 1 or not is_explained(statements[0]):
+        if len(statements) != 1 or not explain.is_explained(statements[0]):
             hint = "run other statements with sql() before"
             raise InterfaceError("explain takes the text of one query", hint=hint)
         (plan,) = self._explained(statements, stage)
@@ -641,11 +625,9 @@ class Database:
 
     def verify(self, name: str) -> None:
         """Compute a view from scratch, sharing nothing; InternalError if it differs from what is kept."""
-        from kpg.execute.queries.explain import verify  # lazy: the start does without it
-
         check_argument("name", name, str, "the name of a view")
         engine = self._engine
-        verify(engine, engine.view(name))
+        explain.verify(engine, engine.view(name))
 
     @property
     def epoch(self) -> int:
@@ -681,8 +663,6 @@ class Database:
             return parse(text)
 
     def _explained(self, statements: list[ast.Statement], stage: str) -> Iterator[str]:
-        from kpg.execute.queries import explain  # lazy: the start does without it
-
         for statement in statements:
             if explain.is_explained(statement):
                 yield reading(self._engine, statement, partial(explain.explain_statement, stage=stage))
@@ -690,9 +670,7 @@ class Database:
                 reading(self._engine, statement, execute)
 
     def _relations(self, tables: bool) -> Result:
-        from kpg.execute.queries.explain import tables_and_views  # lazy: the start does without it
-
-        rows = [row for row in tables_and_views(self._engine) if (row[1] == "table") is tables]
+        rows = [row for row in explain.tables_and_views(self._engine) if (row[1] == "table") is tables]
         names, kinds, counts = ([row[i] for row in rows] for i in range(3))
         kind = {} if tables else {"kind": (TEXT, kinds)}
         return listing({"name": (TEXT, names), **kind, "rows": (BIGINT, counts)})
@@ -703,9 +681,7 @@ class Database:
     def _wrap(self, maintained: Maintained) -> View:
         plan = self._engine.views.plan_of(maintained.name)
         if plan is not None and any(isinstance(node, Ego) for node in plan.nodes):
-            from kpg.api.ego import EgoView  # lazy: the start does without it
-
-            return EgoView(self._engine, maintained, lambda: self._engine)
+            return ego_views.EgoView(self._engine, maintained, lambda: self._engine)
         return View(maintained, self._monitor, self._check_open, partial(self._explain_view, maintained))
 
     def _explain_view(self, maintained: Maintained, stage: str) -> str:
@@ -721,10 +697,8 @@ class Branch(Database):
 
     def __init__(self, trunk: Database) -> None:
         """InterfaceError within a transaction; NotSupportedError if there is what has no branches."""
-        from kpg.api.branch import Fork  # lazy: the start loads nothing that only branches need
-
         self._trunk = trunk
-        self._fork = Fork(trunk._engine)
+        self._fork = branches.Fork(trunk._engine)
         self._open = self._fork.engine
         self._monitor = self._open.monitor
         self._hub = None

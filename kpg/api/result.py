@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
+from kpg.gc_pause import LazyModule
 from kpg.runtime.errors import OperationalError
 from kpg.runtime.types import BIGINT, TEXT, Kind, Type
 
@@ -15,6 +16,12 @@ if TYPE_CHECKING:
     import pandas
     import polars
     import pyarrow
+
+    from kpg.api import display
+    from kpg.runtime.convert import arrow
+else:
+    display = LazyModule("kpg.api.display")
+    arrow = LazyModule("kpg.runtime.convert.arrow")
 
 Row = tuple[Any, ...]
 Description = tuple[str, Type, None, None, int | None, int | None, bool | None]
@@ -89,13 +96,9 @@ class Rows:
         return True
 
     def __repr__(self) -> str:
-        from kpg.api import display  # lazy: the start loads nothing that only shows rows
-
         return display.box(self.columns, self.types, display.Ends.of(self))
 
     def _repr_html_(self) -> str:
-        from kpg.api import display  # lazy: the start loads nothing that only shows rows
-
         return display.html(self.columns, self.types, display.Ends.of(self))
 
 
@@ -204,10 +207,8 @@ class Listed:
     def arrow(self) -> "pyarrow.Table":
         import pyarrow  # lazy: it takes a tenth of the start
 
-        from kpg.runtime.convert.arrow import arrow_type  # lazy: it imports pyarrow
-
         columns = zip(self._types, self._values, strict=True)
-        arrays = [pyarrow.array(values, arrow_type(type_)) for type_, values in columns]
+        arrays = [pyarrow.array(values, arrow.arrow_type(type_)) for type_, values in columns]
         return pyarrow.Table.from_arrays(arrays, names=list(self._names))
 
     def part(self, start: int, stop: int | None) -> list[Row]:

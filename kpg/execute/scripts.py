@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import cache, lru_cache, partial
-from typing import Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from kpg.compiler.sql.parameterize.normalization import Asked, asked, kinds
 from kpg.compiler.sql.parameterize.value_lists import SHORT as SHORT_SCRIPT
@@ -21,8 +21,16 @@ from kpg.execute.changes.insert_values import INSERT, Inserting, insert, inserts
 from kpg.execute.queries import external_tables
 from kpg.execute.registry import Outcome
 from kpg.execute.statements import execute
+from kpg.gc_pause import LazyModule
 from kpg.runtime.errors import InterfaceError
 from kpg.session.engine import Engine
+
+if TYPE_CHECKING:
+    from kpg.execute.queries import plan_cache
+    from kpg.session import cancel
+else:
+    plan_cache = LazyModule("kpg.execute.queries.plan_cache")
+    cancel = LazyModule("kpg.session.cancel")
 
 Given = TypeVar("Given")
 LIMITS: Final = ("statement_timeout", "statement_memory_limit")
@@ -53,9 +61,7 @@ def _limits(engine: Engine) -> AbstractContextManager[None]:
     settings = engine.settings
     if not any(map(settings.get, LIMITS)):
         return NO_LIMITS
-    from kpg.session.cancel import limited  # lazy: the start does without it
-
-    return limited(engine.interrupt, settings)
+    return cancel.limited(engine.interrupt, settings)
 
 
 def outcomes(engine: Engine, text: str, parameters: Parameters | None) -> Iterator[Outcome]:
@@ -92,22 +98,16 @@ def _again(engine: Engine, text: str, parameters: Parameters | None) -> Iterator
     if statement is None:
         return None
     if engine.remembered.of_system.get(statement.normal.text):
-        from kpg.execute.queries.plan_cache import answered  # lazy: the start does without it
-
-        return None if parameters else answered(engine, text)
+        return None if parameters else plan_cache.answered(engine, text)
     pending = engine.executor.has_pending
     key = (statement.normal.text, kinds(statement.given), engine.catalog.outlook)
     version = engine.catalog.version
     template = None
     if pending and len(engine.remembered.keyed):
-        from kpg.execute.queries.plan_cache import kept_template  # lazy: the start does without it
-
-        template = kept_template(engine, statement, (*key, False))
+        template = plan_cache.kept_template(engine, statement, (*key, False))
     if template is None and not engine.remembered.comes_again((*key, pending, version)):
         return None
-    from kpg.execute.queries.plan_cache import run, template_of  # lazy: the start does without it
-
-    template = template or template_of(engine, statement, (*key, pending))
+    template = template or plan_cache.template_of(engine, statement, (*key, pending))
     if template is None:
         return None
 
@@ -117,7 +117,7 @@ def _again(engine: Engine, text: str, parameters: Parameters | None) -> Iterator
 
     def outcome() -> Iterator[Outcome]:
         same = (version, pending) == (engine.catalog.version, engine.executor.has_pending)
-        yield run(engine, template, statement, otherwise) if same else otherwise()
+        yield plan_cache.run(engine, template, statement, otherwise) if same else otherwise()
 
     return outcome()
 
@@ -126,9 +126,7 @@ def _executed(engine: Engine, text: str) -> Asked | None:
     """An EXECUTE of constants as the statement that was prepared."""
     if text[:BEGINNING].lstrip()[: len(EXECUTE)].lower() != EXECUTE:
         return None
-    from kpg.execute.queries.plan_cache import asked_by_name  # lazy: the start does without it
-
-    return asked_by_name(engine, text)
+    return plan_cache.asked_by_name(engine, text)
 
 
 def statements(engine: Engine, text: str, parameters: Parameters | None) -> list[ast.Statement]:
@@ -221,6 +219,4 @@ def is_light(text: str, engine: "Engine") -> bool:
 def _looks_up(text: str, engine: "Engine") -> bool:
     if not len(engine.remembered.keyed):
         return False
-    from kpg.execute.queries.plan_cache import looks_up  # lazy: the start does without it
-
-    return looks_up(engine, text)
+    return plan_cache.looks_up(engine, text)

@@ -23,6 +23,7 @@ from kpg.execute.changes.dml import evaluated, settling
 from kpg.execute.definitions.user_types import with_known_types
 from kpg.execute.queries.query_plan import bind, plan_bound
 from kpg.execute.registry import Handler, Kind, Outcome, register, registration
+from kpg.gc_pause import LazyModule
 from kpg.runtime.errors import NotSupportedError
 from kpg.runtime.interrupts import DeepCalls
 from kpg.session.engine import Engine, Nested
@@ -30,7 +31,21 @@ from kpg.session.notices import warn
 from kpg.session.transaction import State
 
 if TYPE_CHECKING:
+    from kpg.execute import table_locks
+    from kpg.execute.queries import eager_subexpressions, for_update, limit, plan_cache, side_effects
+    from kpg.postgres import privileges
     from kpg.postgres.privileges import Defining as PrivilegesDefining
+    from kpg.session import settings, time_travel
+else:
+    eager_subexpressions = LazyModule("kpg.execute.queries.eager_subexpressions")
+    for_update = LazyModule("kpg.execute.queries.for_update")
+    limit = LazyModule("kpg.execute.queries.limit")
+    plan_cache = LazyModule("kpg.execute.queries.plan_cache")
+    side_effects = LazyModule("kpg.execute.queries.side_effects")
+    table_locks = LazyModule("kpg.execute.table_locks")
+    privileges = LazyModule("kpg.postgres.privileges")
+    settings = LazyModule("kpg.session.settings")
+    time_travel = LazyModule("kpg.session.time_travel")
 
 
 NOTHING: Final[AbstractContextManager[None]] = nullcontext()
@@ -45,9 +60,7 @@ def owning(engine: "Engine", statement: "PrivilegesDefining") -> AbstractContext
     alone = engine.catalog.asker.user == FIRST and not (rights.owners or rights.lists or rights.defaults)
     if alone and not (isinstance(statement, CreateSchema) and statement.owner):
         return NOTHING
-    from kpg.postgres.privileges import settling  # lazy: the start does without it
-
-    return settling(engine, statement)
+    return privileges.settling(engine, statement)
 
 
 Part = TypeVar("Part")
@@ -82,21 +95,15 @@ def provide_statements(engine: Engine) -> None:
 
 
 def _session_rows(engine: Engine, kind: str) -> Iterable[tuple[int | str | None, ...]]:
-    from kpg.session.settings import session_rows  # lazy: start-up
-
-    return session_rows(engine, kind)
+    return settings.session_rows(engine, kind)
 
 
 def _execute(engine: Engine, statement: ast.Statement) -> Outcome:
     engine.begin_statement()
     if engine.tables.watching:
-        from kpg.execute.table_locks import wait_for_tables  # lazy: the start does without it
-
-        wait_for_tables(engine, statement)
+        table_locks.wait_for_tables(engine, statement)
     if engine.transactions.read_only and registration(statement).kind in (Kind.CHANGE, Kind.DEFINITION):
-        from kpg.session.settings import into_temporary  # lazy: the start does without it
-
-        with into_temporary(engine, statement):
+        with settings.into_temporary(engine, statement):
             return run(engine, statement)
     return run(engine, statement)
 
@@ -167,9 +174,7 @@ def _closing(engine: Engine, statement: Defining) -> AbstractContextManager[None
     locks = engine.used_locks
     if locks is None or locks.alone(engine.catalog.asker.number):
         return NOTHING
-    from kpg.execute.table_locks import closing  # lazy: the start does without it
-
-    return closing(engine, statement)
+    return table_locks.closing(engine, statement)
 
 
 def _qualified(engine: Engine, statement: Defining) -> Defining:
@@ -187,9 +192,7 @@ def with_locked_rows(engine: Engine, statement: Part) -> Part:
     span = getattr(statement, "span", None)
     if span is None or not LOCKING.search(span.source, span.start, span.end):
         return statement
-    from kpg.execute.queries.for_update import with_locked  # lazy: the start does without it
-
-    return with_locked(engine, statement)
+    return for_update.with_locked(engine, statement)
 
 
 def select(engine: Engine, statement: ast.Select) -> Result:
@@ -198,16 +201,11 @@ def select(engine: Engine, statement: ast.Select) -> Result:
     statement = evaluated(engine, statement, sleeps=False)
     place = statement.span
     if COMPUTED_BEFORE.search(place.source, place.start, place.end):
-        from kpg.execute.queries import side_effects  # lazy: the start does without it
-        from kpg.execute.queries.eager_subexpressions import settled  # lazy: the start does without it
-
-        statement = settled(engine, statement)
+        statement = eager_subexpressions.settled(engine, statement)
         if side_effects.acts(statement):
             return side_effects.run(engine, statement, _select)
     elif statement is given and _may_be_kept(statement):
-        from kpg.execute.queries.plan_cache import answer  # lazy: the start does without it
-
-        return settling(engine, lambda: answer(engine, statement, _computed))
+        return settling(engine, lambda: plan_cache.answer(engine, statement, _computed))
     return _select(engine, statement)
 
 
@@ -219,9 +217,7 @@ def _may_be_kept(statement: ast.Select) -> bool:
 
 def _select(engine: Engine, statement: ast.Select) -> Result:
     if LOCKING.search(statement.span.source, statement.span.start, statement.span.end):
-        from kpg.execute.queries.for_update import select_locked  # lazy: the start does without it
-
-        return select_locked(engine, statement, _unlocked)
+        return for_update.select_locked(engine, statement, _unlocked)
     return _unlocked(engine, statement)
 
 
@@ -231,21 +227,17 @@ def _unlocked(engine: Engine, statement: ast.Select) -> Result:
 
 def _selected(engine: Engine, statement: ast.Select) -> Result:
     if statement.then is not None:
-        from kpg.session.time_travel import select_then  # lazy: the start does without it
-
-        return select_then(engine, statement)
+        return time_travel.select_then(engine, statement)
     catalog = engine.reading_catalog
     return _computed(engine, bind(statement, catalog), catalog)
 
 
 def _computed(engine: Engine, bound: Bound, catalog: Catalog) -> Result:
     if any(isinstance(node, LetRec) for node in walk(bound.rel)):
-        from kpg.execute.queries.limit import answer, limit_of  # lazy: the start does without it
-
-        limit = limit_of(bound.rel)
-        if limit is not None:
-            return answer(
-                bound, limit, lambda one: engine.select(plan_bound(one, catalog, engine.statistics))
+        topk = limit.limit_of(bound.rel)
+        if topk is not None:
+            return limit.answer(
+                bound, topk, lambda one: engine.select(plan_bound(one, catalog, engine.statistics))
             )
     return engine.select(plan_bound(bound, catalog, engine.statistics))
 

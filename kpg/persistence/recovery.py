@@ -24,7 +24,7 @@ from kpg.compiler.catalog.routines import Aggregate, Routine
 from kpg.compiler.qualified_names import resolve
 from kpg.compiler.sql.bind.user_aggregates import PREFIX
 from kpg.execute.definitions.views import asked_again
-from kpg.gc_pause import collector_at_rest
+from kpg.gc_pause import LazyModule, collector_at_rest
 from kpg.persistence.checkpoints import Checkpoints
 from kpg.persistence.database_state import PAST, Changes, Key, Removed, State, Times, codec
 from kpg.persistence.write_ahead_log import COMMIT, ROWS, Keeper, intern, rowids_of
@@ -60,7 +60,14 @@ from kpg.runtime.storage.snapshot import Still
 from kpg.runtime.types import Schema
 
 if TYPE_CHECKING:
+    from kpg.datalog import dispatch
+    from kpg.execute.definitions import indexes, python_functions, routines
     from kpg.session.engine import Engine
+else:
+    dispatch = LazyModule("kpg.datalog.dispatch")
+    indexes = LazyModule("kpg.execute.definitions.indexes")
+    python_functions = LazyModule("kpg.execute.definitions.python_functions")
+    routines = LazyModule("kpg.execute.definitions.routines")
 
 
 class Restoring:
@@ -186,14 +193,10 @@ class Restoring:
         engine.executor.tables_made = max(tables, engine.executor.tables_made)
 
     def _index(self, index: Any) -> None:
-        from kpg.execute.definitions.indexes import install  # lazy: the start does without it
-
         if index.columns:
-            install(self._engine, index)
+            indexes.install(self._engine, index)
 
     def _function(self, name: str, given: Any) -> None:
-        from kpg.execute.definitions.python_functions import create  # lazy: the start does without it
-
         number, place, args, returns, columns, nulls = given
         function = self._given.get(name)
         if function is None and place is not None and self._imports:
@@ -207,7 +210,7 @@ class Restoring:
             )
         self._engine.catalog.functions_made = number - 1
         returned = dict(returns) if isinstance(returns, tuple) else returns
-        create(self._engine, name, function, args, returned, columns=columns, nulls=nulls)
+        python_functions.create(self._engine, name, function, args, returned, columns=columns, nulls=nulls)
         made = self._engine.catalog.functions[name]
         self.function(str(made)).definition = made.definition
 
@@ -218,19 +221,15 @@ class Restoring:
                 self._done.add(key)
         folds = {name: made for name, made in self._functions.items() if name.partition("#")[0].endswith(")")}
         if folds:
-            from kpg.execute.definitions.routines import labelled_fold  # lazy: the start does without it
-
             for name, made in folds.items():
-                fold = labelled_fold(self._engine, name.partition("#")[0])
+                fold = routines.labelled_fold(self._engine, name.partition("#")[0])
                 if fold is not None:
                     self._engine.folds.adopt(fold, made)
 
     def _goals_again(self) -> None:
         texts = [key[1] for key in self._state if key[0] == "goal"]
         if texts:
-            from kpg.datalog.dispatch import goals_again  # lazy: Datalog loads on first use
-
-            goals_again(self._engine, texts)
+            dispatch.goals_again(self._engine, texts)
 
     def _relations_left(self) -> State:
         kinds = ("view", "program")
@@ -306,9 +305,7 @@ class Restoring:
         self._engine.views.restore(entry, frozenset(uses), kept, followed=followed)
 
     def _program(self, label: str, value: Any) -> None:
-        from kpg.datalog.dispatch import restored  # lazy: Datalog loads on first use
-
-        restored(self._engine, label, value, self._functor)
+        dispatch.restored(self._engine, label, value, self._functor)
 
     def _functor(self, name: str, place: str) -> Any:
         found = self._given.get(name.lower())

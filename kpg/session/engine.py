@@ -36,6 +36,7 @@ from kpg.compiler.sql.frontend import is_computed
 from kpg.compiler.sql.parse.statements import Prepare, Select, Statement
 from kpg.execute.queries.query_plan import LiveStatistics, Planned, plan_view_entry
 from kpg.execute.queries.result_rows import Folds, Reader
+from kpg.gc_pause import LazyModule
 from kpg.runtime.errors import DataError, NotSupportedError, ProgrammingError, Span, Waiting
 from kpg.runtime.executor import Executor
 from kpg.runtime.executor_factory import local_executor
@@ -57,15 +58,26 @@ if TYPE_CHECKING:
     from kpg.compiler.catalog.entries import Entry
     from kpg.compiler.catalog.routines import ArrayFold
     from kpg.compiler.sql.parse.statements import Insert
+    from kpg.compiler.sql.rewrite import deparse
+    from kpg.execute.changes import defaults
     from kpg.execute.changes.defaults import Sequences
     from kpg.provenance.proof_tree import Proof
     from kpg.runtime.functions.user_functions import Own
     from kpg.runtime.types import Type
+    from kpg.session import channels, locks, time_travel
+    from kpg.session import memory_limit as memory_limits
     from kpg.session.channels import Channels
     from kpg.session.distribution import Workers
     from kpg.session.locks import RowLocks
     from kpg.session.notices import Notice
     from kpg.session.time_travel import Past
+else:
+    deparse = LazyModule("kpg.compiler.sql.rewrite.deparse")
+    defaults = LazyModule("kpg.execute.changes.defaults")
+    channels = LazyModule("kpg.session.channels")
+    locks = LazyModule("kpg.session.locks")
+    memory_limits = LazyModule("kpg.session.memory_limit")
+    time_travel = LazyModule("kpg.session.time_travel")
 
 
 Words = NDArray[np.int64]
@@ -207,21 +219,15 @@ class InPostgresWords:
         given: "Type | None" = None,
     ) -> str:
         """An expression over a relation's columns; ``given`` is the type of a column whose DEFAULT it is."""
-        from kpg.compiler.sql.rewrite.deparse import spelled  # lazy: the start does without it
-
-        return spelled(catalog, entry, text, pretty, given)
+        return deparse.spelled(catalog, entry, text, pretty, given)
 
     def type_of(self, catalog: "Catalog", entry: "Entry", text: str) -> "Type | None":
         """The type of an expression, if it is known."""
-        from kpg.compiler.sql.rewrite.deparse import type_of  # lazy: the start does without it
-
-        return type_of(catalog, entry, text)
+        return deparse.type_of(catalog, entry, text)
 
     def query(self, catalog: "Catalog", text: str) -> str:
         """A query with the schemas of what is not found without, and no others."""
-        from kpg.compiler.sql.rewrite.deparse import placed  # lazy: the start does without it
-
-        return placed(catalog, text)
+        return deparse.placed(catalog, text)
 
     def is_computed(self, catalog: "Catalog", view: "ViewEntry", place: int) -> bool:
         """Whether a column of a view is computed, so that its type has neither length nor digits."""
@@ -418,9 +424,7 @@ class Engine:
         """What every call of the public API holds; branches share dictionaries, and so the monitor."""
         self._interrupt = DeferredInterrupt()
         if memory_limit is not None:
-            from kpg.session.memory_limit import watch_of  # lazy: the start does without it
-
-            self._interrupt.watch = watch_of(memory_limit, workers)
+            self._interrupt.watch = memory_limits.watch_of(memory_limit, workers)
         self.workers = workers
         make = local_executor if workers is None else workers.executor
         fork = trunk.executor.fork if trunk is not None else partial(make, merge_effort)
@@ -496,8 +500,6 @@ class Engine:
         self.past: Past | None = None
         """What is kept of earlier epochs, if that is asked for."""
         if history is not None:
-            from kpg.session import time_travel  # lazy: the start does without it
-
             self.past = time_travel.Past(self, time_travel.retention_of(history))
 
     def admit_owner(self) -> None:
@@ -869,27 +871,21 @@ class Engine:
     def sequences(self) -> "Sequences":
         """Where sequences stand."""
         if self.used_sequences is None:
-            from kpg.execute.changes.defaults import Sequences  # lazy: the start does without it
-
-            self.used_sequences = Sequences(lambda: self.catalog)
+            self.used_sequences = defaults.Sequences(lambda: self.catalog)
         return self.used_sequences
 
     @property
     def locks(self) -> "RowLocks":
         """The locks of sessions."""
         if self.used_locks is None:
-            from kpg.session.locks import RowLocks  # lazy: the start does without it
-
-            self.used_locks = RowLocks(self)
+            self.used_locks = locks.RowLocks(self)
         return self.used_locks
 
     @property
     def channels(self) -> "Channels":
         """What sessions tell each other by."""
         if self._channels is None:
-            from kpg.session.channels import Channels  # lazy: the start does without it
-
-            self._channels = Channels()
+            self._channels = channels.Channels()
         return self._channels
 
     # Commits

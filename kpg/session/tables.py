@@ -17,6 +17,7 @@ from kpg.compiler.catalog.constraints import Sequence as Numbers
 from kpg.compiler.catalog.entries import NO_CONSTRAINTS, Catalog, TableEntry, move_comments
 from kpg.compiler.catalog.privileges import FIRST
 from kpg.compiler.qualified_names import untaken
+from kpg.gc_pause import LazyModule
 from kpg.runtime.executor import Executor
 from kpg.runtime.handles import Installation
 from kpg.runtime.interrupts import DeferredInterrupt
@@ -26,8 +27,14 @@ from kpg.session.base_table import Table, Watch
 from kpg.session.undo import Journal
 
 if TYPE_CHECKING:
+    from kpg.execute.changes import constraints as constraint_checks
+    from kpg.execute.changes import defaults, foreign_keys
     from kpg.execute.changes.defaults import Sequences
     from kpg.execute.changes.foreign_keys import References
+else:
+    constraint_checks = LazyModule("kpg.execute.changes.constraints")
+    defaults = LazyModule("kpg.execute.changes.defaults")
+    foreign_keys = LazyModule("kpg.execute.changes.foreign_keys")
 
 Words = NDArray[np.int64]
 
@@ -79,9 +86,7 @@ class Tables:
     def foreign_keys(self) -> "References":
         """Foreign keys, of which there may be none."""
         if self.references is None:
-            from kpg.execute.changes.foreign_keys import References  # lazy: the start does without it
-
-            self.references = References(self._executor, self.by_name.__getitem__)
+            self.references = foreign_keys.References(self._executor, self.by_name.__getitem__)
         return self.references
 
     def create(
@@ -165,19 +170,17 @@ class Tables:
 
     def refresh_rules(self) -> None:
         """Have tables follow the rules that the catalog has for them now."""
-        from kpg.execute.changes.constraints import guards  # lazy: the start does without it
-
         references = self.foreign_keys
         references.refresh(self._catalog, self._default_words)
-        for name, guard in guards(self._executor, self._catalog, references).items():
+        for name, guard in constraint_checks.guards(self._executor, self._catalog, references).items():
             if name in self.by_name:
                 self.by_name[name].guard = guard
 
     def _default_words(self, table: str, places: tuple[int, ...], rows: int) -> Words:
-        from kpg.execute.changes.defaults import default_words  # lazy: the start does without it
-
         entry = self._catalog.table(table)
-        return default_words(self._executor, self._engine.sequences, entry, self._catalog, places, rows)
+        return defaults.default_words(
+            self._executor, self._engine.sequences, entry, self._catalog, places, rows
+        )
 
     def attach(self, name: str, schema: Schema) -> str:
         """Add a table for rows from outside, until :meth:`release_attached`; the name that it gets."""

@@ -10,12 +10,16 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING, Any, Protocol
 
+from kpg.gc_pause import LazyModule
 from kpg.runtime.errors import InterfaceError, Waiting
 from kpg.runtime.monitor import Monitor
 from kpg.session.undo import Settled
 
 if TYPE_CHECKING:
+    from kpg.session import channels as mailboxes
     from kpg.session.channels import Channels, Mailbox
+else:
+    mailboxes = LazyModule("kpg.session.channels")
 
 
 class Stepper(Protocol):
@@ -217,9 +221,7 @@ class Transactions:
     def box(self, channels: "Channels") -> "Mailbox":
         """The end of all channels of those whose transactions these are."""
         if self.mailbox is None:
-            from kpg.session.channels import Mailbox  # lazy: the start does without it
-
-            self.mailbox = Mailbox(channels)
+            self.mailbox = mailboxes.Mailbox(channels)
         return self.mailbox
 
     def say(self) -> None:

@@ -17,6 +17,7 @@ from kpg.compiler.catalog.entries import Catalog, TableEntry, ViewEntry, get_of,
 from kpg.compiler.qualified_names import Resolved
 from kpg.execute.queries.query_plan import LiveStatistics, Planned, plan_view_entry
 from kpg.execute.queries.result_rows import Reader
+from kpg.gc_pause import LazyModule
 from kpg.runtime.errors import NotSupportedError, ProgrammingError
 from kpg.runtime.executor import Executor
 from kpg.runtime.handles import Installation
@@ -30,7 +31,10 @@ from kpg.session.transaction import Transactions
 from kpg.session.undo import Journal, Uses
 
 if TYPE_CHECKING:
+    from kpg.compiler import ego
     from kpg.session.time_travel import Past
+else:
+    ego = LazyModule("kpg.compiler.ego")
 
 
 @dataclass(frozen=True, slots=True)
@@ -363,9 +367,7 @@ class Views(Mapping[str, Maintained]):
         """Have an ego view's plan follow a table, as its definition does not tell of its overlay."""
         before = self.plans.get(view)
         if before is not None and _is_ego(before):
-            from kpg.compiler.ego import renamed  # lazy: the start does without it
-
-            self.plans[view] = renamed(before, was, name)
+            self.plans[view] = ego.renamed(before, was, name)
             self._journal.note(undo=partial(self.plans.__setitem__, view, before))
 
     def is_overlay(self, name: str) -> bool:

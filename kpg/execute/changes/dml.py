@@ -7,7 +7,7 @@ values (random functions, sequence numbers) are evaluated and put into the state
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
-from typing import TypeVar, assert_never
+from typing import TYPE_CHECKING, TypeVar, assert_never
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,12 +36,25 @@ from kpg.execute.queries.query_plan import (
     widening,
 )
 from kpg.execute.queries.result_rows import Decoded, expand, permutation
+from kpg.gc_pause import LazyModule
 from kpg.runtime.errors import DataError, IntegrityError, NotSupportedError, SerializationError
 from kpg.runtime.plan import Mfp
 from kpg.runtime.records import dataclass
 from kpg.runtime.types import Schema, Type
 from kpg.session.base_table import Table
 from kpg.session.engine import Engine
+
+if TYPE_CHECKING:
+    from kpg.compiler.sql.bind import eager_subexpressions
+    from kpg.compiler.sql.rewrite import upsert as merge_rewrite
+    from kpg.execute.changes import defaults, upsert
+    from kpg.postgres import row_security
+else:
+    eager_subexpressions = LazyModule("kpg.compiler.sql.bind.eager_subexpressions")
+    merge_rewrite = LazyModule("kpg.compiler.sql.rewrite.upsert")
+    defaults = LazyModule("kpg.execute.changes.defaults")
+    upsert = LazyModule("kpg.execute.changes.upsert")
+    row_security = LazyModule("kpg.postgres.row_security")
 
 T = TypeVar("T")
 
@@ -244,13 +257,11 @@ def found_rows(engine: Engine, statement: ast.Delete | ast.Update) -> tuple[Plan
 
 def _with_defaults(engine: Engine, statement: ast.Insert, entry: TableEntry, words: Words) -> Words:
     """Rows with what their columns have that were not given."""
-    from kpg.execute.changes.defaults import filled, numbered  # lazy: the start does without it
-
     given = set(insert_places(statement, entry.schema))
     places = [place for place in range(len(entry.schema.columns)) if place not in given]
-    make = partial(numbered, entry, engine.reading_catalog, places)
+    make = partial(defaults.numbered, entry, engine.reading_catalog, places)
     found = engine.remembered.made(("numbered", *places), entry, engine.catalog, make)
-    return filled(engine.executor, engine.sequences, found, words)
+    return defaults.filled(engine.executor, engine.sequences, found, words)
 
 
 def insertion(
@@ -279,16 +290,12 @@ def insertion(
     _check_shown(engine, statement, words, "INSERT")
     updated: tuple[Words, Words] | None = None
     if statement.conflict is not None:
-        from kpg.execute.changes.upsert import settled  # lazy: start-up
-
-        words, updated = settled(engine, table, statement, words)
+        words, updated = upsert.settled(engine, table, statement, words)
         if updated is not None:
             if table.guard is not None:
                 updated = updated[0], table.guard.fitting(updated[1])
             if catalog.others:
-                from kpg.postgres.row_security import check_replaced  # lazy: the start does without it
-
-                check_replaced(engine, table, statement, updated[0])
+                row_security.check_replaced(engine, table, statement, updated[0])
             _check_shown(engine, statement, updated[1], "UPDATE")
     changes = Changes(table, updated=updated, inserted=words)
     if not statement.returning:
@@ -303,9 +310,7 @@ def _check_shown(engine: Engine, statement: ast.Insert | ast.Update, words: Word
     PrivilegeError if policies do not let it be written.
     """
     if engine.catalog.others:
-        from kpg.postgres.row_security import check_written  # lazy: the start does without it
-
-        check_written(engine, statement, words, command)
+        row_security.check_written(engine, statement, words, command)
     if statement.through is None or not words.shape[1]:
         return
     for view, predicates in statement.through.checked:
@@ -366,10 +371,6 @@ def updating(engine: Engine, table: Table, statement: ast.Update, planned: Plann
 
 def merge_changes(engine: Engine, table: Table, statement: ast.Merge) -> Changes:
     """What a MERGE is going to change."""
-    from kpg.compiler.sql.rewrite.upsert import missing_of  # lazy: start-up
-    from kpg.execute.changes.defaults import filled, numbered  # lazy: start-up
-    from kpg.postgres.row_security import check_merged  # lazy: start-up
-
     catalog = engine.reading_catalog
     entry = catalog.table(statement.table, statement.span)
     data = expand(*engine.run(plan(statement, catalog, engine.statistics)))
@@ -388,14 +389,13 @@ def merge_changes(engine: Engine, table: Table, statement: ast.Merge) -> Changes
     for index, when in enumerate(statement.whens):
         if when.values is not None:
             words = np.ascontiguousarray(rows[:, actions == index])
-            places = list(missing_of(when, entry, statement.span.source))
-            inserted.append(
-                filled(engine.executor, engine.sequences, numbered(entry, catalog, places), words)
-            )
+            places = list(merge_rewrite.missing_of(when, entry, statement.span.source))
+            made_by = defaults.numbered(entry, catalog, places)
+            inserted.append(defaults.filled(engine.executor, engine.sequences, made_by, words))
     made = np.ascontiguousarray(np.concatenate(inserted, axis=1))
     changed = checked(np.ascontiguousarray(rows[:, updates]), table)
     if engine.catalog.others:
-        check_merged(engine, table, statement, (rowids[updates], changed), rowids[deletes], made)
+        row_security.check_merged(engine, table, statement, (rowids[updates], changed), rowids[deletes], made)
     return Changes(
         table,
         deleted=np.ascontiguousarray(rowids[deletes]) if deleting else None,
@@ -406,12 +406,10 @@ def merge_changes(engine: Engine, table: Table, statement: ast.Merge) -> Changes
 
 def returned_by_query(engine: Engine, table: Table, statement: ast.Insert, rows: Words) -> Returned:
     """What RETURNING gives if it asks a query."""
-    from kpg.compiler.sql.bind.eager_subexpressions import named_rows, returning_query  # lazy: start-up
-
     schema = Schema(tuple(replace(column, nullable=True) for column in table.schema.columns))
-    attached = engine.tables.attach(named_rows("inserted"), schema)
+    attached = engine.tables.attach(eager_subexpressions.named_rows("inserted"), schema)
     engine.table(attached).insert(np.ascontiguousarray(rows))
-    query = returning_query(statement, attached)
+    query = eager_subexpressions.returning_query(statement, attached)
     planned = plan(query, engine.reading_catalog, engine.statistics)
     words = expand(*engine.run(planned))[: len(planned.schema.columns)]
     return Returned(planned.schema.names, planned.schema.types, words)

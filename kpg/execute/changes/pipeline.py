@@ -3,10 +3,22 @@
 The stages are ON CONFLICT, WHERE CURRENT OF, partitions, and the plain change of one table (``dml``).
 """
 
+from typing import TYPE_CHECKING
+
 from kpg.api.result import Result
 from kpg.compiler.sql.parse import statements as ast
 from kpg.execute.changes.dml import Changes, check_there, prepared_alone
+from kpg.gc_pause import LazyModule
 from kpg.session.engine import Engine
+
+if TYPE_CHECKING:
+    from kpg.compiler.sql.rewrite import upsert as upsert_rewrite
+    from kpg.execute.changes import partition_routing
+    from kpg.execute.queries import cursors
+else:
+    upsert_rewrite = LazyModule("kpg.compiler.sql.rewrite.upsert")
+    partition_routing = LazyModule("kpg.execute.changes.partition_routing")
+    cursors = LazyModule("kpg.execute.queries.cursors")
 
 
 def change(engine: Engine, statement: ast.Change) -> Result:
@@ -20,15 +32,9 @@ def change(engine: Engine, statement: ast.Change) -> Result:
 def prepared(engine: Engine, statement: ast.Change) -> Changes:
     """What a statement is going to change."""
     if isinstance(statement, ast.Insert) and statement.alternative:
-        from kpg.compiler.sql.rewrite.upsert import with_conflict  # lazy: start-up
-
-        statement = with_conflict(statement, engine.catalog)
+        statement = upsert_rewrite.with_conflict(statement, engine.catalog)
     if isinstance(statement, ast.Update | ast.Delete) and statement.cursor:
-        from kpg.execute.queries.cursors import positioned  # lazy: start-up
-
-        return positioned(engine, statement, prepared)
+        return cursors.positioned(engine, statement, prepared)
     if engine.catalog.others:
-        from kpg.execute.changes.partition_routing import prepared_beside  # lazy: start-up
-
-        return prepared_beside(engine, statement)
+        return partition_routing.prepared_beside(engine, statement)
     return prepared_alone(engine, statement)

@@ -1,6 +1,7 @@
 """CREATE TABLE and CREATE TABLE AS, also of partitions and of temporary tables."""
 
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,9 +13,23 @@ from kpg.execute.changes.dml import evaluated, settling
 from kpg.execute.definitions.table_definition import definition
 from kpg.execute.queries.query_plan import Planned, plan_view
 from kpg.execute.queries.result_rows import expand
+from kpg.gc_pause import LazyModule
 from kpg.runtime.types import Schema
 from kpg.session.engine import Engine
 from kpg.session.notices import say_present
+
+if TYPE_CHECKING:
+    from kpg.compiler.sql.rewrite import column_expressions
+    from kpg.execute.definitions import ddl, drop, partitions
+    from kpg.execute.queries import for_update
+    from kpg.session import distribution
+else:
+    column_expressions = LazyModule("kpg.compiler.sql.rewrite.column_expressions")
+    ddl = LazyModule("kpg.execute.definitions.ddl")
+    drop = LazyModule("kpg.execute.definitions.drop")
+    partitions = LazyModule("kpg.execute.definitions.partitions")
+    for_update = LazyModule("kpg.execute.queries.for_update")
+    distribution = LazyModule("kpg.session.distribution")
 
 Words = NDArray[np.int64]
 
@@ -27,34 +42,24 @@ def create_table(engine: Engine, statement: ast.CreateTable) -> None:
         return
     _make_room(engine, statement, name)
     if statement.partition is not None:
-        from kpg.execute.definitions.partitions import create_partition  # lazy: the start does without it
-
-        create_partition(engine, statement, name)
+        partitions.create_partition(engine, statement, name)
         return
     if statement.partitioned is not None:
-        from kpg.execute.definitions.partitions import note_partitioned  # lazy: the start does without it
-
-        note_partitioned(engine, statement, name)
+        partitions.note_partitioned(engine, statement, name)
     if statement.constraints is ast.NOTHING and not statement.likes:
         engine.tables.create(name, statement.schema)
     else:
         _create_defined(engine, statement, name)
     if statement.distribution:
-        from kpg.session.distribution import declare  # lazy: the start does without it
-
-        declare(engine, name, statement.distribution)
+        distribution.declare(engine, name, statement.distribution)
 
 
 def _make_room(engine: Engine, statement: ast.CreateTable | ast.CreateTableAs, name: str) -> None:
     """Drop the table that CREATE OR REPLACE takes the place of."""
     if statement.on_commit or engine.at_commit:
-        from kpg.execute.definitions.ddl import made  # lazy: the start does without it
-
-        made(engine, name, statement)
+        ddl.made(engine, name, statement)
     if statement.or_replace and name in engine.catalog:
-        from kpg.execute.definitions.drop import drop_relations  # lazy: the start does without it
-
-        drop_relations(engine, ast.Drop("TABLE", (name,), False, False, statement.span))
+        drop.drop_relations(engine, ast.Drop("TABLE", (name,), False, False, statement.span))
 
 
 def create_table_as(engine: Engine, statement: ast.CreateTableAs) -> Result:
@@ -66,9 +71,7 @@ def create_table_as(engine: Engine, statement: ast.CreateTableAs) -> Result:
     engine.check_defining("CREATE TABLE")
     statement = replace(statement, query=evaluated(engine, statement.query))
     if LOCKING.search(statement.span.source, statement.span.start, statement.span.end):
-        from kpg.execute.queries.for_update import with_locked  # lazy: the start does without it
-
-        statement = with_locked(engine, statement)
+        statement = for_update.with_locked(engine, statement)
 
     def asked() -> tuple[Planned, Words]:
         planned = plan_view(statement, engine.reading_catalog, engine.statistics)
@@ -88,7 +91,4 @@ def _create_defined(engine: Engine, statement: ast.CreateTable, name: str) -> No
     entry, sequences = definition(statement, name, engine.catalog)
     engine.tables.create(name, entry.schema, entry.constraints, sequences)
     if entry.constraints.rules or entry.constraints.checks:
-        # lazy: the start does without it
-        from kpg.compiler.sql.rewrite.column_expressions import check_rules
-
-        check_rules(entry, engine.catalog)
+        column_expressions.check_rules(entry, engine.catalog)

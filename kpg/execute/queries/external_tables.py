@@ -15,12 +15,21 @@ from typing import TYPE_CHECKING, Any, Final, assert_never
 from kpg.compiler.catalog.access_control import need_file
 from kpg.compiler.sql.parse import statements as ast
 from kpg.compiler.sql.rewrite.external_tables import Files, Mention, Named, attached
+from kpg.gc_pause import LazyModule
 from kpg.runtime.errors import DataError, Error, ProgrammingError
 from kpg.runtime.types import Schema
 from kpg.session.engine import Engine
 
 if TYPE_CHECKING:
+    from kpg.execute.changes import bulk_load, source_positions
     from kpg.execute.changes.bulk_load import Source
+    from kpg.runtime.convert import arrow
+    from kpg.session import time_travel
+else:
+    bulk_load = LazyModule("kpg.execute.changes.bulk_load")
+    source_positions = LazyModule("kpg.execute.changes.source_positions")
+    arrow = LazyModule("kpg.runtime.convert.arrow")
+    time_travel = LazyModule("kpg.session.time_travel")
 
 
 WITHIN: Final = ast.Select | ast.Insert | ast.CreateTableAs | ast.Explain
@@ -42,15 +51,11 @@ def readable(engine: Engine, statement: ast.Statement) -> ast.Statement:
             raise
 
     if isinstance(statement, ast.Insert | ast.CreateTableAs) and statement.query.then is not None:
-        from kpg.session.time_travel import settled  # lazy: the start does without it
-
         with engine.transactions.undoing():
-            return settled(engine, statement)
+            return time_travel.settled(engine, statement)
     if isinstance(statement, WITHIN) and PARTS.search(statement.span.source):
-        from kpg.session.time_travel import within  # lazy: the start does without it
-
         with engine.transactions.undoing():
-            statement = within(engine, statement)
+            statement = time_travel.within(engine, statement)
     # As a part of the statement: what goes wrong here ends a transaction as everywhere.
     with engine.transactions.undoing():
         return attached(statement, engine.catalog.__contains__, attach)
@@ -61,11 +66,11 @@ def create(engine: Engine, name: str, data: Any, primary_key: Sequence[str]) -> 
 
     Raises ProgrammingError for a key column that is not there, IntegrityError for rows that violate the key.
     """
-    from kpg.execute.changes.bulk_load import of_data, of_path  # lazy: the start does without it
-
     plain = name.rpartition(".")[2]
     check_name(plain)
-    source: Source | None = of_path(data) if isinstance(data, str | Path) else of_data(data, plain)
+    source: Source | None = (
+        bulk_load.of_path(data) if isinstance(data, str | Path) else bulk_load.of_data(data, plain)
+    )
     name = engine.catalog.created(name)
     while True:
         assert source is not None
@@ -125,22 +130,18 @@ def _attach(engine: Engine, mention: Mention) -> str | None:
         need_file(engine.catalog, "from", mention.span)
     match mention:
         case Named(name=name) if name.lower() == "kpg_positions":
-            from kpg.execute.changes.source_positions import table_of  # lazy: the start does without it
-
-            table_of(engine)
+            source_positions.table_of(engine)
             return None
         case Named(name=name):
             data = _of_caller(name)
             if data is None:
                 return None
-            from kpg.execute.changes.bulk_load import of_data  # lazy: the start does without it
-
-            return _keep(engine, name, of_data(data, name))
+            return _keep(engine, name, bulk_load.of_data(data, name))
         case Files():
-            from kpg.execute.changes.bulk_load import of_files  # lazy: the start does without it
-
             return _keep(
-                engine, f"{', '.join(mention.paths)}, as of epoch {engine.executor.epoch}", of_files(mention)
+                engine,
+                f"{', '.join(mention.paths)}, as of epoch {engine.executor.epoch}",
+                bulk_load.of_files(mention),
             )
         case _:
             assert_never(mention)
@@ -170,6 +171,4 @@ def _of_caller(name: str) -> Any:
     found = frame.f_locals.get(name, frame.f_globals.get(name))
     if found is None:
         return None
-    from kpg.runtime.convert.arrow import is_frame  # lazy: the start does without it
-
-    return found if is_frame(found) else None
+    return found if arrow.is_frame(found) else None

@@ -23,6 +23,7 @@ from kpg.compiler.sql.parse.parser import STAGES
 from kpg.compiler.sql.rewrite import changes
 from kpg.compiler.sql.rewrite.column_defaults import given_insert
 from kpg.execute.queries.result_rows import Reader
+from kpg.gc_pause import LazyModule
 from kpg.runtime import plan as ir
 from kpg.runtime.dictionary import Dictionary
 from kpg.runtime.errors import DataError, InterfaceError, NotSupportedError
@@ -33,8 +34,13 @@ from kpg.runtime.scalar import walk as walk_scalar
 from kpg.runtime.types import NULL, ColumnDef, Schema, Type
 
 if TYPE_CHECKING:
+    from kpg.compiler import explain as plan_text
     from kpg.compiler.explain import Shown
     from kpg.compiler.physical.placement import Distributed
+    from kpg.compiler.sql.rewrite import upsert
+else:
+    plan_text = LazyModule("kpg.compiler.explain")
+    upsert = LazyModule("kpg.compiler.sql.rewrite.upsert")
 
 
 Words = NDArray[np.int64]
@@ -134,10 +140,8 @@ def _own_functions(rel: Rel) -> Iterator[str]:
 
 def table_keys(plan: ir.Plan) -> Iterator[tuple[str, tuple[int, ...]]]:
     """The plan's arrangements of all rows of a table, which views share: the table and the key columns."""
-    from kpg.compiler.explain import table_key  # lazy: the start does without it
-
     for ref in range(len(plan.nodes)):
-        found = table_key(plan, ref)
+        found = plan_text.table_key(plan, ref)
         if found is not None:
             yield found
 
@@ -154,9 +158,7 @@ def bind(statement: Query, catalog: Catalog) -> Bound:
         case ast.Update():
             return changes.lower_update(statement, catalog)
         case ast.Merge():
-            from kpg.compiler.sql.rewrite.upsert import lower_merge  # lazy: the start does without it
-
-            return lower_merge(statement, catalog)
+            return upsert.lower_merge(statement, catalog)
         case _:
             assert_never(statement)
 
@@ -227,17 +229,13 @@ def explain(
         return _arrangements(planned.plan, catalog, statistics)
     if stage not in STAGES:
         raise InterfaceError(f'there is no stage "{stage}"', hint=f"the stages are {', '.join(STAGES)}")
-    from kpg.compiler.explain import explain as explain_query  # lazy: EXPLAIN, 45 ms
-
     tables = statistics.tables if isinstance(statistics, LiveStatistics) else None
-    return explain_query(query, stage, catalog, statistics, kept=kept, tables=tables, costs=costs)
+    return plan_text.explain(query, stage, catalog, statistics, kept=kept, tables=tables, costs=costs)
 
 
 def _explain_change(
     statement: ast.Change, catalog: Catalog, statistics: Statistics, *, costs: bool
 ) -> "Shown":
-    from kpg.compiler.explain import shown_plan  # lazy: EXPLAIN, 45 ms
-
     if isinstance(statement, ast.Insert):
         statement = given_insert(statement, catalog)
     planned = plan(statement, catalog, statistics)
@@ -245,7 +243,7 @@ def _explain_change(
         ("Operation", type(statement).__name__),
         ("Relation Name", catalog.get(statement.table).name),
     )
-    return replace(shown_plan(planned.plan, catalog, costs=costs), change=change)
+    return replace(plan_text.shown_plan(planned.plan, catalog, costs=costs), change=change)
 
 
 def explain_export(
@@ -254,9 +252,7 @@ def explain_export(
     """The plan of an exported collection; InterfaceError at the stages that only SQL has."""
     match stage.lower():
         case "physical":
-            from kpg.compiler.explain import shown_plan  # lazy: EXPLAIN, 45 ms
-
-            return shown_plan(plan, catalog, costs=costs)
+            return plan_text.shown_plan(plan, catalog, costs=costs)
         case "arrangements":
             return _arrangements(plan, catalog, statistics)
         case _:
@@ -268,11 +264,9 @@ def explain_export(
 
 def _arrangements(plan: ir.Plan, catalog: Catalog, statistics: Statistics) -> "Shown":
     """Every arrangement that the plan uses, and whether it is there already."""
-    from kpg.compiler.explain import Shown, table_key  # lazy: the start does without it
-
     lines = []
     for ref, node in enumerate(plan.nodes):
-        found = table_key(plan, ref)
+        found = plan_text.table_key(plan, ref)
         if found is not None:
             table, columns = found
             names = ", ".join(catalog.table(table).schema.names[column] for column in columns)
@@ -281,7 +275,7 @@ def _arrangements(plan: ir.Plan, catalog: Catalog, statistics: Statistics) -> "S
         elif isinstance(node, ir.Arrange):
             what = "the result" if ref == plan.output else f"%{node.input} by its first {node.key} columns"
             lines.append(f"{what}: of this query")
-    return Shown(stage="arrangements", before=tuple(lines or ["no arrangements"]))
+    return plan_text.Shown(stage="arrangements", before=tuple(lines or ["no arrangements"]))
 
 
 T = TypeVar("T")

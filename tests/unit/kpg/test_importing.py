@@ -1,11 +1,14 @@
 """The collector while the engine's modules are imported, and after."""
 
+import contextlib
 import gc
+import io
+import sys
 from collections.abc import Iterator
 
 import pytest
 
-from kpg.gc_pause import collector_at_rest, import_at_rest
+from kpg.gc_pause import LazyModule, collector_at_rest, import_at_rest
 
 
 class Node:
@@ -70,3 +73,16 @@ def test_a_module_that_is_not_there() -> None:
     with pytest.raises(ModuleNotFoundError):
         import_at_rest("kpg.nothing")
     assert gc.isenabled()
+
+
+def test_a_lazy_module_is_imported_when_it_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(sys.modules, "this", raising=False)
+    module = LazyModule("this")
+    assert not hasattr(module, "__wrapped__")  # as inspect and doctest ask
+    assert "this" not in sys.modules
+    with contextlib.redirect_stdout(io.StringIO()):
+        assert module.d["A"] == "N"
+    assert "this" in sys.modules
+    assert module.d is sys.modules["this"].d
+    with pytest.raises(AttributeError, match="zen"):
+        _ = module.zen
