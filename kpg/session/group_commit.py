@@ -24,9 +24,11 @@ from kpg.runtime.records import dataclass
 from kpg.session.cancel import Cancellation, Watched
 from kpg.session.channels import Mailbox
 from kpg.session.engine import Engine, Opened, PreparedStatements
-from kpg.session.isolation import Isolated
+from kpg.session.isolation import TransactionIsolation
 from kpg.session.locks import ROW_EXCLUSIVE
 from kpg.session.notices import Notice
+from kpg.session.transaction import Transactions
+from kpg.session.transaction_swap import Segment
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
@@ -38,7 +40,10 @@ class SessionState(Watched, Protocol):
     number: int
     """By which others know it, as Postgres' process id."""
     user: str
-    transactions: Isolated
+    transactions: Transactions
+    isolation: TransactionIsolation
+    parked: list[Segment] | None
+    """What its transaction has changed, while that is not in the tables."""
     settings: dict[str, str]
     prepared: PreparedStatements
     path: tuple[str, ...]

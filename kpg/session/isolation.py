@@ -42,8 +42,7 @@ from kpg.runtime.errors import DataError, InterfaceError, NotSupportedError, Ser
 from kpg.runtime.types import NULL
 from kpg.session.engine import Engine
 from kpg.session.setting_values import ISOLATION
-from kpg.session.transaction import State
-from kpg.session.transaction_swap import SessionTransactions
+from kpg.session.transaction import State, Transactions
 
 
 class Snapshots:
@@ -126,38 +125,50 @@ def level_of(text: str) -> Isolation | None:
     return Isolation(name)
 
 
-def noted(transactions: "Isolated", statement: ast.Statement, settings: dict[str, str]) -> None:
+def noted(
+    isolation: "TransactionIsolation",
+    transactions: Transactions,
+    statement: ast.Statement,
+    settings: dict[str, str],
+) -> None:
     """Take note of what a statement says of isolation, before it runs."""
     text = statement.span.source[statement.span.start : statement.span.end]
     level = level_of(text)
     if isinstance(statement, ast.Begin):
         if transactions.state is not State.NONE:
             if level is not None and transactions.state is State.OPEN:
-                transactions.begin_at(level)
+                isolation.begin_at(level)
             return
         given = settings.get(DEFAULT, "")
         known = {one.value for one in Isolation}
-        transactions.begin_at(level or Isolation(given if given in known else "read committed"))
+        isolation.begin_at(level or Isolation(given if given in known else "read committed"))
     elif level is not None and text.lower().split()[:2] == ["set", "session"]:
         settings[DEFAULT] = level.value
     elif level is not None and text.lower().startswith("set"):
-        transactions.begin_at(level)
+        isolation.begin_at(level)
 
 
-class Isolated(SessionTransactions):
-    """Transactions that know what they have read, and as of when."""
+class TransactionIsolation:
+    """The isolation level of a session's transaction, its snapshot, and the relations that it has read."""
 
-    level = Isolation.READ_COMMITTED
-    snapshots: Snapshots
-    settings: dict[str, str]
-    _since: int | None = None
-    _number = 0
-    """Of the transaction that the snapshot is for: COMMIT AND CHAIN begins another at once."""
-    _read: frozenset[str] = frozenset()
-    _exported = ""
-
-    changes: Callable[[], bool]
-    """Whether anything is pending."""
+    def __init__(
+        self,
+        transactions: Transactions,
+        snapshots: Snapshots,
+        settings: dict[str, str],
+        changes: Callable[[], bool],
+    ) -> None:
+        """``changes`` tells whether anything is pending."""
+        self._transactions = transactions
+        self._snapshots = snapshots
+        self._settings = settings
+        self._changes = changes
+        self.level = Isolation.READ_COMMITTED
+        self._since: int | None = None
+        self._number = 0
+        """Of the transaction that the snapshot is for: COMMIT AND CHAIN begins another at once."""
+        self._read: frozenset[str] = frozenset()
+        self._exported = ""
 
     def set_level(self, name: str) -> None:
         """SET transaction_isolation; of no transaction it is over with the statement."""
@@ -165,32 +176,34 @@ class Isolated(SessionTransactions):
 
     def begin_at(self, level: Isolation) -> None:
         """A transaction begins, at a level."""
-        if self._since is not None or (self.state is State.OPEN and self.changes()):
+        if self._since is not None or (self._transactions.state is State.OPEN and self._changes()):
             error = InterfaceError("the isolation level must be set before any query of the transaction")
             error.sqlstate = "25001"
             raise error
         self.level = level
-        self.settings[ISOLATION] = level.value
+        self._settings[ISOLATION] = level.value
         self._read = frozenset()
 
     def ended(self) -> None:
         """Give up the snapshot of a transaction that is over."""
-        if self._since is not None and (self.state is State.NONE or self.begun != self._number):
-            self.snapshots.release(self._since)
-            self.snapshots.exported.pop(self._exported, None)
+        if self._since is not None and (
+            self._transactions.state is State.NONE or self._transactions.begun != self._number
+        ):
+            self._snapshots.release(self._since)
+            self._snapshots.exported.pop(self._exported, None)
             self._since, self._exported = None, ""
             self._read = frozenset()
-        if self.state is State.NONE and self.level is not Isolation.READ_COMMITTED:
+        if self._transactions.state is State.NONE and self.level is not Isolation.READ_COMMITTED:
             self.level = Isolation.READ_COMMITTED
-            self.settings[ISOLATION] = self.level.value
+            self._settings[ISOLATION] = self.level.value
 
     def export(self) -> str:
         """The name by which others can see what this transaction does, while it lasts."""
-        if self.changes():
+        if self._changes():
             raise NotSupportedError("a transaction that has changed something exports no snapshot")
         if self._since is None:
-            self._since, self._number = self.snapshots.hold(), self.begun
-        self._exported = self._exported or self.snapshots.named(self._since)
+            self._since, self._number = self._snapshots.hold(), self._transactions.begun
+        self._exported = self._exported or self._snapshots.named(self._since)
         return self._exported
 
     def join(self, name: str) -> None:
@@ -203,15 +216,15 @@ class Isolated(SessionTransactions):
             error = InterfaceError("SET TRANSACTION SNAPSHOT must be called before any query")
             error.sqlstate = "25001"
             raise error
-        epoch = self.snapshots.exported.get(name)
+        epoch = self._snapshots.exported.get(name)
         if epoch is None:
             raise DataError(f'invalid snapshot identifier: "{name}"')
-        self._since, self._number = self.snapshots.hold_again(epoch), self.begun
+        self._since, self._number = self._snapshots.hold_again(epoch), self._transactions.begun
 
     @property
     def sees_latest(self) -> bool:
         """Whether a statement sees the last commit, whenever the transaction began."""
-        return self.level is Isolation.READ_COMMITTED or self.state is not State.OPEN
+        return self.level is Isolation.READ_COMMITTED or self._transactions.state is not State.OPEN
 
     def seen_by(self, engine: Engine, statement: ast.Statement) -> int | None:
         """The epoch that a statement sees, if not the present one; notes what it reads.
@@ -224,7 +237,7 @@ class Isolated(SessionTransactions):
             self._check_commit(engine)
             return None
         if self._since is None:
-            self._since, self._number = self.snapshots.hold(), self.begun
+            self._since, self._number = self._snapshots.hold(), self._transactions.begun
         tables = _read_by(engine, statement)
         self._read |= tables
         tables |= _replaced(engine, statement)
@@ -232,7 +245,7 @@ class Isolated(SessionTransactions):
             return None
         for name in sorted(tables):
             if not _is_known(engine, name, self._since):
-                with self.undoing():
+                with self._transactions.undoing():
                     raise SerializationError(
                         f'could not serialize access: what "{name}" was is not known any more'
                     )
@@ -258,7 +271,7 @@ class Isolated(SessionTransactions):
             assert isinstance(entry, TableEntry)
             for columns in _keys(entry):
                 if _rows(words, columns) & _rows(gone, columns):
-                    with self.undoing():
+                    with self._transactions.undoing():
                         raise SerializationError(
                             f'could not serialize access due to concurrent deletion in table "{name}"'
                         )
@@ -273,7 +286,7 @@ class Isolated(SessionTransactions):
         own = [come for table, _, come, _ in engine.executor.changed_since(None) if table == name]
         others = rowids[~np.isin(rowids, np.concatenate(own))] if own else rowids
         if np.isin(others, engine.executor.changed(name, since)[1]).any():
-            with self.undoing():
+            with self._transactions.undoing():
                 raise SerializationError("could not serialize access due to concurrent update")
 
     def _check_commit(self, engine: Engine) -> None:
@@ -281,7 +294,7 @@ class Isolated(SessionTransactions):
             return
         changed = _changed(engine, self._read, self._since)
         if changed:
-            self.rollback()
+            self._transactions.rollback()
             raise SerializationError(
                 f'could not serialize access: table "{changed[0]}", which was read, was changed'
             )

@@ -274,7 +274,7 @@ class Slices:
     def _known(self, session: SessionState) -> tuple[object, ...]:
         """What must be the same for a statement to go on."""
         engine = self._hub.engine
-        snapshot = 0 if session.transactions.sees_latest else engine.executor.epoch
+        snapshot = 0 if session.isolation.sees_latest else engine.executor.epoch
         return engine.catalog.version, engine.remembered.forgotten, snapshot, self._hub.locks.strong
 
     def _return_jobs(self, session: SessionState) -> None:
@@ -539,7 +539,7 @@ class Suspended:
         transactions = job.session.transactions
         job.session.token.canceled = False
         if transactions.state is State.OPEN:
-            parked, transactions.parked = transactions.parked or [], None
+            parked, job.session.parked = job.session.parked or [], None
             transactions.lost = {segment.name for segment in parked}
             transactions.points = []
             transactions.state = State.FAILED

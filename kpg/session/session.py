@@ -23,11 +23,12 @@ from kpg.session.cancel import Token
 from kpg.session.channels import Mailbox, Message
 from kpg.session.engine import Engine, Opened, PreparedStatements
 from kpg.session.group_commit import Ready
-from kpg.session.isolation import Isolated, Isolation, noted
+from kpg.session.isolation import Isolation, TransactionIsolation, noted
 from kpg.session.notices import Notice
 from kpg.session.session_manager import Hub
 from kpg.session.setting_values import ISOLATION
-from kpg.session.transaction import State
+from kpg.session.transaction import State, Transactions
+from kpg.session.transaction_swap import Segment
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
@@ -55,17 +56,20 @@ class Session:
         self.path: tuple[str, ...] = USUAL_PATH
         self.token = Token()
         engine = hub.engine
-        self.transactions = Isolated(engine, engine.notifications.deliver, hub.group)
+        self.transactions = Transactions(engine, engine.notifications.deliver, hub.group)
+        self.parked: list[Segment] | None = None
+        """What its transaction has changed, while that is not in the tables."""
         self.number = hub.next_number()
         """By which others know it, as Postgres' process id."""
         role = user if engine.catalog.rights.find(user) is not None else FIRST
         self.asker = Asker(role, role, self.number, role)
         """Whoever is no role is the one that every database has: who may come in is the server's to know."""
         self.mailbox = self.transactions.mailbox = Mailbox(engine.channels, self.number)
-        self.transactions.snapshots, self.transactions.settings = hub.snapshots, self.settings
-        self.transactions.changes = lambda: engine.executor.has_pending
-        self.transactions.isolate = self.transactions.set_level
-        self.transactions.check_seen = partial(self.transactions.refuse_later, engine)
+        self.isolation = TransactionIsolation(
+            self.transactions, hub.snapshots, self.settings, lambda: engine.executor.has_pending
+        )
+        self.transactions.isolate = self.isolation.set_level
+        self.transactions.check_seen = partial(self.isolation.refuse_later, engine)
         self.notices: deque[Notice] = deque()
         """What its statements have said, until it is taken."""
         self.asked = ""
@@ -186,7 +190,7 @@ class Session:
         """
         if joins:
             self.join()
-        if not self.transactions.sees_latest:
+        if not self.isolation.sees_latest:
             result: Result | None = None
             for statement in self.parsed(text, parameters):
                 result = self.perform(engine, statement)
@@ -199,7 +203,7 @@ class Session:
     def join(self) -> None:
         """Begin a transaction of statements that came together, unless one is open: the engine is here."""
         if self.transactions.state is State.NONE:
-            noted(self.transactions, ast.Begin(Span("", 0, 0)), self.settings)
+            noted(self.isolation, self.transactions, ast.Begin(Span("", 0, 0)), self.settings)
             self.transactions.begin()
             self.transactions.implicit = True
 
@@ -216,11 +220,11 @@ class Session:
         if joins:
             self.join()
         with self.transactions.undoing():
-            noted(self.transactions, statement, self.settings)
-            engine.seen = self.transactions.seen_by(engine, statement)
+            noted(self.isolation, self.transactions, statement, self.settings)
+            engine.seen = self.isolation.seen_by(engine, statement)
         try:
             outcome = reading(engine, statement, execute)
-            self.transactions.check_keys(engine)
+            self.isolation.check_keys(engine)
         finally:
             engine.seen = None
         return None if isinstance(outcome, Maintained) else outcome

@@ -110,11 +110,11 @@ class Hub:
 
     def export(self) -> str:
         """As :class:`kpg.session.engine.Sessions` says."""
-        return self._asking().transactions.export()
+        return self._asking().isolation.export()
 
     def join(self, name: str) -> None:
         """As :class:`kpg.session.engine.Sessions` says."""
-        self._asking().transactions.join(name)
+        self._asking().isolation.join(name)
 
     def _asking(self) -> SessionState:
         if self.current is None:
@@ -344,9 +344,9 @@ class Hub:
             self._put_in(session)
             self.current = session
         transactions = session.transactions
-        if transactions.parked is None:
+        if session.parked is None:
             return
-        segments, transactions.parked = transactions.parked, None
+        segments, session.parked = session.parked, None
         if rolls_back:
             transactions.points.clear()
             return
@@ -378,14 +378,18 @@ class Hub:
         # Savepoints are of the tables as they are now: they have to be made anew, too, after others' commits.
         waits = bool(transactions.points) or self.engine.executor.has_pending
         if transactions.state is not State.NONE and waits:
-            transactions.parked = park(self.engine, transactions.points)
+            session.parked = park(self.engine, transactions.points)
             self._lock_changed(session)
 
     def _lock_changed(self, session: SessionState) -> None:
         """What a session has changed, and not committed, nobody else changes before its transaction ends."""
         transactions, locks = session.transactions, self.locks
-        if locks.parked(session.number, [one.parts for one in transactions.parked or ()]):
+        if locks.parked(session.number, [one.parts for one in session.parked or ()]):
             transactions.locks = Own(locks, session.number)
+
+    def _abandon(self, session: SessionState) -> None:
+        session.parked = None
+        session.transactions.abandon(current=self.engine.transactions is session.transactions)
 
     def admit_owner(self) -> None:
         """As :class:`kpg.session.engine.Sessions` says; the thread is inside the monitor."""
@@ -406,10 +410,10 @@ class Hub:
                 session.transactions.rollback()
             if self.engine.catalog.temporary in self.engine.catalog.schemas:
                 end(self.engine)
-            session.transactions.abandon()
+            self._abandon(session)
             self.current = None
             self._put_in(self._owner)
-        session.transactions.abandon()
+        self._abandon(session)
         if self.engine.cursors:
             forget(self.engine, session.number)
         if self.engine.used_sequences is not None:
@@ -474,7 +478,7 @@ class Hub:
         if notices:
             job.session.notices.extend(notices)
             notices.clear()
-        transactions.ended()
+        job.session.isolation.ended()
         self.slices.over(job.session)
         self.snapshots.tidy()
 
@@ -488,7 +492,7 @@ class Hub:
             if job.commits:
                 if transactions.points:
                     self.engine.rollback()
-                transactions.abandon()
+                self._abandon(job.session)
             raise
 
     def _gathers(self, job: Job) -> bool:

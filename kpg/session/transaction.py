@@ -11,7 +11,7 @@ from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING, Any, Protocol
 
 from kpg.gc_pause import LazyModule
-from kpg.runtime.errors import InterfaceError, Waiting
+from kpg.runtime.errors import InterfaceError, SerializationError, Waiting
 from kpg.runtime.monitor import Monitor
 from kpg.session.undo import Settled
 
@@ -54,6 +54,17 @@ class HeldLocks(Protocol):
         """Merge the locks of the savepoint of this number into the enclosing savepoint."""
 
 
+class Gathering(Protocol):
+    """Where commits of sessions may wait for each other."""
+
+    @property
+    def gathering(self) -> bool:
+        """Whether a commit ends an epoch only, and the step comes later."""
+
+    def undo_statement(self) -> None:
+        """Throw away what the present statement has changed, and nothing of others."""
+
+
 def _needing(what: str) -> InterfaceError:
     """The error of what stands in transactions only."""
     error = InterfaceError(
@@ -77,14 +88,20 @@ class Transactions:
     check_seen: Callable[[str, Any], None] | None = None  # refuses rowids that came after its snapshot
     isolate: Callable[[str], None] | None = None  # sets what it sees of others, if there are any
 
-    def __init__(self, engine: Stepper, committed: Callable[[], None]) -> None:
+    def __init__(
+        self, engine: Stepper, committed: Callable[[], None], group: Gathering | None = None
+    ) -> None:
+        """``group`` is where commits of a session may share a step."""
         self._engine = engine
+        self._group = group
         self._committed = committed
         self._batch = State.NONE
         self.state = State.NONE
         self.begun = 0
         """How many transactions there have been: the number of the present one."""
         self._points: list[tuple[str, Any]] = []
+        self.lost: set[str] = set()
+        """Savepoints of a failed transaction after which others have changed what it changed before them."""
         self.settled = Settled()
         self.mailbox: Mailbox | None = None  # what is to be said at the commit, if anybody has said anything
         self.implicit = False
@@ -100,8 +117,9 @@ class Transactions:
 
     @property
     def idle(self) -> bool:
-        """Neither in a transaction nor in a batch."""
-        return self.state is State.NONE and self._batch is State.NONE
+        """Neither in a transaction nor in a batch, and no commits are gathered."""
+        alone = self.state is State.NONE and self._batch is State.NONE
+        return alone and (self._group is None or not self._group.gathering)
 
     @property
     def in_batch(self) -> bool:
@@ -122,6 +140,7 @@ class Transactions:
 
     def begin(self) -> None:
         """Start a transaction; raises InterfaceError inside one."""
+        self.lost = set()
         self.check()
         if self.state is not State.NONE:
             raise InterfaceError(
@@ -175,6 +194,19 @@ class Transactions:
         self.implicit = False
         self.end_local()
         self._forget(0)
+
+    def abandon(self, *, current: bool) -> None:
+        """End the transaction, whose changes are in no table; ``current`` if its session has the engine."""
+        self._points.clear()
+        self.state = State.NONE
+        self.implicit = False
+        self.read_only = self._reads_only
+        if current:
+            self.end_local()
+            self.settled.forget(0)
+        self.release_locks()
+        if self.mailbox:
+            self.mailbox.forget(0)
 
     def end_local(self) -> None:
         """Take back what was so for the transaction only."""
@@ -251,7 +283,16 @@ class Transactions:
         self._points.append((name.lower(), self._engine.savepoint()))
 
     def rollback_to(self, name: str) -> None:
-        """Return to a savepoint, after an error too; it stays."""
+        """Return to a savepoint, after an error too; it stays.
+
+        SerializationError if others have changed what came before it.
+        """
+        lost, self.lost = self.lost, set()
+        if self.state is State.FAILED and name.lower() in lost:
+            self.lost = lost
+            raise SerializationError(
+                f'could not serialize access due to concurrent update of what came before savepoint "{name}"'
+            )
         place = self._point(name)
         self._engine.rollback_to(self._points[place][1])
         del self._points[place + 1 :]
@@ -281,7 +322,14 @@ class Transactions:
         """Roll back after an error; an open transaction, and an open batch, then wait for their end.
 
         As far as its last savepoint, if a transaction has any: the others can still be returned to.
+        What others have gathered stays.
         """
+        if self._group is not None and self._group.gathering:
+            self._group.undo_statement()
+            self._points.clear()
+            if self.state is State.OPEN:
+                self.state = State.FAILED
+            return
         if self._points and self.state is not State.NONE:
             self._engine.rollback_to(self._points[-1][1])
         else:
@@ -359,8 +407,8 @@ class Transactions:
         self._engine.settle(committing=committing)
 
     def end_epoch(self) -> None:
-        """End the epoch by a step, whose listeners have to be told; in a batch without a step."""
-        if self._batch is State.OPEN:
+        """End the epoch by a step; in a batch, and while commits are gathered, without a step."""
+        if self._batch is State.OPEN or (self._group is not None and self._group.gathering):
             self._engine.close_epoch()
         else:
             self._engine.step()
@@ -371,8 +419,11 @@ class Transactions:
         self.tell()
 
     def tell(self) -> None:
-        """Call the listeners of what was committed; nothing that they raise is an error of the commit."""
-        if self._batch is not State.OPEN:
+        """Call the listeners of what was committed; nothing that they raise is an error of the commit.
+
+        While commits are gathered, the group tells of them after their step.
+        """
+        if self._batch is not State.OPEN and (self._group is None or not self._group.gathering):
             self._committed()
 
 

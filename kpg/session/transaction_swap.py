@@ -4,12 +4,7 @@ The engine has one set of tables. They contain a session's uncommitted rows only
 Before a statement of another session they are swapped out (*parked*), so that no other session sees them.
 Swapping in applies the changes again: a row to be deleted must still exist. If it does not, another session
 has changed it, and the transaction ends (first committer wins).
-
-``SessionTransactions`` is the transaction of a session, whose commit may share a step with others.
 """
-
-from collections.abc import Callable
-from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,7 +13,6 @@ from kpg.execute.changes.foreign_keys import References, Removed
 from kpg.runtime.errors import SerializationError
 from kpg.runtime.records import dataclass
 from kpg.session.engine import Engine, Point
-from kpg.session.transaction import State, Transactions
 
 Words = NDArray[np.int64]
 
@@ -142,81 +136,3 @@ def _now(table: str, rowids: Words, moved: dict[str, list[tuple[Words, Words]]])
         same = before[place] == rowids
         found[same] = after[place[same]]
     return np.sort(found)
-
-
-class Gathering(Protocol):
-    """Where commits may wait for each other."""
-
-    @property
-    def gathering(self) -> bool:
-        """Whether a commit ends an epoch only, and the step comes later."""
-
-    def undo_statement(self) -> None:
-        """Throw away what the present statement has changed, and nothing of others."""
-
-
-class SessionTransactions(Transactions):
-    """Transactions of one of many sessions."""
-
-    def __init__(self, engine: Engine, committed: Callable[[], None], group: Gathering) -> None:
-        super().__init__(engine, committed)
-        self._group = group
-        self.parked: list[Segment] | None = None
-        self.lost: set[str] = set()
-        """Savepoints of a failed transaction after which others have changed what it changed before them."""
-
-    @property
-    def idle(self) -> bool:
-        """Whether no transaction is open; while commits are gathered, definitions must not be made."""
-        return super().idle and not self._group.gathering
-
-    def end_epoch(self) -> None:
-        """End the epoch: with a step, or, while commits are gathered, without."""
-        if self._group.gathering:
-            self._engine.close_epoch()
-        else:
-            super().end_epoch()
-
-    def tell(self) -> None:
-        """See Transactions. While commits are gathered, the group tells of them after their step."""
-        if not self._group.gathering:
-            super().tell()
-
-    def fail(self) -> None:
-        """Roll back after an error; what others have gathered stays."""
-        if self._group.gathering:
-            self._group.undo_statement()
-            self._points.clear()
-            if self.state is State.OPEN:
-                self.state = State.FAILED
-            return
-        super().fail()
-
-    def begin(self) -> None:
-        """See Transactions."""
-        self.lost = set()
-        super().begin()
-
-    def rollback_to(self, name: str) -> None:
-        """Return to a savepoint; SerializationError if what came before it cannot be."""
-        lost, self.lost = self.lost, set()
-        if self.state is State.FAILED and name.lower() in lost:
-            self.lost = lost
-            raise SerializationError(
-                f'could not serialize access due to concurrent update of what came before savepoint "{name}"'
-            )
-        super().rollback_to(name)
-
-    def abandon(self) -> None:
-        """End the transaction, whose changes are in no table now."""
-        self.parked = None
-        self._points.clear()
-        self.state = State.NONE
-        self.implicit = False
-        self.read_only = self._reads_only
-        if self._engine.transactions is self:  # type: ignore[attr-defined]
-            self.end_local()
-            self.settled.forget(0)
-        self.release_locks()
-        if self.mailbox:
-            self.mailbox.forget(0)
