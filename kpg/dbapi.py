@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 import kpg
-from kpg.api.result import Affected, Result, Row
+from kpg.api.result import Result, Row
 from kpg.compiler.sql.parse.parameters import Parameters
 from kpg.compiler.sql.parse.statements import Rollback
 from kpg.runtime.errors import (
@@ -205,7 +205,7 @@ class Cursor:
         self._result, self.description, self.rowcount, self._fetched = None, None, -1, 0
         self.connection.begin()
         result = session.sql(operation, parameters)
-        is_rows = result is not None and not isinstance(result, Affected)
+        is_rows = result is not None and not result.is_count
         self._result = result if is_rows else None
         self.description = result.description if result is not None and is_rows else None
         self.rowcount = -1 if result is None else result.rowcount

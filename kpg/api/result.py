@@ -121,18 +121,24 @@ class Result(Rows):
     forms give all rows each time.
     """
 
-    affected: int | None = None
-    """For a statement that changes a table, the number of rows inserted, deleted or updated."""
-
     def __init__(
         self,
         columns: Sequence[str],
         types: Sequence[Type],
         contents: Contents,
         origins: tuple[tuple[str, int], ...] = (),
+        *,
+        count: int | None = None,
+        text: str | None = None,
     ) -> None:
         self.origins = origins
         """The names of relations and the places of columns there that the columns are, if that is known."""
+        self.affected = count
+        """For a statement that changes a table, the number of rows inserted, deleted or updated."""
+        self.is_count = count is not None
+        """Whether the number of affected rows is all that it gives: RETURNING gives rows, too."""
+        self.text = text
+        """For EXPLAIN, the whole text, which is how the result prints."""
         self._columns = list(columns)
         self._types = list(types)
         self._contents = contents
@@ -142,7 +148,10 @@ class Result(Rows):
 
     def again(self) -> "Result":
         """The same rows, with a cursor before the first one."""
-        return Result(self._columns, self._types, self._contents, self.origins)
+        count = self.affected if self.is_count else None
+        made = Result(self._columns, self._types, self._contents, self.origins, count=count, text=self.text)
+        made.affected = self.affected
+        return made
 
     @property
     def columns(self) -> list[str]:
@@ -172,6 +181,16 @@ class Result(Rows):
 
     def part(self, start: int = 0, stop: int | None = None) -> list[Row]:
         return self._contents.part(start, stop)
+
+    def __repr__(self) -> str:
+        return super().__repr__() if self.text is None else self.text
+
+    def _repr_html_(self) -> str:
+        if self.text is None:
+            return super()._repr_html_()
+        from html import escape  # lazy: the start does without it
+
+        return f"<pre>{escape(self.text)}</pre>"
 
     def fetchone(self) -> Row | None:
         """The next row, or None after the last."""
@@ -222,33 +241,19 @@ def listing(columns: Mapping[str, tuple[Type, Sequence[Any]]]) -> Result:
     return Result(names, types, Listed(names, types, [values for _, values in columns.values()]))
 
 
-class Affected(Result):
+def row_count(count: int) -> Result:
     """The result of a statement that changes a table: one row with the count of rows."""
-
-    def __init__(self, count: int) -> None:
-        super().__init__(["count"], [BIGINT], Listed(["count"], [BIGINT], [[count]]))
-        self.affected = count
+    return Result(["count"], [BIGINT], Listed(["count"], [BIGINT], [[count]]), count=count)
 
 
 PLAN: Final = "QUERY PLAN"
 """What Postgres calls the column of EXPLAIN."""
 
 
-class Explanation(Result):
-    """A plan as text, a row for each line or one for the ``whole``; by another ``name``, what else is so."""
-
-    def __init__(self, text: str, name: str = PLAN, *, type_: Type = TEXT, whole: bool = False) -> None:
-        rows = [text] if whole else text.splitlines()
-        super().__init__([name], [type_], Listed([name], [type_], [rows]))
-        self.text = text
-
-    def __repr__(self) -> str:
-        return self.text
-
-    def _repr_html_(self) -> str:
-        from html import escape  # lazy: the start does without it
-
-        return f"<pre>{escape(self.text)}</pre>"
+def explanation(text: str, name: str = PLAN, *, type_: Type = TEXT, whole: bool = False) -> Result:
+    """The result of EXPLAIN: a row for each line of a text, or one for the ``whole``; in one column."""
+    rows = [text] if whole else text.splitlines()
+    return Result([name], [type_], Listed([name], [type_], [rows]), text=text)
 
 
 def _describe(name: str, type_: Type) -> Description:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import kpg
-from kpg.api.result import Explanation, Result
+from kpg.api.result import Result
 from kpg.cli.output import Format, write
 from kpg.runtime.errors import InterfaceError, OperationalError
 
@@ -139,7 +139,7 @@ def show(outcome: "Result | View | None", form: Format, started: float | None = 
     """Print what a statement gave, and for people, how long it took since ``started``."""
     people = form is Format.TABLE
     if isinstance(outcome, Result):
-        if isinstance(outcome, Explanation) and people:
+        if outcome.text is not None and people:
             print(outcome.text)
         elif outcome.affected is None:
             write(outcome, form, sys.stdout)

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from kpg.api.result import Explanation, Result, listing
+from kpg.api.result import Result, explanation, listing
 from kpg.compiler.algebra.rel import Get
 from kpg.compiler.catalog.entries import Entry, TableEntry, ViewEntry, did_you_mean
 from kpg.compiler.qualified_names import written
@@ -224,7 +224,7 @@ def explained(engine: Engine, statement: ast.ExplainRow) -> Result:
         return listing({"explanation": (JSON, [proof.to_json()])})
     more = rows.shape[1] - 1
     note = f"\n… and {more} more row{'' if more == 1 else 's'} like that" if more else ""
-    return Explanation(proof.tree() + note, "explanation")
+    return explanation(proof.tree() + note, "explanation")
 
 
 def external_proof(engine: Engine, name: str, row: tuple[int, ...]) -> Proof | None:
@@ -246,7 +246,7 @@ def _explained_absence(world: World, entry: Entry, statement: ast.ExplainRow) ->
     found = _absence(world, entry, entry.schema.names, dict(enumerate(words)), values)
     if statement.as_json:
         return listing({"explanation": (JSON, [json.dumps(found.to_dict(), default=str)])})
-    return Explanation(str(found), "explanation")
+    return explanation(str(found), "explanation")
 
 
 def _selected(engine: Engine, entry: Entry, statement: ast.ExplainRow) -> Words:

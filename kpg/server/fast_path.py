@@ -20,7 +20,7 @@ from contextlib import suppress
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from kpg.api.result import Affected, Result
+from kpg.api.result import Result, row_count
 from kpg.execute.scripts import is_light, word_of
 from kpg.runtime.errors import CanceledError
 from kpg.runtime.types import Type
@@ -45,7 +45,7 @@ FEW: Final = 2_000
 """So many rows are a reply that is put together at once, if they are so little; more are sent in pieces."""
 LITTLE: Final = 1 << 20
 """Bytes."""
-ONE: Final = Affected(1)
+ONE: Final = row_count(1)
 """What most INSERTs give."""
 
 
@@ -240,7 +240,7 @@ class Reply:
             self.data = (messages.BOUND if prepared else b"") + failure
         elif isinstance(outcome, bytes):
             self.data = outcome + messages.ready(STATUS[self._state])
-        elif outcome is None or isinstance(outcome, Affected):
+        elif outcome is None or outcome.is_count:
             count = 0 if outcome is None else outcome.affected
             self.data = counted(usual.word, count, self._state, prepared, usual.described)
         else:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from uuid import UUID
 
 from kpg.api.result import PLAN as PLAN_COLUMN
-from kpg.api.result import Affected, Result
+from kpg.api.result import Result
 from kpg.compiler.sql.bind.eager_subexpressions import settings, with_settings
 from kpg.compiler.sql.parameterize.normalization import Asked, asked, marked_statement
 from kpg.compiler.sql.parse import statements as ast
@@ -382,7 +382,7 @@ class Portal:
 
 def shape_of_result(outcome: Result | None) -> Shape | None:
     """The columns of a result; None for a mere count."""
-    if outcome is None or isinstance(outcome, Affected):
+    if outcome is None or outcome.is_count:
         return None
     return Shape(tuple(outcome.columns), tuple(outcome.types), outcome.origins)
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from kpg.api.result import Affected
+from kpg.api.result import row_count
 from kpg.compiler.catalog.privileges import Asker
 from kpg.execute.changes.keyed_changes import Keyed, Merged, Recipe, change_some
 from kpg.runtime.errors import InterfaceError, OperationalError, Waiting
@@ -321,7 +321,7 @@ class Group:
         ready = [one for one in what if isinstance(one, Ready)]
         if not ready:
             counts = change_some(self._engine, [one for one in what if not isinstance(one, Ready)])
-            return None if counts is None else [Affected(count) for count in counts]
+            return None if counts is None else [row_count(count) for count in counts]
         if self._engine.tables.watching and self._engine.locks.closed_to(ready[0].table, ROW_EXCLUSIVE):
             return None
         words, counts = _joined(ready)

@@ -6,7 +6,7 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from kpg.api.result import Affected, Result
+from kpg.api.result import Result, row_count
 from kpg.api.view import Maintained
 from kpg.compiler.catalog.privileges import FIRST, Asker
 from kpg.compiler.qualified_names import USUAL_PATH
@@ -250,7 +250,7 @@ class Session:
             if isinstance(parameters, list | tuple):
                 made = row_of(engine, text, parameters)
                 if made is not None and made[0].merges is None:
-                    return Ready(made[0].entry.name, made[1], one or Affected(1), made[0])
+                    return Ready(made[0].entry.name, made[1], one or row_count(1), made[0])
                 if made is not None:
                     return Merged(*made)
             found = alone(engine, text, parameters)

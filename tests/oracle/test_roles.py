@@ -8,7 +8,7 @@ import psycopg
 import pytest
 
 import kpg
-from kpg.api.result import Affected, Rows
+from kpg.api.result import Result, Rows
 from kpg.postgres.sqlstate import state_of
 from tests.oracle.postgres import serving
 
@@ -42,7 +42,7 @@ def _of_kpg(db: kpg.Database, statement: str) -> Any:
         found = db.sql(statement)
     except kpg.Error as error:
         return state_of(error), error.message
-    asked = isinstance(found, Rows) and not isinstance(found, Affected)
+    asked = isinstance(found, Rows) and not (isinstance(found, Result) and found.is_count)
     return found.fetchall() if asked and not statement.startswith("create") else None
 
 

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow
 from numpy.typing import NDArray
 
-from kpg.api.result import Affected, Result, Row
+from kpg.api.result import Result, Row, row_count
 from kpg.compiler.catalog.access_control import is_secured, need_columns, need_file, need_numbers
 from kpg.compiler.sql.frontend import lower_query
 from kpg.compiler.sql.parse import statements as ast
@@ -132,7 +132,7 @@ def copy_from(engine: Engine, statement: ast.CopyFrom) -> Result:
             continue
         table.load(whole)
         rows += whole.shape[1]
-    return Affected(rows)
+    return row_count(rows)
 
 
 def _check_allowed(engine: Engine, table: Table, statement: ast.CopyFrom) -> None:
@@ -276,7 +276,7 @@ def copy_to(engine: Engine, statement: ast.CopyTo) -> Result:
             files.write_parquet(data, statement.path)
         else:
             files.write_csv(as_texts(data, result.types), statement.path, csv_options(statement))
-        return Affected(len(result))
+        return row_count(len(result))
     bound = lower_query(statement.query, engine.reading_catalog)
     form = _form(statement, Schema(tuple(map(ColumnDef, bound.names, bound.types))))
     rows = engine.nested.select(engine, statement.query)
@@ -289,7 +289,7 @@ def copy_to(engine: Engine, statement: ast.CopyTo) -> Result:
                 file.writelines(f"{line}\n" for (line,) in lines.part(start, start + LINES_AT_ONCE))
     except OSError as error:
         raise OperationalError(f"cannot write {statement.path}: {error}") from error
-    return Affected(len(rows))
+    return row_count(len(rows))
 
 
 def as_texts(data: pyarrow.Table, types: Sequence[Type]) -> pyarrow.Table:

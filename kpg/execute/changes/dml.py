@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, TypeVar, assert_never
 import numpy as np
 from numpy.typing import NDArray
 
-from kpg.api.result import Affected, Result
+from kpg.api.result import Result, row_count
 from kpg.compiler.catalog.entries import Catalog, TableEntry
 from kpg.compiler.sql.bind.volatile_calls import (
     MENTIONS,
@@ -171,7 +171,7 @@ class Changes:
     def result(self) -> Result:
         """What the statement gives: what it returns, or how many rows it changed."""
         if self.returned is None:
-            return Affected(self.count)
+            return row_count(self.count)
         names, types = self.returned.names, self.returned.types
         result = Result(names, types, Decoded(names, types, self.returned.words, self.table.dictionary))
         result.affected = self.count

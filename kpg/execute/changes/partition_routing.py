@@ -12,7 +12,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from kpg.api.result import Affected, Result
+from kpg.api.result import Result, row_count
 from kpg.compiler.catalog.constraints import Check, Constraints, Heir, heirs
 from kpg.compiler.catalog.entries import Entry, TableEntry
 from kpg.compiler.sql.bind.eager_subexpressions import listed
@@ -166,7 +166,7 @@ class Several:
     def result(self) -> Result:
         """What the statement gives."""
         if self.returned is None:
-            return Affected(self.count)
+            return row_count(self.count)
         result = Changes(self.table, returned=self.returned).result()
         result.affected = self.count
         return result

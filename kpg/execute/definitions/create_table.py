@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from kpg.api.result import Affected, Result
+from kpg.api.result import Result, row_count
 from kpg.compiler.sql.bind.volatile_calls import LOCKING
 from kpg.compiler.sql.parse import statements as ast
 from kpg.execute.changes.dml import evaluated, settling
@@ -67,7 +67,7 @@ def create_table_as(engine: Engine, statement: ast.CreateTableAs) -> Result:
     name = engine.catalog.created(statement.name, temporary=statement.temporary, span=statement.span)
     if statement.if_not_exists and name in engine.catalog:
         say_present(engine, name)
-        return Affected(0)
+        return row_count(0)
     engine.check_defining("CREATE TABLE")
     statement = replace(statement, query=evaluated(engine, statement.query))
     if LOCKING.search(statement.span.source, statement.span.start, statement.span.end):
@@ -83,7 +83,7 @@ def create_table_as(engine: Engine, statement: ast.CreateTableAs) -> Result:
     _make_room(engine, statement, name)
     engine.tables.create(name, schema)
     engine.table(name).insert(np.ascontiguousarray(rows[: len(schema.columns)]))
-    return Affected(int(rows.shape[1]))
+    return row_count(int(rows.shape[1]))
 
 
 def _create_defined(engine: Engine, statement: ast.CreateTable, name: str) -> None:

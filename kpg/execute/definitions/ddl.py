@@ -5,7 +5,7 @@ Temporary tables follow their ON COMMIT action at a commit, and are dropped when
 
 from functools import partial
 
-from kpg.api.result import Affected, Result
+from kpg.api.result import Result, row_count
 from kpg.compiler.catalog.constraints import heirs
 from kpg.compiler.catalog.entries import TableEntry
 from kpg.compiler.sql.parse import definitions as ast
@@ -58,7 +58,7 @@ def truncate(engine: Engine, statement: ast.Truncate) -> Result:
                     at = engine.sequences.next.get(rule.sequence)
                     engine.sequences.restart(rule.sequence)
                     engine.journal.note(undo=partial(engine.sequences.restart, rule.sequence, at))
-    return Affected(rows)
+    return row_count(rows)
 
 
 def to_truncate(engine: Engine, statement: ast.Truncate) -> set[str]:

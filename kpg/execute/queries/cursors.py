@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
-from kpg.api.result import Affected, Result, Row
+from kpg.api.result import Result, Row, row_count
 from kpg.compiler.catalog.entries import TableEntry, ViewEntry
 from kpg.compiler.sql.bind.row_locks import at_row, with_row
 from kpg.compiler.sql.frontend import read_relations
@@ -188,7 +188,7 @@ def moved(cursor: Cursor, statement: ast.Fetch) -> Result:
         )
         error.sqlstate = "55000"
         raise error
-    return Affected(len(found)) if statement.moves else found
+    return row_count(len(found)) if statement.moves else found
 
 
 def fetched(cursor: Cursor, direction: str, count: int) -> Result:

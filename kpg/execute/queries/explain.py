@@ -11,7 +11,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any, Final
 from xml.sax.saxutils import escape
 
-from kpg.api.result import Explanation, Result, listing
+from kpg.api.result import Result, explanation, listing
 from kpg.api.view import Maintained
 from kpg.compiler.catalog.entries import KEYS, TableEntry, ViewEntry
 from kpg.compiler.sql.frontend import check_relation, lower_query
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from kpg.compiler.explain import Shown
 
 
-def run_explain(engine: Engine, statement: ast.Explain | ast.ExplainView) -> Explanation:
+def run_explain(engine: Engine, statement: ast.Explain | ast.ExplainView) -> Result:
     """EXPLAIN. With ANALYZE the statement is run, too: how many rows it gave, and how long it took."""
     how, start = statement.how, perf_counter()
     with engine.transactions.statement(changes=False):
@@ -50,16 +50,16 @@ def run_explain(engine: Engine, statement: ast.Explain | ast.ExplainView) -> Exp
 
 def _explanation(
     shown: "Shown", how: ast.Explaining, facts: dict[str, Any], times: dict[str, float]
-) -> Explanation:
+) -> Result:
     if how.format == "TEXT":
         told = [f"{name}: {value}" for name, value in facts.items()]
         told += [f"{name}: {value:.3f} ms" for name, value in times.items()]
-        return Explanation("\n".join((shown.text(), *told)))
+        return explanation("\n".join((shown.text(), *told)))
 
     tree = shown.tree()
     tree.setdefault("Plan", {}).update(facts) if facts else None
     tree |= {name: round(value, 3) for name, value in times.items()}
-    return Explanation(formatted(tree, how.format), type_=type_of(how), whole=True)
+    return explanation(formatted(tree, how.format), type_=type_of(how), whole=True)
 
 
 def type_of(how: ast.Explaining) -> Type:

@@ -8,7 +8,7 @@ import polars
 import pyarrow as pa
 
 from kpg.api.database import Database
-from kpg.api.result import Affected, Explanation, Listed, Result, listing
+from kpg.api.result import Listed, Result, explanation, listing, row_count
 from kpg.runtime.types import BIGINT, DATE, TEXT, Type, decimal
 
 COLUMNS = [
@@ -77,12 +77,12 @@ def test_frames() -> None:
 
 
 def test_affected_rows() -> None:
-    count = Affected(3)
+    count = row_count(3)
     assert (count.rowcount, count.affected, count.fetchall()) == (3, 3, [(3,)])
 
 
 def test_explanation_prints_as_it_is() -> None:
-    plan = Explanation("Join\n  Get t")
+    plan = explanation("Join\n  Get t")
     assert repr(plan) == "Join\n  Get t"
     assert plan.fetchall() == [("Join",), ("  Get t",)]
 
