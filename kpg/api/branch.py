@@ -156,7 +156,7 @@ def forked(engine: Engine) -> Engine:
     made.clock.follow(engine.clock)
     for entry in made.catalog:
         if isinstance(entry, TableEntry):
-            made.tables.open(entry.name, entry.schema)
+            made.tables.register(entry.name, entry.schema)
     made.past = Past(made, ALL)
     if engine.past is not None:
         made.past.follow(engine.past)

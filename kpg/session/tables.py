@@ -106,7 +106,7 @@ class Tables:
                 for one in sequences:
                     self._catalog.sequences[one.name.lower()] = one
                     self._journal.note(undo=self._engine.sequences.forget(one.name))
-                self.open(name, schema)
+                self.register(name, schema)
                 self._journal.note(undo=partial(self.discard, name))
                 if constraints.guarded:
                     self.refresh_rules()
@@ -195,7 +195,7 @@ class Tables:
                 self._catalog.rights.owners["RELATION", name.lower()] = self._catalog.asker.user
         return name
 
-    def open(self, name: str, schema: Schema) -> Table:
+    def register(self, name: str, schema: Schema) -> Table:
         """Add a table whose rows the executor has."""
         table = self.by_name[name] = Table(self._executor, name, schema, self.watching)
         return table
@@ -203,7 +203,7 @@ class Tables:
     def adopt(self, entry: TableEntry) -> None:
         """Have a table that has its rows again be as it was."""
         self._add_keys(entry.name, entry.schema, entry.constraints)
-        self.open(entry.name, entry.schema)
+        self.register(entry.name, entry.schema)
 
     def keep_index(self, name: str, plan: Plan) -> None:
         """Install an index."""
@@ -222,7 +222,7 @@ class Tables:
     def set_schema(self, name: str, schema: Schema) -> None:
         """Give a table's columns other names, or let them be NULL or not."""
         before = self.by_name[name]
-        self.open(name, schema).tally = before.tally
+        self.register(name, schema).tally = before.tally
         old = self._executor.set_schema(name, schema)
 
         def undo() -> None:
@@ -236,7 +236,7 @@ class Tables:
         was = old.name
         self._executor.rename_table(was, name)
         before = self.by_name.pop(was)
-        self.open(name, old.schema).tally = before.tally
+        self.register(name, old.schema).tally = before.tally
 
         def undo() -> None:
             self._executor.rename_table(name, was)

@@ -140,6 +140,7 @@ OPENERS: Final = {
     "kpg/execute/changes/copy.py": "COPY, behind `need_file`",
     "kpg/execute/changes/bulk_load.py": "Database.load, which no text calls",
     "kpg/session/memory_limit.py": "/proc and /sys, by names of its own",
+    "kpg/session/snapshot_query.py": "/proc, by names of its own, in a child",
     "kpg/server/process.py": "the certificate that the server was started with",
     "kpg/server/web/dataflow_page.py": "the page: its own files",
     "kpg/server/web/site.py": "the page: names of a folder listed at the start; /proc",
