@@ -180,7 +180,7 @@ class Slices:
     def may_read_outside(self, running: Running) -> bool:
         """Whether a statement may leave while rows are read: it has done nothing else yet."""
         engine = self._hub.engine
-        drawn = "sequences" in vars(engine) and engine.sequences.is_drawn
+        drawn = engine.used_sequences is not None and engine.used_sequences.is_drawn
         return self._hub.stand_in is not None and not drawn and self._may_leave(running, reads=1)
 
     def _may_leave(self, running: Running, reads: int = 0) -> bool:
