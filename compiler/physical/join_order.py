@@ -295,6 +295,9 @@ PART: Final = 8
 def split(planning: Planning, join: algebra.Join) -> Rel:
     """The join's rows by joins of a few relations each."""
     problem = problem_of(planning, join, Mfp((), all_columns(join)))
+    loose = _loose_rows(problem, join)
+    if len(loose) > PART:
+        return _with_product(join, loose)
     sizes = [relation.rows * relation.passing for relation in problem.relations]
     first = sizes.index(min(sizes))
     order = [first, *(step.slot for step in lookup_order(problem, classify(problem), first))]
@@ -313,6 +316,38 @@ def split(planning: Planning, join: algebra.Join) -> Rel:
         done.update(fresh)
         tests = conjuncts(remap(test, places.__getitem__) for test in fresh)
         result = algebra.Join(tuple(sources), tests)
+    return algebra.Project(result, tuple(places[column] for column in range(width(join))))
+
+
+def _loose_rows(problem: Problem, join: algebra.Join) -> list[int]:
+    """The inputs of at most one row that no predicate reads, such as subqueries of the select list."""
+    read = frozenset[int]().union(*map(columns, join.on))
+    starts = _starts(join)
+    return [
+        slot
+        for slot, relation in enumerate(problem.relations)
+        if relation.is_single and read.isdisjoint(range(starts[slot], starts[slot + 1]))
+    ]
+
+
+def _with_product(join: algebra.Join, slots: Sequence[int]) -> Rel:
+    """The join with some inputs replaced by their product, a tree of joins of a few inputs each.
+
+    A row of one value each takes part in as many joins as the tree has levels, not in all that follow.
+    """
+    inside = frozenset(slots)
+    order = [*(slot for slot in range(len(join.inputs)) if slot not in inside), *slots]
+    starts, places, at = _starts(join), dict[int, int](), 0
+    for slot in order:
+        places.update((starts[slot] + i, at + i) for i in range(width(join.inputs[slot])))
+        at += width(join.inputs[slot])
+    level = [join.inputs[slot] for slot in slots]
+    while len(level) > 1:
+        parts = [tuple(level[begin : begin + PART]) for begin in range(0, len(level), PART)]
+        level = [algebra.Join(part, ()) if len(part) > 1 else part[0] for part in parts]
+    others = tuple(source for slot, source in enumerate(join.inputs) if slot not in inside)
+    on = tuple(remap(test, places.__getitem__) for test in join.on)
+    result = algebra.Join((*others, *level), on) if others else level[0]
     return algebra.Project(result, tuple(places[column] for column in range(width(join))))
 
 

@@ -6,7 +6,7 @@ expands the rows that its arguments come from, without state and without a join 
 """
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from itertools import accumulate
 from operator import or_
@@ -397,13 +397,19 @@ def with_values(
     ``filtering``: the scalars are predicates about to be applied, so that rows they reject may be missing.
     """
     values: dict[int, Scalar] = {}
+    parts: dict[int, Part] = {}  # joined together, as they depend neither on conditions nor on each other
     for scalar in scalars:
         rejected = nulls.rejected_nulls(scalar) if filtering else frozenset()
         asked = askers(ctx, scalar)
         for id_ in sorted(asked):
-            if id_ in current.ids or id_ in values:
+            if id_ in parts or id_ in values or id_ in current.ids:
                 continue
             subquery, conditions = ctx.resolved.subqueries[id_], asked[id_]
+            if subquery.kind == "scalar" and not conditions and not filtering:
+                parts[id_] = _part_of(subquery)
+                continue
+            current = _with_parts(ctx, current, parts, providers)
+            parts = {}
             late = late_value(ctx, subquery) if conditions else None
             if late is None:
                 current = with_values(ctx, current, subquery.comparison, ())
@@ -412,8 +418,32 @@ def with_values(
             values[id_] = late.value
             if late.part is not None:
                 current = _with_part(ctx, current, late.part, conditions, providers, False)
+    current = _with_parts(ctx, current, parts, providers)
     missing = [id_ for id_ in values if id_ not in current.ids]
     return extend(current, missing, [values[id_] for id_ in missing])
+
+
+def _part_of(subquery: Subquery) -> Part:
+    """The value of a scalar subquery."""
+    value = subquery.query.columns[0].index
+    return Part(subquery.query.node, {value: subquery.id}, subquery.place)
+
+
+def _with_parts(
+    ctx: Lowering, current: Lowered, parts: Mapping[int, Part], providers: Sequence[Lowered]
+) -> Lowered:
+    """The relation with the values of several scalar subqueries: one join of them all."""
+    if not parts:
+        return current
+    found: list[Lowered] = []
+    for part in parts.values():
+        current, rows, values = _rows_of(ctx, current, part, providers)
+        group = values.ids if values is not None else ()
+        if not ctx.is_unique(rows, group):
+            rows = _single(rows, len(group), part)
+        found.append(rows if _always_one_row(part.node) else _padded(ctx, rows, values))
+    result = join(ctx, [current, *found])
+    return Lowered(result.rel, result.ids, tuple(ctx.keys(current)))
 
 
 def _with_value(
@@ -426,9 +456,7 @@ def _with_value(
 ) -> Lowered:
     """The relation with the subquery's value; where the conditions do not hold, NULL may stand for it."""
     if subquery.kind == "scalar":
-        value = subquery.query.columns[0].index
-        part = Part(subquery.query.node, {value: subquery.id}, subquery.place)
-        return _with_part(ctx, current, part, conditions, providers, rejecting)
+        return _with_part(ctx, current, _part_of(subquery), conditions, providers, rejecting)
     if conditions and may_fail(ctx, (subquery.query.node,), subquery.comparison):
         return _where_asked(ctx, current, conditions, lambda asking: _with_truth(ctx, asking, subquery))
     return _with_truth(ctx, current, subquery)
@@ -463,6 +491,26 @@ def _with_part(
     node = part.node
     if conditions and may_fail(ctx, (node,), ()):
         return _where_asked(ctx, current, conditions, asking)
+    certain = _always_one_row(node)
+    if rejecting and certain and _null_without_rows(node, next(iter(part.names))):
+        ctx.unfilled.add(id(_innermost(node)))
+    current, rows, values = _rows_of(ctx, current, part, providers)
+    group = values.ids if values is not None else ()
+    if not ctx.is_unique(rows, group):
+        if conditions:
+            return _where_asked(ctx, current, conditions, asking)
+        rows = _single(rows, len(group), part)
+    if not certain and not rejecting:
+        rows = _padded(ctx, rows, values)
+    result = join(ctx, [current, rows])
+    return Lowered(result.rel, result.ids, tuple(ctx.keys(current)))
+
+
+def _rows_of(
+    ctx: Lowering, current: Lowered, part: Part, providers: Sequence[Lowered]
+) -> tuple[Lowered, Lowered, Lowered | None]:
+    """The relation, shared if need be, the rows of a subquery, and the correlation values these are for."""
+    node = part.node
     references = free(node, ctx.resolved.subqueries)
     # More correlation values than there are rows outside could only do harm by an error: a second row.
     certain = _always_one_row(node)
@@ -473,20 +521,15 @@ def _with_part(
         if source is None:
             source = current = ctx.share(current)
         values = ctx.share(distinct(ctx, source, sorted(references)))
-    if rejecting and certain and _null_without_rows(node, next(iter(part.names))):
-        ctx.unfilled.add(id(_innermost(node)))
     rows = ctx.lower(node, values, frozenset(part.names))
-    group = values.ids if values is not None else ()
-    rows = project(rows, (*group, *part.names))
+    rows = project(rows, (*(values.ids if values is not None else ()), *part.names))
     rows = Lowered(rows.rel, tuple(part.names.get(id_, id_) for id_ in rows.ids), rows.keys)
-    if not ctx.is_unique(rows, group):
-        if conditions:
-            return _where_asked(ctx, current, conditions, asking)
-        rows = Lowered(algebra.Single(rows.rel, tuple(range(len(group))), part.place()), rows.ids)
-    if not certain and not rejecting:
-        rows = _padded(ctx, rows, values)
-    result = join(ctx, [current, rows])
-    return Lowered(result.rel, result.ids, tuple(ctx.keys(current)))
+    return current, rows, values
+
+
+def _single(rows: Lowered, group: int, part: Part) -> Lowered:
+    """The rows, of which there is at most one for each value of the first ``group`` columns."""
+    return Lowered(algebra.Single(rows.rel, tuple(range(group)), part.place()), rows.ids)
 
 
 def _padded(ctx: Lowering, rows: Lowered, values: Lowered | None) -> Lowered:

@@ -119,3 +119,40 @@ def test_many_aggregates_that_are_maintained_apart(grouped: bool) -> None:
     assert db.query("SELECT * FROM v").fetchall() == [row([6, 7])]
     db.sql("DELETE FROM t")
     assert db.query("SELECT * FROM v").fetchall() == ([] if grouped else [row([])])
+
+
+def test_many_scalar_subqueries_are_maintained() -> None:
+    db = kpg.connect()
+    db.sql("CREATE TABLE t (a INT); CREATE TABLE u (k INT, b INT)")
+    listed = ", ".join(
+        f"(SELECT max(b) FROM u WHERE k = {number}) AS m{number}, "
+        f"(SELECT b FROM u WHERE k = {number}) AS s{number}, "
+        f"(SELECT b FROM u WHERE k = t.a + {number}) AS c{number}, "
+        f"(SELECT count(*) FROM u WHERE k <> {number}) AS n{number}"
+        for number in range(12)
+    )
+    db.sql(f"CREATE MATERIALIZED VIEW v AS SELECT a, {listed} FROM t")
+
+    def row(a: int | None, stored: dict[int, int]) -> tuple[object, ...]:
+        found: list[object] = [a]
+        for number in range(12):
+            apart = sum(key != number for key in stored)
+            outer = None if a is None else stored.get(a + number)
+            found += [stored.get(number), stored.get(number), outer, apart]
+        return tuple(found)
+
+    db.sql("INSERT INTO t VALUES (0), (5), (5), (NULL)")
+    assert sorted(db.query("SELECT * FROM v").fetchall(), key=str) == sorted(
+        [row(a, {}) for a in (0, 5, 5, None)], key=str
+    )
+    db.sql("INSERT INTO u VALUES (0, 10), (3, 13), (7, 17), (40, 50)")
+    stored = {0: 10, 3: 13, 7: 17, 40: 50}
+    assert sorted(db.query("SELECT * FROM v").fetchall(), key=str) == sorted(
+        [row(a, stored) for a in (0, 5, 5, None)], key=str
+    )
+    db.sql("DELETE FROM u WHERE k = 7; UPDATE u SET b = 11 WHERE k = 0; DELETE FROM t WHERE a = 5")
+    assert sorted(db.query("SELECT * FROM v").fetchall(), key=str) == sorted(
+        [row(a, {0: 11, 3: 13, 40: 50}) for a in (0, None)], key=str
+    )
+    with pytest.raises(kpg.Error, match="more than one row"):
+        db.sql("INSERT INTO u VALUES (3, 14)")

@@ -53,6 +53,9 @@ CHAINS: dict[str, Callable[[int], str]] = {
     "subqueries in FROM": lambda n: "SELECT * FROM (" * n + "SELECT a FROM t" + ") AS q" * n,
     "minima": lambda n: f"SELECT {', '.join(f'min(a + {i})' for i in range(n))} FROM t GROUP BY b",
     "distinct counts": lambda n: f"SELECT {', '.join(f'count(DISTINCT a + {i})' for i in range(n))} FROM t",
+    "scalar subqueries": lambda n: (
+        f"SELECT {', '.join(f'(SELECT max(b) FROM t AS u WHERE u.a = {i})' for i in range(n))} FROM t"
+    ),
     "EXISTS": lambda n: (
         "SELECT a FROM t WHERE "
         + " AND ".join(f"EXISTS (SELECT FROM t AS u WHERE u.a = t.a + {i})" for i in range(n))
