@@ -2,20 +2,21 @@
 
 :class:`DeferredInterrupt` defers SIGINT during a change until the step reaches a point where it can be
 undone. Parsing, binding and planning change nothing; they call :func:`checkpoint` at every step into the text
-or plan, and :func:`checked` sets the test that a checkpoint makes in this thread. :class:`DeepCalls` raises
-the recursion limit for deeply nested texts.
+or plan, and :func:`checked` sets the test that a checkpoint makes in this thread. Python code that goes
+through many values takes them in :func:`pieces`, with a safe point before each. :class:`DeepCalls` raises the
+recursion limit for deeply nested texts.
 """
 
 import os
 import signal
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from importlib import import_module
 from threading import Lock, get_ident
 from types import FrameType, TracebackType
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -54,6 +55,43 @@ def checked(check: Callable[[], object]) -> Iterator[None]:
             del _checks[thread]
         else:
             _checks[thread] = before
+
+
+Item = TypeVar("Item")
+PIECE: Final = 1024
+"""Values between two safe points: some milliseconds, where each is a function's in Python."""
+_steps: Final = dict[int, "DeferredInterrupt"]()
+"""By thread: the interrupts of the step that it is in the middle of, and that can be undone."""
+
+
+def begin_step(interrupt: "DeferredInterrupt") -> None:
+    """From now on this thread is in the middle of what can be undone, wherever an error is raised in it."""
+    _steps[get_ident()] = interrupt
+
+
+def end_step() -> None:
+    """What this thread does now must not be interrupted."""
+    _steps.pop(get_ident(), None)
+
+
+def safe_point() -> None:
+    """Raise the error that ends the present statement; called where values may raise errors of their own."""
+    thread = get_ident()
+    interrupt = _steps.get(thread)
+    if interrupt is not None:
+        interrupt.check()
+    elif (check := _checks.get(thread)) is not None:
+        check()
+
+
+def pieces(items: Sequence[Item]) -> Iterator[Sequence[Item]]:
+    """The items in pieces, before each of which the present statement may be ended."""
+    if len(items) <= PIECE:
+        yield items
+        return
+    for start in range(0, len(items), PIECE):
+        safe_point()
+        yield items[start : start + PIECE]
 
 
 class DeepCalls:

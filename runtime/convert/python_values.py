@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from kpg.runtime.dictionary import Dictionary
 from kpg.runtime.errors import DataError, InterfaceError, ProgrammingError
+from kpg.runtime.interrupts import pieces
 from kpg.runtime.records import dataclass
 from kpg.runtime.types import ERROR, NULL, ColumnDef, Kind, Schema, Type
 from kpg.runtime.values import Mistyped, Unfit, codec_of, encoder_of, speller_of
@@ -172,7 +173,9 @@ def _encode(
 ) -> Words | list[int]:
     nothing: Any = None if is_interned else NULL
     try:
-        taken: list[Any] = [nothing if value is None else take(value) for value in values]
+        taken: list[Any] = [
+            nothing if value is None else take(value) for piece in pieces(values) for value in piece
+        ]
     except (Unfit, Mistyped):
         raise _value_error(values, column) from None
     if not is_interned:

@@ -19,6 +19,7 @@ import numpy as np
 from kpg.runtime.convert.callbacks import from_arrays, to_arrays
 from kpg.runtime.dictionary import Dictionary
 from kpg.runtime.functions.registry import Columns, Composition, Matcher, Memoized, implementation
+from kpg.runtime.interrupts import pieces
 from kpg.runtime.kernels import text as kernels
 from kpg.runtime.scalar import Call, Column, Fetch, If, Literal, Named, Scalar
 from kpg.runtime.types import (
@@ -126,7 +127,8 @@ def values_of(words: Words, type_: Type, dictionary: Dictionary) -> list[Any]:
         return dictionary.decode(words)
     if type_.is_interned:
         decode = codec_of(type_).decode
-        return [None if text is None else decode(text) for text in dictionary.decode(words)]
+        texts = pieces(dictionary.decode(words))
+        return [None if text is None else decode(text) for piece in texts for text in piece]
     return [value_of(word, type_, dictionary) for word in words.tolist()]
 
 
@@ -147,7 +149,9 @@ def words_of(values: list[Any], type_: Type, dictionary: Dictionary, *, passing:
     if type_.is_interned:
         encode = codec_of(type_).encode
         intern = dictionary.intern_passing if passing else dictionary.intern
-        result = intern(known if type_.is_text else [None if v is None else encode(v) for v in known])
+        if not type_.is_text:
+            known = [None if value is None else encode(value) for piece in pieces(known) for value in piece]
+        result = intern(known)
     else:
         result = np.array([_word(value, type_) for value in known], dtype=np.int64)
     result[np.array(failed, dtype=bool)] = ERROR
@@ -240,8 +244,8 @@ def _computation(
     type_ = call.args[position].type
 
     def compute(codes: Words) -> Words:
-        met = values_of(codes, type_, dictionary)
-        results = [attempt(function, *before, value, *after) for value in met]
+        met = pieces(values_of(codes, type_, dictionary))
+        results = [attempt(function, *before, value, *after) for piece in met for value in piece]
         return words_of(results, call.type, dictionary)
 
     return compute
@@ -271,7 +275,8 @@ def apply_memoized(call: Call, implementation: Memoized, args: Words, dictionary
         attempt(
             function, *(value_of(word, type_, dictionary) for word, type_ in zip(column, types, strict=True))
         )
-        for column in combinations.T.tolist()
+        for piece in pieces(combinations.T.tolist())
+        for column in piece
     ]
     result[usable] = words_of(values, call.type, dictionary, passing=dictionary.passes)[where.reshape(-1)]
     return result

@@ -30,6 +30,7 @@ from kpg.runtime.handles import (
     Stats,
     not_offered,
 )
+from kpg.runtime.interrupts import begin_step, end_step
 from kpg.runtime.operators.arrange import Arrange
 from kpg.runtime.operators.input import Capture, Input, Memory, Sink, Source
 from kpg.runtime.operators.linear import snapshot_where
@@ -247,10 +248,15 @@ class Installed:
         """
         parts = []
         interrupt = self.output.place.scope.interrupt
-        for part in snapshot_where(self.output, equal):
-            parts.append(part)
-            if interrupt.busy:
-                interrupt.check()
+        if interrupt.busy:
+            begin_step(interrupt)
+        try:
+            for part in snapshot_where(self.output, equal):
+                parts.append(part)
+                if interrupt.busy:
+                    interrupt.check()
+        finally:
+            end_step()
         if not parts:
             return np.empty((self.output.width, 0), np.int64), np.empty(0, np.int64)
         contents = Updates.concat(parts).consolidate()

@@ -18,7 +18,7 @@ from kpg.runtime.dictionary import Dictionary
 from kpg.runtime.errors import InternalError
 from kpg.runtime.executor import Recorder
 from kpg.runtime.handles import Installation
-from kpg.runtime.interrupts import DeferredInterrupt, Watch
+from kpg.runtime.interrupts import DeferredInterrupt, Watch, begin_step, end_step
 from kpg.runtime.mfp import CompiledMfp
 from kpg.runtime.operators.arrange import Arrange
 from kpg.runtime.operators.input import Input, Source
@@ -401,6 +401,7 @@ class Worker(Access):
         """Run what the step has queued, and what that queues, in the order of positions."""
         clock = time.perf_counter
         self.stepping = True
+        begin_step(self._interrupt)
         try:
             while True:
                 if chain is not None:
@@ -418,6 +419,7 @@ class Worker(Access):
                 operator.counters.step_seconds = elapsed
         finally:
             self.stepping = False
+            end_step()
 
     def _make_final(self, step: Step, epoch: int, chain: "Chain | None") -> None:
         self.epoch = epoch

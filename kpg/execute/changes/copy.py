@@ -24,6 +24,7 @@ from kpg.runtime.convert.arrow import Origin, encode
 from kpg.runtime.convert.python_values import written
 from kpg.runtime.dictionary import Dictionary
 from kpg.runtime.errors import NotSupportedError, OperationalError, ProgrammingError
+from kpg.runtime.interrupts import safe_point
 from kpg.runtime.types import ERROR, TEXT, ColumnDef, Schema, Type
 from kpg.runtime.values import codec_of
 from kpg.runtime.values.codec import output_of
@@ -172,6 +173,7 @@ def _chunks(
             options = replace(options, header=_has_header(statement.path, schema, options))
         chunks = files.read_csv(statement.path, schema, table.dictionary, options)
     for words in chunks:
+        safe_point()
         yield words, None
 
 

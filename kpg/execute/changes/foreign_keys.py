@@ -7,7 +7,7 @@ deferred keys. The work is proportional to the changed rows: both sides are look
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Protocol
+from typing import Final, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,10 +17,13 @@ from kpg.compiler.catalog.entries import Catalog, TableEntry
 from kpg.runtime.convert.python_values import show
 from kpg.runtime.errors import IntegrityError, ProgrammingError
 from kpg.runtime.executor import Executor
+from kpg.runtime.interrupts import safe_point
 from kpg.runtime.records import dataclass
 from kpg.runtime.types import NULL, Schema
 
 Words = NDArray[np.int64]
+KEYS_AT_ONCE: Final = 1 << 16
+"""Keys that are looked up between two safe points."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -350,8 +353,12 @@ class References:
         if words.shape[1]:
             # Each key once: all rows that have it are found by it.
             keys = np.ascontiguousarray(np.unique(words[list(link.columns)], axis=1))
-            _, found = self._executor.find_all(link.table, link.columns, keys)
-            rowids = np.unique(found)
+            found = []
+            for start in range(0, keys.shape[1], KEYS_AT_ONCE):
+                safe_point()
+                some = keys[:, start : start + KEYS_AT_ONCE]
+                found.append(self._executor.find_all(link.table, link.columns, some)[1])
+            rowids = np.unique(np.concatenate(found))
             words = self._executor.fetch(link.table, rowids)
         self._check_inserted(Inserted(link, rowids, words[list(link.columns)]))
 
