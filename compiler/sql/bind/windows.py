@@ -37,9 +37,10 @@ from kpg.runtime.errors import Error
 from kpg.runtime.functions import WindowFunction, window_function
 from kpg.runtime.functions.comparison import key
 from kpg.runtime.plan.nodes import Bound, Edge, Exclude, Frame, Ranged, Unit, WindowCall
-from kpg.runtime.scalar import Column, Literal, Scalar, transform
+from kpg.runtime.scalar import Call, Column, If, Literal, Scalar, transform
 from kpg.runtime.types import (
     BIGINT,
+    BOOLEAN,
     DOUBLE,
     INTERVAL,
     INTERVAL_DAY,
@@ -51,6 +52,7 @@ from kpg.runtime.types import (
     Type,
     word_to_float,
 )
+from kpg.runtime.values import numeric
 
 
 def bind_qualify(binding: Binding, scope: Scope, items: list[Item], node: exp.Select) -> tuple[Scalar, ...]:
@@ -306,10 +308,14 @@ def _typed(offset: Literal, by: Scalar) -> Literal:
         return offset
     kind = by.type.kind
     dated = kind in (Kind.DATE, Kind.TIMESTAMP, Kind.TIMESTAMPTZ, Kind.TIME)
-    return from_text(offset.value, INTERVAL if dated else by.type) or offset
+    return from_text(offset.value, INTERVAL if dated else DOUBLE if by.type.is_float else by.type) or offset
 
 
 def _is_negative(offset: Literal) -> bool:
+    """Whether an offset is below zero, or NaN."""
+    if offset.type.kind is Kind.NUMERIC and isinstance(offset.value, str):
+        value = numeric.decode(offset.value)
+        return value.is_nan() or value < 0
     if not offset.type.is_float or not isinstance(offset.value, int):
         return is_negative(offset)
     return not word_to_float(offset.value) >= 0
@@ -336,7 +342,21 @@ def _computed(binding: Binding, over: Over, by: Scalar, offset: Scalar, node: ex
         at = None
     if at is None or at.type != by.type:
         binding.wrong(f"RANGE over {by.type} cannot have an offset of {offset.type}", node)
+    if by.type.kind is Kind.NUMERIC and isinstance(offset, Literal) and offset.value == numeric.INFINITY:
+        at = _infinitely_far(by, at, upward=(part == "end") is not over.order[0].descending)
     return replace(over, ranged=by, start=at) if part == "start" else replace(over, ranged=by, end=at)
+
+
+def _infinitely_far(by: Scalar, at: Scalar, *, upward: bool) -> Scalar:
+    """The bound at an infinite offset: the end of the numbers where the sum is lost, inf - inf."""
+    nan = Literal(numeric.NAN, by.type)
+    is_lost = Call(
+        "and",
+        (Call("eq", (at, nan), BOOLEAN), Call("ne", (by, nan), BOOLEAN)),
+        BOOLEAN,
+    )
+    end = Literal(numeric.INFINITY if upward else numeric.NEGATIVE_INFINITY, by.type)
+    return If(is_lost, end, at, by.type)
 
 
 PARTS = ("partition_by", "order", "spec", "alias")

@@ -10,15 +10,17 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import Any, Final
 
-from kpg.runtime.functions.date_time.fields import EPOCH, HOUR, JULIAN_EPOCH, MICROSECOND, MINUTE, SECOND
+from kpg.runtime.functions.date_time.fields import EPOCH, HOUR, JULIAN_EPOCH, MINUTE, SECOND
 from kpg.runtime.functions.registry import Memoized, primitive
 from kpg.runtime.records import dataclass
 from kpg.runtime.scalar import Call
 from kpg.runtime.values import date_time, style_output, styles
 from kpg.runtime.values.intervals import Interval
 from kpg.runtime.values.style_output import abbreviation
-from kpg.runtime.values.words import BLANKS, DAY
+from kpg.runtime.values.words import BLANKS, DAY, civil, days_of
 
+CYCLE: Final = 146_097
+"""The days of 400 years."""
 MONTHS: Final = (
     *("January", "February", "March", "April", "May", "June", "July", "August", "September", "October"),
     *("November", "December"),
@@ -107,6 +109,8 @@ class Parts:
     zone: str = ""
     east: int = 0
     """Seconds that its zone is ahead of Greenwich."""
+    shift: int = 0
+    """The years, a multiple of 400, by which the moment is behind ``date``, which has no year below 1."""
 
 
 @lru_cache(maxsize=512)
@@ -133,8 +137,9 @@ def tokens(template: str) -> tuple[Token, ...]:
 
 def of_stamp(stamp: int, zone: str = "") -> Parts:
     """The parts of a moment."""
-    moment = EPOCH + stamp * MICROSECOND
-    return Parts(moment.year, moment.month, moment.day, stamp % DAY, moment.date(), zone)
+    year, month, day = civil(stamp // DAY)
+    near = year if 1 <= year <= datetime.MAXYEAR else year % 400 + 2000
+    return Parts(year, month, day, stamp % DAY, datetime.date(near, month, day), zone, shift=year - near)
 
 
 def of_interval(span: Interval) -> Parts:
@@ -193,19 +198,27 @@ def _number(parts: Parts, token: Token) -> str:
             return str(hours * 3600 + minutes * 60 + seconds)
         case "YYYY" | "YYY" | "YY" | "Y":
             size = len(token.pattern)
-            return _padded(parts.year if size == 4 else parts.year % 10**size, size, token)
+            year = _counted_year(parts)
+            return _padded(year if size == 4 else year % 10**size, size, token)
         case "Y,YYY":
-            return f"{parts.year // 1000},{parts.year % 1000:03d}"
+            return f"{_counted_year(parts) // 1000},{_counted_year(parts) % 1000:03d}"
         case "MM":
             return _padded(parts.month, 2, token)
         case "DD":
             return _padded(parts.day, 2, token)
         case "CC":
-            return _padded((parts.year + 99) // 100 if parts.date else parts.year // 100, 2, token)
+            if parts.date is None:
+                return _padded(parts.year // 100, 2, token)
+            return _timed((parts.year + 99) // 100 if parts.year > 0 else -(-parts.year // 100) - 1, token)
         case "Q":
             return str((parts.month + 2) // 3) if parts.month else ""
         case _:
             return _of_date(parts, token)
+
+
+def _counted_year(parts: Parts) -> int:
+    """The year as its era counts it: the year 0 is 1 BC."""
+    return parts.year if parts.date is None or parts.year > 0 else 1 - parts.year
 
 
 def _of_date(parts: Parts, token: Token) -> str:
@@ -220,6 +233,8 @@ def _of_date(parts: Parts, token: Token) -> str:
     match token.pattern:
         case "IYYY" | "IYY" | "IY" | "I":
             size = len(token.pattern)
+            year += parts.shift
+            year = year if year > 0 else 1 - year
             return _padded(year if size == 4 else year % 10**size, size, token)
         case "DDD":
             return _padded(date.timetuple().tm_yday, 3, token)
@@ -236,7 +251,7 @@ def _of_date(parts: Parts, token: Token) -> str:
         case "W":
             return str((date.day - 1) // 7 + 1)
         case _:
-            return str((date - EPOCH.date()).days + JULIAN_EPOCH)
+            return str((date - EPOCH.date()).days + parts.shift // 400 * CYCLE + JULIAN_EPOCH)
 
 
 def _word(parts: Parts, token: Token) -> str:
@@ -246,7 +261,10 @@ def _word(parts: Parts, token: Token) -> str:
         text = ("p.m." if later else "a.m.") if "." in pattern else ("pm" if later else "am")
         return text.upper() if pattern[0].isupper() else text
     if lowered in ("ad", "bc", "a.d.", "b.c."):
-        text = ("bc" if parts.year <= 0 and parts.date else "ad") if "." not in pattern else "a.d."
+        if parts.date is None:
+            raise ValueError(f'invalid format specification for an interval value: "{token.text}"')
+        era = "bc" if parts.year <= 0 else "ad"
+        text = f"{era[0]}.{era[1]}." if "." in pattern else era
         return text.upper() if pattern[0].isupper() else text
     if pattern.startswith("FF"):
         micros = abs(_clock(parts)[3])
@@ -370,9 +388,12 @@ WIDTHS: Final = {
     "W": 1,
     "CC": 2,
 }
+YEARS: Final = frozenset(("YYYY", "YYY", "YY", "Y", "IYYY", "IYY", "IY", "I"))
+ISO_PATTERNS: Final = frozenset(("IYYY", "IYY", "IY", "I", "IDDD", "ID", "IW"))
+GREGORIAN_PATTERNS: Final = frozenset(
+    ("Y,YYY", "YYYY", "YYY", "YY", "Y", "MONTH", "MON", "MM", "RM", "DDD", "DD", "D", "WW", "W")
+)
 MINUTES: Final = 60
-CYCLE: Final = 146_097
-"""The days of 400 years."""
 NUMBER: Final = re.compile(r"\s*([+-]?\d+)")
 
 
@@ -396,6 +417,7 @@ def _reading_read(text: str, template: str) -> dict[str, int]:
         place, extra = _behind_blanks(text, place, extra)
         if place >= len(text):
             break
+        _note_convention(token.pattern.upper(), found)
         if token.pattern in NUMERIC or token.pattern.startswith("FF"):
             following = parts[number + 1] if number + 1 < len(parts) else None
             place = _digits(text, place, token, following, found)
@@ -405,6 +427,13 @@ def _reading_read(text: str, template: str) -> dict[str, int]:
             place = _name(text, place - signed, token, found)
         place, extra = _behind_blanks(text, place, 0)
     return found
+
+
+def _note_convention(pattern: str, found: dict[str, int]) -> None:
+    """Note which calendar a pattern is of; ValueError if one before it is of the other."""
+    iso = pattern in ISO_PATTERNS
+    if (iso or pattern in GREGORIAN_PATTERNS) and found.setdefault("iso", iso) != iso:
+        raise ValueError("invalid combination of date conventions")
 
 
 def _behind_blanks(text: str, place: int, extra: int) -> tuple[int, int]:
@@ -438,7 +467,7 @@ def _digits(text: str, place: int, token: Token, following: Token | None, found:
         match = re.compile(r"(\d+),(\d{3})").match(text, place)
         if match is None:
             raise ValueError(f'invalid input string for "{token.text}"')
-        found["YYYY"] = int(match[1]) * 1000 + int(match[2])
+        found["YYYY"], found["digits"] = int(match[1]) * 1000 + int(match[2]), 4
         return match.end() + 2 * bool(token.suffix)
     many = f"{{1,{width}}}" if packed or (not token.fill and packed) else "+"
     if token.pattern not in ("YYYY", "IYYY", "J", "US", "MS") and not token.pattern.startswith("FF"):
@@ -451,10 +480,13 @@ def _digits(text: str, place: int, token: Token, following: Token | None, found:
         found["fraction"] = micros
     else:
         found[token.pattern] = int(match[1])
-        if token.pattern in ("YY", "YYY", "Y"):
-            found["YYYY"] = _near(int(match[1]), len(match[1]))
-        if token.pattern in ("IYY", "IY", "I"):
-            found["IYYY"] = _near(int(match[1]), len(match[1]))
+        size = len(token.pattern)
+        if token.pattern in YEARS:
+            value = int(match[1])
+            found["YYYY"] = _near(value, len(match[1])) if size < 4 else value
+            found["digits"] = size
+        elif token.pattern == "ID":
+            found["D"] = value % 7 + 1 if (value := int(match[1])) < 7 else 1
     end = match.end()
     if token.suffix:
         end += 2
@@ -500,14 +532,7 @@ def _name(text: str, place: int, token: Token, found: dict[str, int]) -> int:
     rest = text[place:].lower()
     for name in sorted(names, key=len, reverse=True):
         if rest.startswith(name):
-            key = (
-                "MM"
-                if lowered in ("month", "mon", "rm")
-                else "half"
-                if lowered[0] in "ap" and "m" in lowered
-                else lowered
-            )
-            found[key] = names[name]
+            found[_key(lowered)] = names[name]
             return place + len(name)
     raise ValueError(f'invalid value "{text[place : place + len(lowered)]}" for "{token.text}"')
 
@@ -518,42 +543,65 @@ def _key(pattern: str) -> str:
         return "MM"
     if pattern in ("am", "pm", "a.m.", "p.m."):
         return "half"
+    if pattern in ("day", "dy"):
+        return "D"
     return "bc" if pattern in ("ad", "bc", "a.d.", "b.c.") else pattern
 
 
 def _day_of(found: dict[str, int]) -> int:
-    """Days since 1970."""
-    if "J" in found:
-        return found["J"] - JULIAN_EPOCH
-    if "IYYY" in found:
-        try:
-            iso = datetime.date.fromisocalendar(found["IYYY"], found.get("IW", 1), found.get("ID", 1))
-            return iso.toordinal() - EPOCH.toordinal() + found.get("IDDD", 1) - 1
-        except ValueError as error:
-            raise ValueError(f"date out of range: {error}") from error
-    year = _year(found)
-    # Years before the first are those of the same calendar 400 years and more later.
-    near = year if year > 0 else year % 400 + 2000
-    try:
-        if "DDD" in found:
-            if not 1 <= found["DDD"] <= 366:
-                raise ValueError("day of year")
-            date = datetime.date(near, 1, 1) + datetime.timedelta(days=found["DDD"] - 1)
-        elif "WW" in found:
-            date = datetime.date(near, 1, 1) + datetime.timedelta(days=(found["WW"] - 1) * 7)
-        else:
-            date = datetime.date(near, found.get("MM", 1), found.get("DD", 1))
-    except ValueError as error:
-        raise ValueError("date/time field value out of range") from error
-    return date.toordinal() - EPOCH.toordinal() - (near - year) // 400 * CYCLE
+    """Days since 1970, by Postgres' rules: a field that is 0 counts as absent."""
+    year, month, day = _year(found), 1, 1
+    iso = bool(found.get("iso"))
+    if found.get("J"):
+        year, month, day = civil(found["J"] - JULIAN_EPOCH)
+    day_of_year = found.get("IDDD" if iso else "DDD", 0)
+    if iso and found.get("IW"):
+        year, month, day = civil(_iso_week_start(year, found["IW"]) + _days_behind_monday(found))
+    elif found.get("WW"):
+        day_of_year = (found["WW"] - 1) * 7 + 1
+    day = (found["W"] - 1) * 7 + 1 if found.get("W") else found.get("DD", 0) or day
+    month = found.get("MM", 0) or month
+    if day_of_year and (month <= 1 or day <= 1):
+        if not year and not found.get("bc"):
+            raise ValueError("cannot calculate day of year without year information")
+        if iso:
+            return _iso_week_start(year, 1) + day_of_year - 1
+        _, of_month, of_day = civil(days_of(year, 1, 1) + day_of_year - 1)
+        if day_of_year > days_of(year + 1, 1, 1) - days_of(year, 1, 1):
+            raise ValueError("date/time field value out of range")
+        month, day = of_month if month <= 1 else month, of_day if day <= 1 else day
+    if not (1 <= month <= 12 and 1 <= day <= 31 and civil(days_of(year, month, day)) == (year, month, day)):
+        raise ValueError("date/time field value out of range")
+    return days_of(year, month, day)
+
+
+def _iso_week_start(year: int, week: int) -> int:
+    """The Monday of a week of an ISO year, in days since 1970, which began on a Thursday."""
+    fourth = days_of(year, 1, 4)
+    return fourth - (fourth + 3) % 7 + (week - 1) * 7
+
+
+def _days_behind_monday(found: dict[str, int]) -> int:
+    """How far the day of the week, 1 for Sunday, is behind Monday; 0 without one."""
+    return (found["D"] - 2) % 7 if found.get("D") else 0
 
 
 def _year(found: dict[str, int]) -> int:
-    """The year; 0 is the first before Christ, which is also that of a text without one."""
-    year = found.get("YYYY", (found["CC"] - 1) * 100 + 1 if "CC" in found else 0)
-    if found.get("bc") and year:
-        year = -year
-    return year + 1 if year < 0 else year
+    """The year; 0 is 1 BC, which is also that of a text without one."""
+    year, century = found.get("YYYY", 0), found.get("CC", 0)
+    sign = -1 if found.get("bc") else 1
+    century *= sign
+    if year and (not century or found["digits"] > 2):
+        year *= sign
+        return year + 1 if year < 0 else year
+    if not century:
+        return 0
+    if not year:
+        return (century - 1) * 100 + 1 if century > 0 else century * 100 + 1
+    in_century = year % 100
+    if not in_century:
+        return century * 100 + (century < 0)
+    return (century - 1) * 100 + in_century if century > 0 else (century + 1) * 100 - in_century + 1
 
 
 def _time_of(found: dict[str, int]) -> int:

@@ -214,7 +214,7 @@ def _sought(layout: Layout, frame: Frame, bound: Bound, dictionary: Dictionary, 
     if bound.column is not None:
         limit = layout.data[bound.column]
     else:
-        limit = _moved(values, bound, by)
+        limit = _moved(values, bound, by, after=after)
     if by.is_interned:
         ranks, _ = ranked(np.concatenate((values, limit)), dictionary)
         values, limit = ranks[: values.shape[0]], ranks[values.shape[0] :]
@@ -224,24 +224,27 @@ def _sought(layout: Layout, frame: Frame, bound: Bound, dictionary: Dictionary, 
     return _searched(values, low, high, limit, after)
 
 
-def limit_of(row: list[int], bound: Bound, by: Ranged) -> int:
-    """The word that a row's bound of a RANGE is at; its value is not NULL."""
+def limit_of(row: list[int], bound: Bound, by: Ranged, *, after: bool) -> int:
+    """The word that a row's bound of a RANGE is at; its value is not NULL. ``after``: of the frame's end."""
     if bound.column is not None:
         return row[bound.column]
-    return int(_moved(np.array([row[by.column]], np.int64), bound, by)[0])
+    return int(_moved(np.array([row[by.column]], np.int64), bound, by, after=after)[0])
 
 
-def _moved(values: Words, bound: Bound, by: Ranged) -> Words:
-    """Each value less or plus the bound's offset; beyond all words, the last of them."""
+def _moved(values: Words, bound: Bound, by: Ranged, *, after: bool) -> Words:
+    """Each value less or plus the bound's offset; beyond all words, the last of them.
+
+    An infinite offset from the opposite infinity has no sum: the frame starts (with ``after``, ends) where
+    the numbers of the partition do, as in Postgres.
+    """
     down = (bound.edge is Edge.PRECEDING) is not by.descending
     if by.is_float:
         step = floats(np.array([bound.offset], np.int64))
         with np.errstate(all="ignore"):
             known: NDArray[np.float64] = floats(values)
             moved_floats = known + (-step if down else step)
-            # What is infinitely far from the opposite infinity is all there is.
             lost = np.isnan(moved_floats) & ~np.isnan(known)
-            return words(np.where(lost, -np.inf if down else np.inf, moved_floats))
+            return words(np.where(lost, np.inf if after is not by.descending else -np.inf, moved_floats))
     with np.errstate(over="ignore"):
         moved = values - bound.offset if down else values + bound.offset
     if down:

@@ -174,7 +174,7 @@ def _reaches(
     def test(other: list[int]) -> bool:
         if value == NULL or other[by.column] == NULL:
             return False
-        limit = limit_of(other, bound, by)
+        limit = limit_of(other, bound, by, after=forwards)
         beyond = limit >= value if forwards is not by.descending else limit <= value
         return bool(beyond)
 
@@ -313,7 +313,7 @@ def _low(index: Index, call: WindowCall, bound: Bound, start: int) -> int:
     assert by is not None
     if row[by.column] == NULL:
         return start
-    limit, column, descending = limit_of(row, bound, by), by.column, by.descending
+    limit, column, descending = limit_of(row, bound, by, after=False), by.column, by.descending
 
     def inside(other: list[int]) -> bool:
         value = other[column]
@@ -332,7 +332,7 @@ def _high(index: Index, call: WindowCall, bound: Bound, end: int) -> int:
     assert by is not None
     if row[by.column] == NULL:
         return end
-    limit, column, descending = limit_of(row, bound, by), by.column, by.descending
+    limit, column, descending = limit_of(row, bound, by, after=True), by.column, by.descending
 
     def outside(other: list[int]) -> bool:
         value = other[column]
