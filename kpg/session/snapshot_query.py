@@ -51,8 +51,8 @@ Rows = tuple[Words, Words]
 
 SLICE: Final = 0.05
 """Seconds for which a query keeps other sessions waiting, beside those that the last fork took."""
-LOOK: Final = 0.01
-"""Seconds between two looks at whether a statement whose child works has to end."""
+LOOK: Final = 10
+"""Milliseconds between two looks at whether a statement whose child works has to end."""
 DEATH_SIGNAL: Final = 1
 """PR_SET_PDEATHSIG of prctl(2): the signal comes when the forking thread, or its process, ends."""
 STOPPING: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -219,10 +219,11 @@ class Child:
 
     def _read(self, size: int, limits: Limits) -> memoryview:
         target = np.empty(size, np.uint8).data
-        rest = target
+        rest, poll = target, select.poll()  # select has no numbers beyond 1,023
+        poll.register(self._pipe, select.POLLIN)
         while rest:
             limits.check()
-            if select.select([self._pipe], [], [], LOOK)[0]:
+            if poll.poll(LOOK):
                 count = os.readv(self._pipe, [rest])
                 if not count:
                     raise self._lost()
