@@ -1,6 +1,7 @@
 """Queries that run in a forked child: here every query leaves the engine that may."""
 
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -13,6 +14,8 @@ import psycopg
 import pytest
 
 from kpg.session import session_manager, snapshot_query
+from kpg.session.cancel import Limits
+from kpg.session.memory_limit import StatementMemory
 from kpg.session.snapshot_query import Child
 from tests.unit.server.conftest import Running, serving
 from tests.waiting import PATIENCE, until
@@ -352,6 +355,21 @@ def test_the_threads_that_run_the_engine(running: Running, one: psycopg.Connecti
     for _ in range(5):
         one.execute("select count(*) from t")
     until(lambda: len(running.server.turns._threads) == 1)
+
+
+def test_a_server_may_have_many_files() -> None:
+    limits, (soft, hard) = Limits((), 0.0, StatementMemory()), resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(4096, hard), hard))
+    taken = [os.open("/dev/null", os.O_RDONLY) for _ in range(1100)]
+    try:
+        child = Child(lambda: b"x" * 1_000_000)
+        assert child._pipe > 1023
+        assert child.answer(limits) == b"x" * 1_000_000
+        child.end()
+    finally:
+        for number in taken:
+            os.close(number)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
 def test_memory_of_a_child_is_limited(one: psycopg.Connection, outside: Outside) -> None:
