@@ -450,7 +450,7 @@ def _bind_body(binding: Binding, around: Scope, node: exp.Expr) -> Query:
             order = _output_order(binding, query, node) or query.order
         case _:
             binding.refuse(construct_name(node), node)
-    return limited(binding, query, order, node)
+    return limited(binding, around, query, order, node)
 
 
 def with_scope(binding: Binding, clause: exp.Expr | None) -> Scope:

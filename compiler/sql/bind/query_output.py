@@ -286,11 +286,17 @@ def ascending(column: Column) -> SortKey:
     return SortKey(column, False, False)
 
 
-def limited(binding: Binding, query: Query, order: tuple[SortKey, ...], node: exp.Expr) -> Query:
-    """The query in its order, and only the rows that its LIMIT and OFFSET leave."""
+def limited(
+    binding: Binding, around: Scope, query: Query, order: tuple[SortKey, ...], node: exp.Expr
+) -> Query:
+    """The query in its order, and only the rows that its LIMIT and OFFSET leave.
+
+    These may name columns of the queries around it.
+    """
     clause = node.args.get("limit")
-    if binding.kept and any(_asks(node.args.get(name)) for name in ("limit", "offset")):
-        return replace(query, node=_by_number(binding, query, order, node), order=order)
+    counts = [count for name in ("limit", "offset") if (count := node.args.get(name)) is not None]
+    if any(_names_column(count) or (binding.kept and _asks(count)) for count in counts):
+        return replace(query, node=_by_number(binding, around, query, order, node), order=order)
     limit = _row_count(binding, clause, "LIMIT")
     offset = _row_count(binding, node.args.get("offset"), "OFFSET") or 0
     if clause is not None and _has_ties(binding, clause):
@@ -303,29 +309,51 @@ def limited(binding: Binding, query: Query, order: tuple[SortKey, ...], node: ex
     return replace(query, node=TopK(query.node, (), order, limit, offset), order=order)
 
 
-def _asks(clause: exp.Expr | None) -> bool:
+def _asks(clause: exp.Expr) -> bool:
     """Whether a clause takes its number from a query."""
-    return clause is not None and clause.find(exp.Query) is not None
+    return clause.find(exp.Query) is not None
 
 
-def _by_number(binding: Binding, query: Query, order: tuple[SortKey, ...], node: exp.Expr) -> Filter:
-    """The rows whose numbers are between those that queries say: a view follows these, too."""
-    limit, offset = (_asked(binding, node.args.get(name), name.upper()) for name in ("limit", "offset"))
-    if node.args.get("limit") is not None and _has_ties(binding, node.args["limit"]):
-        binding.refuse("WITH TIES of a number that a query says, in a view", node.args["limit"])
-    number = Column(binding.fresh(), BIGINT)
-    window = Window(query.node, (), order, (), (number.index,), (WindowCall("row_number", (), BIGINT),))
+def _names_column(clause: exp.Expr) -> bool:
+    """Whether a clause names a column outside of a query of its own."""
+    value = clause.args.get("count") if isinstance(clause, exp.Fetch) else clause.expression
+    if value is None or (isinstance(value, exp.Column) and value.name.upper() == "ALL"):
+        return False
+    parts = value.walk(prune=lambda part: isinstance(part, exp.Query))
+    return any(isinstance(part, exp.Column) for part in parts)
+
+
+def _by_number(
+    binding: Binding, around: Scope, query: Query, order: tuple[SortKey, ...], node: exp.Expr
+) -> Filter:
+    """The rows whose numbers are between those of queries or outer columns: a view follows these, too."""
+    limit, offset = (
+        _asked(binding, around, node.args.get(name), name.upper()) for name in ("limit", "offset")
+    )
+    clause = node.args.get("limit")
+    has_ties = clause is not None and _has_ties(binding, clause)
+    if has_ties and not order:
+        binding.wrong("WITH TIES needs an ORDER BY", node)
+    number, rank = Column(binding.fresh(), BIGINT), Column(binding.fresh(), BIGINT)
+    calls = (WindowCall("row_number", (), BIGINT), WindowCall("rank", (), BIGINT))[: 1 + has_ties]
+    made = (number.index, rank.index)[: 1 + has_ties]
+    window = Window(query.node, (), order, (), made, calls)
     skipped = call(binding, "coalesce", [offset, Literal(0, BIGINT)], node)
     last = call(binding, "add", [skipped, limit], node)
-    within = call(binding, "coalesce", [call(binding, "le", [number, last], node), Literal(1, BOOLEAN)], node)
+    place = rank if has_ties else number
+    within = call(binding, "coalesce", [call(binding, "le", [place, last], node), Literal(1, BOOLEAN)], node)
     return Filter(window, (call(binding, "gt", [number, skipped], node), within))
 
 
-def _asked(binding: Binding, clause: exp.Expr | None, name: str) -> Scalar:
+def _asked(binding: Binding, around: Scope, clause: exp.Expr | None, name: str) -> Scalar:
     if clause is None:
         return Literal(None, BIGINT)
-    value: exp.Expr = clause.args["count"] if isinstance(clause, exp.Fetch) else clause.expression
-    count = settled(binding.expression(Scope(clause=name), value))
+    value = clause.args.get("count") if isinstance(clause, exp.Fetch) else clause.expression
+    if value is None:
+        return Literal(1, BIGINT)
+    if isinstance(value, exp.Var | exp.Column) and value.name.upper() == "ALL":
+        return Literal(None, BIGINT)
+    count = settled(binding.expression(Scope(parent=around, clause=name), value))
     if not count.type.is_numeric:
         shown = "text" if count.type.is_text else str(count.type).lower()
         binding.wrong(f"argument of {name} must be type bigint, not type {shown}", clause)
