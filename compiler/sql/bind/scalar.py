@@ -11,6 +11,7 @@ from typing import Final, assert_never
 from sqlglot import exp
 
 from kpg.compiler.catalog.constraints import Domain
+from kpg.compiler.passes.fold_constants import folded
 from kpg.compiler.sql.bind.aggregate import bind_aggregate, bind_grouping
 from kpg.compiler.sql.bind.calls import (
     CHAINED,
@@ -78,6 +79,8 @@ from kpg.runtime.types import (
     array,
     decimal,
 )
+from kpg.runtime.values import numeric
+from kpg.runtime.values.words import EARLIEST, LATEST
 
 CASTING: Final = frozenset(
     (
@@ -391,14 +394,20 @@ def _overlaps(binding: Binding, scope: Scope, node: exp.Expr) -> Scalar:
 
 
 def _date_part(binding: Binding, scope: Scope, node: exp.Extract) -> Scalar:
-    from kpg.runtime.functions.date_time.fields import named  # lazy: EXTRACT
+    from kpg.runtime.functions.date_time.fields import ENDLESS, named  # lazy: EXTRACT
 
     only(node, binding.source, "this", "expression")
     try:
         name = named(node.this.name)
     except ValueError:
         binding.refuse(f"EXTRACT({node.this.name.upper()})", node)
-    found = call(binding, f"extract_{name}", [binding.expression(scope, node.expression)], node)
+    value = binding.expression(scope, node.expression)
+    found = call(binding, f"extract_{name}", [value], node)
+    constant = folded(value)
+    if name in ENDLESS and constant in [Literal(end, value.type) for end in (EARLIEST, LATEST)]:
+        # Of constants only: the fields of a column are words, which have no infinities.
+        is_late = constant == Literal(LATEST, value.type)
+        return Literal(numeric.INFINITY if is_late else numeric.NEGATIVE_INFINITY, NUMERIC)
     return coerce(found, WHOLE) if found.type.is_integer else found
 
 

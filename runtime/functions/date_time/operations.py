@@ -32,6 +32,7 @@ from kpg.runtime.types import (
     DOUBLE,
     INTEGER,
     INTERVAL,
+    MAX_WORD,
     NUMERIC,
     TEXT,
     TIME,
@@ -47,7 +48,7 @@ from kpg.runtime.values import date_time
 from kpg.runtime.values.date_time import SECOND as DATE_TIME_SECOND
 from kpg.runtime.values.date_time import at_zone, from_local, to_local, zone
 from kpg.runtime.values.intervals import Interval, made, shown
-from kpg.runtime.values.words import DAY, days_of, is_infinite
+from kpg.runtime.values.words import DAY, EARLIEST, civil, days_of, is_infinite
 
 HOUR, MINUTE, SECOND = fields.HOUR, fields.MINUTE, fields.SECOND
 SPANS: Final = frozenset({Kind.INTERVAL, Kind.INTERVAL_DAY, Kind.INTERVAL_MONTH})
@@ -87,24 +88,29 @@ def _moments(count: int, result: Type) -> Rule:
     return rule
 
 
+UTMOST: Final = MAX_WORD + days_of(2000, 1, 1) * DAY
+"""The microseconds since 1970 that Postgres 16 takes ``infinity`` for in ages: its word, since 2000."""
+
+
 def age(later: int, earlier: int) -> Interval:
-    """Years, months, days and time from one moment to another, both finite."""
-    if is_infinite(later) or is_infinite(earlier):
+    """Years, months, days and time from one moment to another, of which none is ``-infinity``."""
+    if EARLIEST in (later, earlier):
         raise ValueError("timestamp out of range")
+    later, earlier = (UTMOST if is_infinite(stamp) else stamp for stamp in (later, earlier))
     sign = 1
     if later < earlier:
         later, earlier, sign = earlier, later, -1
-    first, last = (fields.EPOCH + stamp * fields.MICROSECOND for stamp in (earlier, later))
-    months = (last.year - first.year) * 12 + last.month - first.month
-    days = last.day - first.day
+    first, last = (civil(stamp // DAY) for stamp in (earlier, later))
+    months = (last[0] - first[0]) * 12 + last[1] - first[1]
+    days = last[2] - first[2]
     micros = (later % DAY) - (earlier % DAY)
     if micros < 0:
         micros += DAY
         days -= 1
     if days < 0:
         # The days of the month that the earlier moment is in.
-        following = (first.replace(day=28) + datetime.timedelta(days=4)).replace(day=1)
-        days += (following - first.replace(day=1)).days
+        year, month = first[:2]
+        days += days_of(year + month // 12, month % 12 + 1, 1) - days_of(year, month, 1)
         months -= 1
     return Interval(sign * months, sign * days, sign * micros)
 

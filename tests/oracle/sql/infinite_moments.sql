@@ -11,6 +11,10 @@ select n, to_char(t, 'YYYY'), to_char(z, 'YYYY'), to_char(d, 'DD'), date_bin('1 
 select n, t::time, z::time, z::timetz, d + time '10:00', t + interval '1 day', z - interval '1 mon', d + 1, d - 1, date_add(z, interval '1 day'), date_subtract(z, interval '1 day', 'Europe/Berlin') from m;
 select n, to_json(t), to_json(z), to_jsonb(d), json_build_array(t, z, d), isfinite(t), isfinite(d) from m;
 select extract(dow from date 'infinity'), extract(doy from timestamp '-infinity'), extract(week from date 'infinity'), date_part('epoch', date '-infinity');
+select extract(epoch from '-infinity'::timestamptz), extract(epoch from timestamp 'infinity'), extract(year from date 'infinity'), extract(isoyear from timestamp '-infinity'), extract(decade from timestamp '-infinity'), extract(century from timestamptz 'infinity'), extract(millennium from date '-infinity'), extract(julian from date 'infinity'), extract(julian from timestamp '-infinity'), extract(day from date 'infinity'), extract(timezone from timestamptz 'infinity');
+select extract(epoch from '-infinity'::timestamptz) + n, n from m;
+select age(timestamp 'infinity', timestamp '2000-01-01'), age(timestamp '2000-01-01', timestamp 'infinity'), age(timestamptz 'infinity', timestamptz 'infinity'), age(timestamp 'infinity', timestamp '2001-03-31 05:00:00.5');
+/* once */ select age(timestamp 'infinity', timestamp '-infinity');
 select to_timestamp('Infinity'::float8), to_timestamp('-Infinity'::float8), to_timestamp(1.5::float8);
 /* once */ select to_timestamp('NaN'::float8);
 /* once */ select date_bin('1 day', timestamp '2000-01-01', timestamp 'infinity');
