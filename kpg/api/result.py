@@ -5,6 +5,7 @@ contents of a view. Reading tuples does not import Arrow.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from decimal import Decimal
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
@@ -45,7 +46,11 @@ class Rows:
         raise NotImplementedError
 
     def arrow(self) -> "pyarrow.Table":
-        """All rows as a ``pyarrow.Table``."""
+        """All rows as a ``pyarrow.Table``.
+
+        A column's type follows from its SQL type, never from its rows: DECIMAL(p, s) and NUMERIC(p, s) are
+        decimals of that precision and scale, NUMERIC without a scale is ``string``.
+        """
         raise NotImplementedError
 
     def part(self, start: int = 0, stop: int | None = None) -> list[Row]:
@@ -61,14 +66,20 @@ class Rows:
         """All rows as a pandas DataFrame.
 
         DATE, TIMESTAMP and TIMESTAMPTZ are ``datetime64``, with NaT for NULL. Integers and BOOLEAN with NULLs
-        are what pandas makes of them: ``float64``, and objects with None. DECIMAL and TIME are objects, of
-        ``Decimal`` and ``datetime.time``: pandas has no type that holds them.
+        are what pandas makes of them: ``float64``, and objects with None. DECIMAL, NUMERIC and TIME are
+        objects, of ``Decimal`` and ``datetime.time``: pandas has no type that holds them.
         """
         try:
-            import pandas  # noqa: F401  # lazy: pandas is an optional dependency
+            import pandas  # lazy: pandas is an optional dependency
         except ImportError as error:
             raise _missing("pandas", "df()") from error
-        return self.arrow().to_pandas(date_as_object=False)
+        table = self.arrow()
+        frame = table.to_pandas(date_as_object=False)
+        for place, (type_, field) in enumerate(zip(self.types, table.schema, strict=True)):
+            if type_.kind is Kind.NUMERIC and str(field.type) == "string":
+                numbers = [None if text is None else Decimal(text) for text in frame.iloc[:, place]]
+                frame.isetitem(place, pandas.Series(numbers, frame.index, object))
+        return frame
 
     def pl(self) -> "polars.DataFrame":
         """All rows as a polars DataFrame."""

@@ -82,24 +82,21 @@ def decimals(type_: Type) -> pa.DataType:
 def made(values: list[Any], type_: Type, target: pa.DataType) -> pa.Array:
     """Python objects of rows as an Arrow array of a type.
 
-    Numbers of any digits are decimals if one type of those has them all, else text; arrays of more dimensions
-    nest deeper.
+    Numbers of any digits are text, whatever the values: a column has one type. Arrays of more dimensions nest
+    deeper.
     """
     if type_.kind is Kind.NUMERIC and pa.types.is_string(target):
-        return _interned_numbers(values)
+        return pa.array([None if value is None else _digits(value) for value in values], target)
+    if type_.kind is Kind.NUMERIC:
+        for value in values:
+            if value is not None and not value.is_finite():
+                raise DataError(
+                    f"{_digits(value)} of a {type_} column has no value of Arrow's {target}",
+                    hint="Cast the column to NUMERIC or DOUBLE PRECISION.",
+                )
     if type_.kind is Kind.ARRAY:
         target = _deep(values, target)
     return pa.array([None if value is None else plain(value, type_) for value in values], target)
-
-
-def _interned_numbers(values: list[Any]) -> pa.Array:
-    known = [value for value in values if value is not None]
-    if known and all(value.is_finite() for value in known):
-        try:
-            return pa.array(values)
-        except pa.ArrowInvalid:
-            pass  # too many digits
-    return pa.array([None if value is None else _digits(value) for value in values], pa.string())
 
 
 def _digits(value: Decimal) -> str:

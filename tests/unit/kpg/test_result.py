@@ -6,9 +6,11 @@ from decimal import Decimal
 import duckdb
 import polars
 import pyarrow as pa
+import pytest
 
 from kpg.api.database import Database
 from kpg.api.result import Listed, Result, explanation, listing, row_count
+from kpg.runtime.errors import DataError
 from kpg.runtime.types import BIGINT, DATE, TEXT, Type, decimal
 
 COLUMNS = [
@@ -96,3 +98,21 @@ def test_pandas_has_its_own_types_of_days_and_moments(db: Database) -> None:
     assert frame["d"].dt.year.tolist()[0] == 2024
     assert frame["d"].isna().tolist() == [False, True]
     assert frame["b"].tolist() == [True, None]
+
+
+def test_a_numeric_column_has_one_arrow_type_whatever_its_rows(db: Database) -> None:
+    db.sql("create table numbers (a numeric, b numeric(30, 2), c numeric(9, 2))")
+    types = ["string", "decimal128(30, 2)", "decimal128(9, 2)"]
+    rows = [[], ["1.5", "2.50", "3.25"], ["1e40", None, None], ["nan", None, None], ["-infinity", None, None]]
+    for row in rows:
+        if row:
+            db.sql("insert into numbers values ($1::numeric, $2::numeric, $3::numeric)", row)
+        found = db.query("select * from numbers").arrow()
+        assert [str(one) for one in found.schema.types] == types
+    assert found["a"].to_pylist() == ["1.5", f"{10**40}", "NaN", "-Infinity"]
+    frame = db.query("select a, b from numbers where a < 9").df()
+    assert frame.values.tolist()[0] == [Decimal("1.5"), Decimal("2.50")]
+    db.sql("insert into numbers (b) values ('nan')")
+    with pytest.raises(DataError, match=r"NaN of a .* column has no value of Arrow's decimal128\(30, 2\)"):
+        db.query("select b from numbers").arrow()
+    assert [str(one) for one in db.query("select avg(c) from numbers").arrow().schema.types] == ["string"]
